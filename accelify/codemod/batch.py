@@ -36,7 +36,7 @@ _OBJECTS = 100_000  # so many new ones between two collections of the youngest
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What became of every file; nothing is written yet.
+    """The outcome for every file; nothing is written yet.
 
     order: where each path stands in what the user named.
     only_named: every file was named by the user, none was found in a folder.
@@ -125,7 +125,7 @@ def check_stdin(path: str, data: bytes, options: CheckOptions, exclusion: discov
 
 
 def _results(paths: Paths, outcome: _Checked | Failure, tracebacks: list[str]) -> Iterator[FileResult]:
-    """What is said of some files that were checked together."""
+    """The results of files that were checked together."""
     each = [outcome] * len(paths) if isinstance(outcome, Failure) else outcome
     for path, found in zip(paths, each, strict=True):
         yield from (_given_up(path, found, tracebacks),) if isinstance(found, Failure) else found
@@ -145,7 +145,7 @@ def _batch(
 def _outcomes(
     work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int
 ) -> Iterator[tuple[int, Result | Failure]]:
-    """What comes of each task, with its place, in the order in which they end."""
+    """The outcomes of the tasks, each with its place, in the order in which they end."""
     if len(tasks) == 1:  # a process of its own would cost more than the work
         return iter([(0, run_here(work, tasks[0]))])
     return run_many(work, tasks, jobs)
@@ -197,7 +197,7 @@ def _check_source(task: tuple[str, bytes, CheckOptions]) -> FileResult:
 
 
 def _joined(one: FileResult | None, other: FileResult) -> FileResult:
-    """What two programs said of one file."""
+    """The joint result of two programs for one file."""
     if one is None or other.error is not None:
         return other
     notes = sorted({*one.notes, *other.notes}, key=lambda n: (n.cell or 0, n.line, n.rule, n.message))
@@ -269,7 +269,7 @@ def _find_broken(paths: Paths) -> tuple[list[str], Asked]:
 
 
 def _error_of(path: str) -> FileResult:
-    """What is wrong with a file that is no Python."""
+    """The error of a file that is no Python."""
     try:
         return _parsed(path, source.read(path))
     except CannotRead as error:
@@ -360,7 +360,7 @@ class _Run:
         return [(group, programs[group]) for group in groups]
 
     def _known(self, group: Paths) -> Program | None:
-        """What became of a group in an earlier run."""
+        """The outcome of a group in an earlier run."""
         known = self._cache.get("program", group, self._options)
         try:
             return unpacked(known) if known is not None else None

@@ -38,7 +38,7 @@ class CheckOptions:
 
 
 def check_file(path: str, options: CheckOptions, project: Project | None = None) -> tuple[FileResult, ...]:
-    """What is found in a file and in those that it imports. Raises: CannotRead, CannotParse."""
+    """The findings in a file and in those that it imports. Raises: CannotRead, CannotParse."""
     project = project or Project(disk=Disk())
     named = project.load(path)
     by_path: dict[str, list[Note]] = {path: []}
@@ -70,7 +70,7 @@ def _of_comments(parsed: Parsed, selection: Selection) -> list[Note]:
 
 
 def check_source(path: str, data: bytes, options: CheckOptions) -> FileResult:
-    """What is found in a script given as bytes, alone; `path` only names it. Raises: CannotRead, CannotParse."""
+    """The findings in a script given as bytes, alone; `path` only names it. Raises: CannotRead, CannotParse."""
     results = check_file(path, replace(options, follow=False), Project({path: data}))
     return next(result for result in results if result.path == path)
 

@@ -1,4 +1,4 @@
-"""What the names of a line hold, each with the lines that this is known from."""
+"""The values of the names on a line, each with the lines that show it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Evidence:
         self._reads: dict[str, dict[int, list[Read]]] = {}
 
     def at(self, path: str, line: int) -> tuple[str, ...]:
-        """What the names of a line hold, from left to right: `net: model, Net(nn.Module) at train.py:12, ...`."""
+        """The values of the names on a line, from left to right: `net: model, Net(nn.Module) at train.py:12, ...`."""
         told: dict[str, str] = {}
         for node in sorted(self._read_at(path, line), key=lambda n: (n.col_offset, -(n.end_col_offset or 0))):
             text = ast.unparse(node)
@@ -52,7 +52,7 @@ class Evidence:
         return "; always from a prepared loader" if prepared.is_batch(node) else ""
 
     def _described(self, value: Value) -> str:
-        """What a value is, and where from; nothing for what does not matter to a migration."""
+        """A value and its origin, in words; empty for a value that does not matter to a migration."""
         roles = self.script.roles
         if isinstance(value, Element) and roles.is_loader(value.owner):
             return f"(part of) a batch of {self._origin(value.owner)}"

@@ -1,4 +1,4 @@
-"""What comes first: a script that starts its processes itself becomes one that a launcher starts.
+"""The first pass: a script that starts its processes itself becomes one that a launcher starts.
 
 It is rewritten twice. The first time nothing is migrated: what starts the processes goes, and of each choice between
 one process and several what is done for several stays. What comes out is never shown nor run. It is a script as others
@@ -59,7 +59,7 @@ class LauncherPass:
         return line_after(self.originals[path].text, self.applied[path].text)
 
     def results(self, found: Sequence[FileResult]) -> list[FileResult]:
-        """What became of the user's files, for what became of those in between."""
+        """The results for the user's files, from those of the files in between."""
         if any(r.status is Status.DECLINED for r in found):
             return [self._declined(r) for r in found]
         there = {r.path: r for r in found}

@@ -1,4 +1,4 @@
-"""What users leave out, by comments and by settings: optional changes and notes go; a change that is needed declines.
+"""Rules left out by comments and settings: optional changes and notes are dropped; a change that is needed declines.
 
 Which rules are optional is said by each of them: OPTIONAL in its module.
 """
@@ -21,7 +21,7 @@ NAME = "suppressions"
 
 
 class LeftOut:
-    """What is left out of what the rules find in a program; remembers which comments did so."""
+    """The rules that users leave out in a program; remembers which comments did so."""
 
     def __init__(self, program: Program, options: Options) -> None:
         self._program = program
@@ -34,7 +34,7 @@ class LeftOut:
         return self._exemption(rule, path, line) is not None
 
     def without(self, found: Iterable[Found]) -> list[Found]:
-        """What the rules found, without notes and optional changes that are left out; what is needed is still there.
+        """The findings of the rules without notes and optional changes that are left out; needed changes are kept.
 
         An optional attempt that would make a change which is left out gives way to what comes in its place.
         """

@@ -49,7 +49,7 @@ OPTIONAL = True
 
 @dataclass(frozen=True)
 class Uses:
-    """What is asked of a program here.
+    """The uses of a program's variables.
 
     handed: parameters that may go. changes_nothing: whether a value may go unevaluated. given_in: the files beside
     the program that give a function's parameter something. stays: whether the user keeps what is in a line of a file.
@@ -124,7 +124,7 @@ def _attempts(found: Iterable[Found]) -> Iterator[Attempt]:
 
 
 def _resolved(found: Iterable[Found], refused: set[Attempt]) -> list[tuple[Change | Remark | Obstacle, Attempt | None]]:
-    """What is made, each with the attempt that it belongs to."""
+    """The findings that are carried out, each with the attempt that it belongs to."""
     made: list[tuple[Change | Remark | Obstacle, Attempt | None]] = []
     for one in found:
         if not isinstance(one, Attempt):
@@ -152,7 +152,7 @@ class _Ledger:
                 break
             self.changes = needed
 
-    # What goes.
+    # Code that is removed.
 
     @cached_property
     def read_whole(self) -> set[Scope]:
@@ -211,7 +211,7 @@ class _Ledger:
         return bool(reads) and all(r in self.gone for r in reads)
 
     def _unused(self, scope: Scope, name: str) -> Iterator[Change]:
-        """What goes with a variable."""
+        """The code that is removed with a variable."""
         is_handed = (scope, name) in self.uses.handed
         is_read = (scope, name) in self.added and not is_handed
         if scope.kind not in ("module", "function") or is_read or name in self._exported(scope):
@@ -347,7 +347,7 @@ class _Ledger:
         is_known = function not in self.program.flow.lost and not self.uses.given_in(function, name)
         return is_there and is_known and self._all_gone(function, name) and (function.node, name) not in taken
 
-    # What is not needed of the changes.
+    # Changes that are not needed.
 
     def _without_doubles(self, changes: list[Change]) -> list[Change]:
         """The changes, but for those of what another takes out, and for lines that another puts in the same place."""
@@ -411,7 +411,7 @@ class _Ledger:
         others = [replace(c, edits=tuple(e for e in c.edits if e is not insert)) for c in self.changes]
         return (scope, name) not in added_reads(self.program, others)
 
-    # What is left.
+    # Code that is left.
 
     def left_over(self) -> Iterator[tuple[ast.Name, Variable]]:
         """The reads that go of local variables and parameters that stay, though nothing else reads them."""

@@ -205,7 +205,7 @@ def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AS
 
 
 def _started_by(program: Program, call: ast.Call) -> set[str]:
-    """What a call has run beside the script: `Thread(target=f)`, `pool.map(f, x)`, `Parallel(4)(delayed(f)())`."""
+    """The functions that a call runs beside the script: `Thread(target=f)`, `pool.map(f, x)`, `Parallel()(...)`."""
     asked = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     held = {v.name for v in program.values(asked) if isinstance(v, Made) and v.name is not None}
     return {n for n in held | program.called(call) if names.runs_beside(n) and not names.is_distributed(n)}

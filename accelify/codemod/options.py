@@ -1,4 +1,4 @@
-"""What a user may ask of a rewrite, and the libraries that the migrated script may run on."""
+"""The options of a rewrite, and the libraries that the migrated script may run on."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def plan(verdict: Verdict) -> Plan:
 
 
 def _settled(verdict: Verdict, script: Script) -> Plan:
-    """What all rules find, and what becomes unused by it."""
+    """The plan of all findings, and of the code that becomes unused by them."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
     found.extend(one for _, find in RULES for one in find(script))
     program, left_out = script.program, LeftOut(script.program, script.options)

@@ -1,4 +1,4 @@
-"""What a plan did to a file, and what is to be looked at there, as results tell it."""
+"""The changes and notes of a plan for a file, as results report them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rewrite returns: one `FileResult` for each file that was looked at."""
+"""The results of a rewrite: one `FileResult` for each file that was looked at."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Tier(str, Enum):
 
 
 class Status(str, Enum):
-    """What became of a file; `declined` means that a training loop is there and the file is untouched."""
+    """The outcome for a file; `declined` means that a training loop is there and the file is untouched."""
 
     MIGRATED = "migrated"
     DECLINED = "declined"

@@ -350,7 +350,7 @@ class SeparatePrograms:
         self._found: dict[str, FileResult] = {}
 
     def results(self) -> list[FileResult] | None:
-        """What becomes of all files; None where one program would change what another needs as it was."""
+        """The results for all files; None where one program would change a file that another needs as it was."""
         entries = [key for key in self._named if not self._importers(key)]
         for key in entries:
             if not self._take(key):

@@ -78,7 +78,7 @@ class Script:
         return self.access.at(node)
 
     def state(self, node: ast.AST) -> str:
-        """What tells a process at a node which of all it is: the accelerator, or what can be asked anywhere."""
+        """An expression for the process's place in the world: the accelerator, or one that works anywhere."""
         return self.accelerator(node) or f"{self.options.runtime.module}.PartialState()"
 
     def library_import(self, node: ast.AST, library: str) -> tuple[Insert, ...]:

@@ -41,7 +41,7 @@ Trouble = tuple[ast.AST, str]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a program is: a script to migrate, something to leave alone, or a training loop that cannot be migrated."""
+    """The verdict on a program: a script to migrate, no training at all, or a training loop that cannot be migrated."""
 
     script: Script | None
     obstacles: tuple[tuple[ast.AST, str, str], ...] = ()
@@ -85,13 +85,13 @@ class _Code:
 
     @property
     def effects(self) -> Effects:
-        """What its code does besides giving values."""
+        """The effects of its code besides giving values."""
         return self.chains.effects
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What is prepared, where the accelerator has to be, and how it gets there.
+    """The prepared objects, where the accelerator has to be, and how it gets there.
 
     sharded: the evaluation loops whose batches are sharded. reached: what the accelerator has to reach for a move,
     besides.
@@ -115,7 +115,7 @@ def _laid(
     sharded: tuple[ShardedEvaluation, ...] = (),
     reached: tuple[ast.AST, ...] = (),
 ) -> _Layout:
-    """What is prepared, and how the accelerator gets there and to some loops and moves."""
+    """The layout: prepared objects, and how the accelerator gets to them and to some loops and moves."""
     program, tracer, training, distribution = code.program, code.tracer, code.training, code.distribution
     shared = distribution.data(Loops(program, code.roles, tracer), training) if distribution is not None else []
     preparation = Preparer(program, code.roles, tracer, training).prepare(shared)
@@ -178,7 +178,7 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
     return replace(layout, access=access, precision=precision, cpu=cpu)
 
 
-# What is shared, and what is moved: decided before anything is computed from it.
+# Sharded loops and moves: decided before anything is computed from them.
 
 
 def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
@@ -322,14 +322,14 @@ def _script(code: _Code, layout: _Layout) -> Script:
 
 
 def _together(code: _Code, layout: _Layout) -> list[ast.AST]:
-    """What the processes do together: what is prepared and sharded, and what averages gradients or reduces sums."""
+    """The nodes at which processes act together: preparing, sharding, averaging gradients, reducing sums."""
     preparation, training = layout.preparation, code.training
     found: list[ast.AST] = [node for _, node in [*preparation.wrapped, *preparation.sharded]]
     found += [g.anchor for g in preparation.groups if g.anchor is not None]
     return [*found, *training.backwards, *training.steps, *(d.loop for d in layout.sharded)]
 
 
-# What the program is.
+# The kind of program.
 
 
 def _distribution(program: Program, tracer: Tracer, training: Training) -> Distributions | None:

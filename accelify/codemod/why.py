@@ -1,4 +1,4 @@
-"""What is known of a line, each fact with the line it comes from: what changes there, and what its names hold."""
+"""The facts known of a line, each with the line it comes from: changes there, and the values of its names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Itera
 
 
 def _found(made: Plan, path: str, line: int) -> Iterator[str]:
-    """What the rules found at a line."""
+    """The findings of the rules at a line."""
     for change in made.of(path):
         if change.line == line:
             yield f"{change.rule}: {change.reason}"

@@ -131,7 +131,7 @@ class AccelerateUses:
 
     @property
     def options(self) -> Iterator[tuple[ast.keyword, str]]:
-        """What Accelerate's classes and their methods are given by name: `accelerate.Accelerator(cpu)`."""
+        """The keyword arguments of Accelerate's classes and their methods: `accelerate.Accelerator(cpu)`."""
         methods: dict[ast.AST, str] = {asked.node: asked.name for asked in self.asked}
         for call in self.program.calls:
             made = (accelerate.class_named(n) for n in self.program.called(call) if n.startswith("accelerate."))

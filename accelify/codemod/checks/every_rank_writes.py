@@ -144,7 +144,7 @@ def _is_imported(processes: Processes, node: ast.expr, name: str) -> bool:
 
 
 def _is_left_alone(processes: Processes, call: ast.Call, rows: tuple[Row, ...]) -> bool:
-    """What is no write of its own: into a file that is open, by all together, into a log."""
+    """Whether a call writes no file of its own: into an open file, by all together, into a log."""
     if any(row.has(Effect.WAITS) or row.has(Effect.LOGS) or row.has(Effect.ASKS_NETWORK) for row in rows):
         return True
     if any(row.has(Effect.CHANGES_LIBRARY) or row.role is Role.DATASET for row in rows):

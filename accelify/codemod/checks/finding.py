@@ -1,4 +1,4 @@
-"""What a check found: where, why it is wrong with several processes, and the edits that put it right."""
+"""A finding of a check: where, why it is wrong with several processes, and the edits that mend it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def _loads(processes: Processes, call: ast.Call) -> bool:
 
 
 def _text(call: ast.Call) -> str:
-    """What loads the state."""
+    """The call that loads the state, as text."""
     assert isinstance(call.func, ast.Attribute)
     return ast.unparse(call.func.value)
 

@@ -42,7 +42,7 @@ class Processes:
         self._once: dict[object, object] = {}
 
     def once(self, make: Callable[[Processes], T]) -> T:
-        """What several checks ask for, made when the first one does: `processes.once(Trained)`."""
+        """A value that several checks need, made when the first one asks: `processes.once(Trained)`."""
         if make not in self._once:
             self._once[make] = make(self)
         return cast(T, self._once[make])
@@ -107,7 +107,7 @@ class Processes:
 
     @cached_property
     def _run(self) -> set[Scope]:
-        """What the named files run when they are started, not what they only define."""
+        """The functions that the named files run when they are started, not those that they only define."""
         return self.program.run_from(self.program.flow.bindings[p.path].root for p in self.program.named)
 
     @cached_property
@@ -204,10 +204,10 @@ class Processes:
         decorators = getattr(function, "decorator_list", [])
         return any(vocabulary.may_ask_for_rank(ast.unparse(d)) for d in decorators)
 
-    # What is called.
+    # The function behind a call.
 
     def rows(self, call: ast.Call) -> tuple[Row, ...]:
-        """What is known of a library's function or method that a call surely goes to."""
+        """The rows of a library's function or method that a call surely goes to."""
         named = self.program.called(call)
         if named:
             rows = [table.function(n) for n in sorted(named)]
@@ -236,7 +236,7 @@ def _starts(row: Row) -> bool:
 
 
 def _named(program: Program) -> dict[ast.expr, Asks]:
-    """What the names of variables ask of the processes, where nothing else shows what they hold."""
+    """The facts about the processes that the names of variables suggest, where nothing else shows their value."""
     plain = program.once(Conditions)
     found: dict[ast.expr, Asks] = {}
     for parsed in program.files:

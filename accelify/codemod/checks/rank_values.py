@@ -111,7 +111,7 @@ class RankValues:
                 return True
         return False
 
-    # What the script may reduce in ways that are not followed.
+    # Values that the script may reduce in ways that are not followed.
 
     def may_be_reduced(self, sink: Sink, origin: Origin) -> bool:
         """Whether a value, or what it is worked out from, goes through something that may reduce it."""

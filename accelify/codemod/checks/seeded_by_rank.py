@@ -1,4 +1,4 @@
-"""What all processes must begin with alike, drawn after each was given a seed of its own.
+"""State that must begin alike on all processes, drawn after each was given a seed of its own.
 
     torch.manual_seed(seed + rank)                   torch.manual_seed(seed)
     train, val = random_split(data, [n, m])    ->    train, val = random_split(data, [n, m])

@@ -48,7 +48,7 @@ def find(processes: Processes) -> Iterator[Finding]:
 
 
 def _judged(processes: Processes, trained: Trained, made: ast.Call) -> str:
-    """What is wrong with a schedule's length; empty if nothing is, or that cannot be followed."""
+    """The fault in a schedule's length; empty if there is none, or if the length cannot be followed."""
     given = [*made.args, *(k.value for k in made.keywords)]
     sources = list(dict.fromkeys(s for each in given for s in trained.sources(each)))
     lengths = [n for s in sources for n in ast.walk(s) if _is_length(n)]

@@ -1,4 +1,4 @@
-"""What a script of several processes trains: its backward passes, wrapped models, what is prepared and stepped."""
+"""The training of a script of several processes: backward passes, wrapped models, prepared and stepped objects."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Trained:
         return is_prepared and any(map(self.program.once(Roles).is_model, self.held(node)))
 
     def held(self, node: ast.expr) -> set[Value]:
-        """What an expression may hold; of what `prepare` gives, what it was given for that."""
+        """The values that an expression may have; for a result of `prepare`, those that it was given."""
         return {inner for value in self.program.values(node) for inner in self.before_prepare(value)}
 
     def before_prepare(self, value: Value) -> frozenset[Value]:
-        """What a value was before `prepare`; itself if it is none that this gives back."""
+        """The value that was given to `prepare`; the value itself if it is no result of that."""
         made = value.owner if isinstance(value, Member) else value
         call = made.node if isinstance(made, Made) else None
         if call not in self.prepares:
@@ -127,7 +127,7 @@ class Trained:
             if is_class and value in self.program.values(call):
                 yield call
 
-    # What is stepped.
+    # Objects that are stepped.
 
     def made_by(self, role: Role) -> list[ast.Call]:
         """The calls that make an optimizer or a scheduler."""

@@ -16,7 +16,7 @@ from accelify.codemod.training.roles import Roles
 
 
 class Purpose(Enum):
-    """What a statement of a branch is for."""
+    """The purpose of a statement in a branch."""
 
     START = auto()  # the processes
     SYNC = auto()  # wait for the others
@@ -125,10 +125,10 @@ class Branches:
         is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
         return (is_call or isinstance(statement, ast.Assign)) and self.kind(statement) == Purpose.SAY
 
-    # What a statement is for.
+    # The purpose of a statement.
 
     def kind(self, statement: ast.stmt) -> Purpose:
-        """What a statement is for."""
+        """The purpose of a statement."""
         if isinstance(statement, ast.Pass):
             return Purpose.SAY
         if isinstance(statement, ast.Raise):
@@ -218,7 +218,7 @@ class Branches:
         return isinstance(first, ast.Constant) and vocabulary.is_device_text(first.value)
 
     def _root(self, node: ast.expr) -> ast.expr:
-        """What is moved or wrapped by an expression."""
+        """The object that an expression moves or wraps."""
         while isinstance(node, (ast.Call, ast.Attribute)):
             if isinstance(node, ast.Attribute):
                 if node.attr != "module":
@@ -264,7 +264,7 @@ class Branches:
                 setattr(copied, name, [self._filled(p, target, number) for p in part])
         return copied
 
-    # What is left of it.
+    # The statements that are left.
 
     def residue(self, statement: ast.stmt) -> str:
         """A statement without its wrappers, moves and samplers."""

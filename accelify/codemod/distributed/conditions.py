@@ -41,7 +41,7 @@ class Conditions(ABC):
         """The function of `torch.distributed` that gives what an expression holds."""
 
     def key(self, node: ast.expr) -> Key | None:
-        """What tells an expression's meaning: the variable, the attribute's name, or the text with its variables."""
+        """The key of an expression's meaning: the variable, the attribute's name, or the text with its variables."""
         if isinstance(node, ast.Name):
             return (self.program.scope(node).owner(node.id), node.id)
         if isinstance(node, ast.Attribute):
@@ -56,22 +56,22 @@ class Conditions(ABC):
         owners = [self.program.scope(n).owner(n.id) for n in inner if n not in held]
         return (ast.unparse(node), *owners)
 
-    # What a condition says.
+    # The truth of a condition.
 
     def truth(self, node: ast.expr) -> bool | None:
-        """What a condition says where several processes have been started; None where that depends on more."""
+        """The truth of a condition where several processes have been started; None where it depends on more."""
         return self._value(node, _LAUNCHED, is_on=True)
 
     def alone(self, node: ast.expr) -> bool | None:
-        """What it says in one process that a launcher started."""
+        """The truth of a condition in one process that a launcher started."""
         return self._value(node, _ALONE, is_on=False)
 
     def off(self, node: ast.expr) -> bool | None:
-        """What it says where the script was started by itself, and does not distribute itself."""
+        """The truth of a condition where the script was started by itself, and does not distribute itself."""
         return self._value(node, _OFF, is_on=False)
 
     def asks(self, node: ast.expr) -> bool | None:
-        """What a name or a comparison says where there are several processes; None where it is about something else."""
+        """The truth of a name or comparison where there are several processes; None where it asks something else."""
         key = self.key(node)
         if key is not None and key in self.on:
             return self.on[key]
@@ -133,7 +133,7 @@ class Conditions(ABC):
         return is_same and isinstance(node.left.op, ast.Mult) and self.word(node.left.right) == SIZE
 
     def outcomes(self, node: ast.expr, numbers: _Numbers | None = None) -> list[bool]:
-        """What a comparison of a rank says for some ranks, 0 the first; nothing if it is another."""
+        """The truth of a comparison of a rank for some ranks, 0 the first; empty for another comparison."""
         if not isinstance(node, ast.Compare) or len(node.ops) != 1:
             return []
         word = self.word(node.left)
@@ -148,7 +148,7 @@ class Conditions(ABC):
     # Functions that only ask.
 
     def returned(self, call: ast.Call, says: Callable[[ast.expr], bool | None]) -> ast.expr | None:
-        """What a function of the script's own gives back that does nothing but ask."""
+        """The expression that a function of the script's own returns, if it does nothing but ask."""
         callees = self.program.flow.callees.get(call, set())
         block = next(iter(callees)).body if len(callees) == 1 else []
         for _ in range(ROUNDS):

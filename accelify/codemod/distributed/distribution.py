@@ -199,7 +199,7 @@ class Distributions:
         asked = Guards(self.program, self.found)
         return [d for d in found if d.loop is None or asked.may_all_run(d.loop)]
 
-    # What is left.
+    # The statements that are left.
 
     def _empty_functions(self) -> None:
         """A function that did nothing else goes, with its calls."""
@@ -232,7 +232,7 @@ class Distributions:
         )
 
     def _checks(self) -> None:
-        """What the first process alone may not do: read what all wait for."""
+        """Obstacles: the first process alone may not read a value that all wait for."""
         for node in self.found.firsts:
             parent = self.program.parent(node)
             inside = [n for s in parent.body for n in ast.walk(s)] if isinstance(parent, ast.If) else []

@@ -1,4 +1,4 @@
-"""What a script does by hand to run on several processes, as it is found bit by bit; and where that is looked for."""
+"""The parts of a script that distribute it by hand, as they are found one by one; and where they are looked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accelify.codemod.semantics.values import External
 
 @dataclass
 class Distribution:
-    """What a script does to run on several processes.
+    """The parts of a script that make it run on several processes.
 
     removed: statements that go. ranks: what tells a process which it is, with the accelerator's word for it; firsts:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
@@ -155,7 +155,7 @@ def option_of(call: ast.Call) -> tuple[str, str] | None:
 
 
 def stays_for(option: str, readers: Sequence[str]) -> str:
-    """What is said of an option that only other files read."""
+    """The message about an option that only other files read."""
     return f"`{option}` has no effect here any more; it is kept because it is read in {' and '.join(sorted(readers))}"
 
 

@@ -15,7 +15,7 @@ from accelify.codemod.semantics.provenance import Tracer
 
 @dataclass(frozen=True)
 class Launched:
-    """What the rules for it read.
+    """The facts about a script that distributes itself, for the rules.
 
     changes: what is done to the start of the processes, once that is known; which settings nothing reads then follows.
     """
@@ -30,7 +30,7 @@ class Launched:
         return self.program.path(node)
 
     def group(self, node: ast.AST) -> str:
-        """What a file calls `torch.distributed`."""
+        """The file's name for `torch.distributed`."""
         root = self.program.scope(node).root
         for name, writes in root.writes.items():
             if any(isinstance(w, ast.alias) and self._imported(w) == "torch.distributed" for w in writes):
@@ -38,7 +38,7 @@ class Launched:
         return "torch.distributed"
 
     def _imported(self, alias: ast.alias) -> str:
-        """What a name of an import stands for."""
+        """The name that an import refers to."""
         holder = self.program.parent(alias)
         if isinstance(holder, ast.ImportFrom):
             return f"{holder.module}.{alias.name}"
@@ -68,7 +68,7 @@ class Launched:
 
 @dataclass
 class LauncherEdits:
-    """What is decided.
+    """The edits that make a launcher's script.
 
     branches: conditions, and which of their branches takes their place: the number of `elif`s before it, and whether
     it is a body. removed: statements that go. choices: conditional expressions, and whether their body stays. tests:

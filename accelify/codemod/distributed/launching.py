@@ -62,7 +62,7 @@ class Launching(Conditions):
             into.setdefault(key, word)
 
     def _name_ranks_and_sizes(self) -> None:
-        """What is handed to the library as a rank, or as the number of processes."""
+        """Name the values that the library is given as a rank, or as the number of processes."""
         for spawn in self.spawns:
             self._name(self.words, spawn.count, SIZE)
             first = spawn.worker.parameters[0].arg
@@ -239,7 +239,7 @@ class Launching(Conditions):
 
 
 def _truths(block: Sequence[ast.stmt]) -> dict[str, tuple[ast.expr, bool]]:
-    """What a block gives the value True or False, by its text."""
+    """The expressions that a block sets to True or False, by their text."""
     return {
         ast.unparse(s.targets[0]): (s.targets[0], s.value.value)
         for s in block
@@ -261,7 +261,7 @@ _TAKEN = ("fn", "args", "nprocs", "join", "daemon", "start_method")
 
 
 def spawned(place: Place, call: ast.Call) -> Spawn | str:
-    """What a call starts in each process, or why it is not known."""
+    """The function that a call starts in each process, or why it is not known."""
     given = {k.arg: k.value for k in call.keywords}
     given.update(zip(_TAKEN, call.args, strict=False))
     workers = {v.scope for v in place.program.values(given.get("fn")) if isinstance(v, FunctionValue)}

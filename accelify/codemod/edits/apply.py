@@ -121,7 +121,7 @@ class _Applier(cst.CSTTransformer):
                 node = without_parameter(node, parameter)
         if original_node in self.arguments:
             node = without_arguments(original_node, node, self.arguments[original_node])
-        # What goes round the whole node comes after what changes it.
+        # Code around the whole node is added after the changes inside it.
         for edit in sorted(self.replaced.get(original_node, ()), key=lambda e: e.node in e.keeps):
             node = edit.make(node)
         if node is not updated_node:
@@ -211,7 +211,7 @@ class _Applier(cst.CSTTransformer):
     def _wrapped_apart(
         self, old: cst.BaseStatement, pieces: list[cst.BaseStatement]
     ) -> Iterator[tuple[cst.BaseStatement, Wrap | None]]:
-        """What a statement has become, each part with what it is wrapped in: `a; b` is cut where that differs."""
+        """The statements that replace a statement, each with its wrapper: `a; b` is split where the wrappers differ."""
         wraps = [self.wrapped.get(s) for s in (old.body if isinstance(old, cst.SimpleStatementLine) else [old])]
         (line,) = pieces if len(pieces) == 1 else (None,)
         if all(wrap is wraps[0] for wrap in wraps) or not isinstance(line, cst.SimpleStatementLine):

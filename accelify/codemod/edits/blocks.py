@@ -57,7 +57,7 @@ class Block:
         return lines
 
     def follow(self, inserts: Sequence[Insert]) -> None:
-        """What comes after the last statement."""
+        """The lines after the last statement."""
         self._queue.extend(inserts)
 
     def close(self) -> list[cst.EmptyLine]:

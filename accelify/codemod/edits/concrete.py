@@ -134,7 +134,7 @@ class Folded:
         return self._names().sub(lambda match: self.folds[match[0]], text) if self.folds else text
 
     def lost(self, text: str) -> list[str]:
-        """What is folded and is not in a text exactly once."""
+        """The parts that are folded and do not occur exactly once in a text."""
         found = Counter(self._names().findall(text) if self.folds else ())
         return [source for name, source in self.folds.items() if found[name] != 1]
 

@@ -1,4 +1,4 @@
-"""What must hold before a result may be written; each gate says what is wrong, or nothing."""
+"""Conditions that hold before a result may be written; each gate returns its complaint, or nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _again(node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _shape(value: object) -> object:
-    """What a node means: its kind and its parts, without blanks, parentheses and commas."""
+    """The meaning of a node: its kind and its parts, without blanks, parentheses and commas."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_shape, value))
     if not isinstance(value, cst.CSTNode):

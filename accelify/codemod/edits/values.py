@@ -98,7 +98,7 @@ class Unwrap:
 
     @property
     def gone(self) -> tuple[ast.AST, ...]:
-        """What goes: the questions, and the other branches."""
+        """The nodes that are removed: the questions, and the other branches."""
         node, found = self.node, []
         for _ in range(self.depth):
             found += [node.test, *node.body]

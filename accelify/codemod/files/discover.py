@@ -30,13 +30,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """What is not looked for in folders, whatever .gitignore says; with `forced`, a file that is named neither."""
+    """The files that are not looked for in folders, whatever .gitignore says; with `forced`, named files as well."""
 
     patterns: tuple[Patterns, ...] = (Patterns(os.sep, SKIPPED_FOLDERS),)
     forced: bool = False
 
     def within(self, folder: Path) -> Exclusion:
-        """What is left out in a folder that was named: nothing that would leave out the folder itself."""
+        """The exclusion inside a folder that was named: without patterns that would leave out the folder itself."""
         return replace(self, patterns=tuple(each.without_those_for(folder) for each in self.patterns))
 
     def covers(self, path: Path, *, is_folder: bool = False) -> bool:
@@ -69,7 +69,7 @@ class _Place:
     ignores: tuple[_Ignore, ...]
 
     def is_ignored(self) -> bool:
-        """What git would say: of the ignore files that speak of it, the nearest decides."""
+        """Whether git ignores it: of the ignore files with a pattern for it, the nearest decides."""
         for ignore in reversed(self.ignores):
             inside = self.real.relative_to(ignore.folder).as_posix() + ("/" if self.is_folder else "")
             verdict = ignore.patterns.check_file(inside).include

@@ -1,4 +1,4 @@
-"""What the disk was asked while files were rewritten, and what it answered: whoever asks again can tell if that holds.
+"""Questions to the disk while files were rewritten, and their answers: asking again shows whether those still hold.
 
 An answer is kept as a short text: the digest of a file's bytes, whether a path is there, which scripts a folder has.
 """
@@ -96,7 +96,7 @@ class Disk:
         return found
 
     def answer(self, question: Question) -> str:
-        """What the disk says now; a question that was put before is not put again."""
+        """The disk's present answer; a question that was asked before is not asked again."""
         if question not in self.asked:
             kind, path = question
             kind, _, word = kind.partition(" ")

@@ -11,20 +11,20 @@ from accelify.codemod.options import Selection
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """What leaves a rule out on a line: a comment, or the setting of a name."""
+    """The reason why a rule is left out on a line: a comment, or the name of a setting."""
 
     comment: Suppression | None
     setting: str = ""
 
     def text(self, line: int) -> str:
-        """What it is called in a report on a line."""
+        """Its name in a report on a line."""
         if self.comment is None:
             return f"{self.setting} in the settings"
         return f"`{self.comment.text}`" + (f" (line {self.comment.line})" if self.comment.line != line else "")
 
 
 def exemption(parsed: Parsed, rule: str, line: int, selection: Selection) -> Exemption | None:
-    """What leaves a rule out on a line of a file; None where it applies."""
+    """The exemption of a rule on a line of a file; None where the rule applies."""
     comment = parsed.suppressions.of(rule, line)
     if comment is not None:
         return Exemption(comment)

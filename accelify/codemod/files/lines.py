@@ -12,7 +12,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def opcodes(before: Sequence[str], after: Sequence[str]) -> Iterator[Opcode]:
-    """What makes one list of lines out of another, as `difflib` tells it.
+    """The operations that turn one list of lines into another, as `difflib` gives them.
 
     It is asked only of what differs between lines that both have once: where lines repeat, it takes the square of their
     number.

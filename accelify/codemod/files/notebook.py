@@ -67,7 +67,7 @@ class Notebook:
 
     @property
     def _between(self) -> list[str]:
-        """What comes before each cell. A statement: comments may go with what they belong to."""
+        """The lines before each cell. A statement: comments may go with the code they belong to."""
         return [f'\n\n"{self.mark} cell {cell.number}"\n\n' if index else "" for index, cell in enumerate(self.cells)]
 
     @property
@@ -115,7 +115,7 @@ class Notebook:
         return "".join([*out, self.text[done:]])
 
     def _sources(self, python: str) -> list[str]:
-        """What each cell holds."""
+        """The source of each cell."""
         parts = []
         for between in self._between[1:]:
             part, found, python = python.partition(between.strip("\n"))

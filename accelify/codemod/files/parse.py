@@ -27,7 +27,7 @@ _PYTHON_2 = (
     "multiple exception types must be parenthesized",
     "leading zeros in decimal",
 )
-# What one file may have, so that its analysis ends within a minute; a script of 10,000 lines has some 100,000 nodes.
+# Limits of one file, so that its analysis ends within a minute; a script of 10,000 lines has some 100,000 nodes.
 MOST_NODES = 300_000
 MOST_LEVELS = 4_000
 MOST_BACKWARD_PASSES = 300
@@ -62,7 +62,7 @@ class Parsed:
 
     @cached_property
     def suppressions(self) -> Suppressions:
-        """What the user's comments rule out."""
+        """The rules and places that the user's comments exclude."""
         return suppressions(self.text, self.tree, self.decoded.notebook)
 
     @property
@@ -77,7 +77,7 @@ class Parsed:
 
     @property
     def next_step(self) -> str:
-        """What to do with a file whose training a library runs; empty for any other."""
+        """The next step for a file whose training a library runs; empty for any other."""
         library = self._run_by(besides_loops=".backward" in self.text)
         return vocabulary.next_step(library, self.path) if library is not None else ""
 
@@ -184,7 +184,7 @@ def _nodes(tree: ast.Module, path: str, *, trains: bool) -> list[ast.AST]:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """What Python thinks of the user's code (`x is 1`, `"\\d"`) is not ours to tell."""
+    """Without Python's warnings about the user's code (`x is 1`, `"\\d"`): they are not ours to show."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -205,7 +205,7 @@ def parse_text(text: str, path: str) -> ast.Module:
 
 
 def reason(error: SyntaxError, text: str) -> str:
-    """What a syntax error is, in words that say what to do."""
+    """The reason of a syntax error, in words that say how to mend it."""
     message = error.msg or "invalid syntax"
     line = text.split("\n")[error.lineno - 1] if error.lineno and error.lineno <= text.count("\n") + 1 else ""
     if "async=" in line.replace(" ", ""):

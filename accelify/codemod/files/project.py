@@ -144,7 +144,7 @@ class Project:
         return found
 
     def _module_names(self, path: Path) -> set[str]:
-        """What a file may be imported as, itself or as a part of the packages round it: `train`, `lib.train`, `lib`."""
+        """The names under which a file may be imported, alone or in its packages: `train`, `lib.train`, `lib`."""
         parts = path.resolve().with_suffix("").parts
         ends = [len(parts)]
         while self._is_there(Path(*parts[: ends[-1] - 1]) / "__init__.py"):

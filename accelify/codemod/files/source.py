@@ -164,7 +164,7 @@ def remove_leftovers(paths: Iterable[str]) -> None:
 
 
 def describe(error: OSError) -> str:
-    """What the system said, without the number and the path that `str` of it adds."""
+    """The system's message, without the number and the path that `str` of the error adds."""
     return (error.strerror or type(error).__name__).lower()
 
 

@@ -57,7 +57,7 @@ class Suppressions:
 
 
 def unknown_rule(comment: Suppression, rule: str, known: Iterable[str]) -> str:
-    """What is said of a comment with a rule that is none of those known."""
+    """The message about a comment that names an unknown rule."""
     return f"`{comment.text}`: there is no rule {rule!r}{did_you_mean(rule, known)}"
 
 
@@ -83,7 +83,7 @@ def suppressions(text: str, tree: ast.Module, notebook: Notebook | None = None) 
 
 
 def _comments(text: str) -> Iterator[tuple[int, str, bool]]:
-    """What stands behind `# accelify:` in each such comment; its line, and whether it is alone there."""
+    """The text behind `# accelify:` in each such comment; its line, and whether it is alone there."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):

@@ -1,1 +1,1 @@
-"""What we know of other people's code, as data."""
+"""Facts about other people's code, as data."""

@@ -1,4 +1,4 @@
-"""What each public name of Hugging Face Accelerate becomes in accelify.runtime: the same, something else, or nothing.
+"""The counterpart in accelify.runtime of each public name of Hugging Face Accelerate: the same, another, or none.
 
 A line without indentation holds what is true of the names in the indented lines below it: `same`; `different:` and how,
 or `different!:` where whoever moves a script is to be told; `absent:` and why. An indented line says where the names
@@ -418,7 +418,7 @@ _MEMBERS_OF = {
 
 
 def counterpart(name: str) -> Counterpart | None:
-    """What a qualified name of Accelerate becomes; None for a name that is not public.
+    """The counterpart of a qualified name of Accelerate; None for a name that is not public.
 
     Other ways to a name are known: `accelerate.utils.operations.gather`, `accelerate.state.DistributedType`.
     """
@@ -478,7 +478,7 @@ def _counterpart(place: str, word: str, status: Status, how: str) -> Counterpart
 
 
 def _ours(place: str) -> str:
-    """What stands for a module or a class."""
+    """The counterpart of a module or a class."""
     if place in _MEMBERS_OF:
         return _MEMBERS_OF[place]
     if place in PLACES:

@@ -38,7 +38,7 @@ BASED_ON = {
 # Nothing changes an object of these kinds.
 IMMUTABLE = frozenset("number string bytes none dtype size device datetime timedelta".split())
 
-# What a module defines, another shows under the name that the documentation uses.
+# Names that one module defines and another one shows under the name that the documentation uses.
 OTHER_NAMES = dict(
     line.split()
     for line in """\

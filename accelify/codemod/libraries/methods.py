@@ -54,7 +54,7 @@ def takes_apart(name: str) -> bool:
 
 @cache
 def passes(name: str) -> str | None:
-    """What a method of a container or of an iterator passes on of what is in it: `element`, `items`, `same`."""
+    """The part of a container or an iterator that a method of it returns: `element`, `items`, `same`."""
     rows = (table.member(kind, name) for kind in ("dict", "list", "iterator"))
     return next((row.passes for row in rows if row is not None and row.passes is not None), None)
 
@@ -87,7 +87,7 @@ def takes_the_next(name: str) -> bool:
 
 
 def adds_a_hook(name: str) -> bool:
-    """What has each forward pass, of a module or of all, call a function: `register_forward_hook`."""
+    """Whether a call makes each forward pass, of a module or of all, call a function: `register_forward_hook`."""
     row = table.member("module", name) or table.function(f"torch.nn.modules.module.{name}")
     return row is not None and name.startswith("register_") and "forward" in name
 
@@ -289,7 +289,7 @@ def is_of(kind: str, name: str) -> bool:
 
 
 def is_used_of_scaler(name: str) -> bool:
-    """What a training step calls on a scaler: `scale`, `unscale_`, `step`, `update`."""
+    """Whether a training step calls this method of a scaler: `scale`, `unscale_`, `step`, `update`."""
     row = table.member("scaler", name)
     return row is not None and bool(row.mutates) and name != "load_state_dict"
 

@@ -21,7 +21,7 @@ def is_scheduler(name: str | None) -> bool:
 
 
 def is_loader(name: str | None) -> bool:
-    """What yields batches."""
+    """Whether this yields batches."""
     return _has_role(name, Role.LOADER)
 
 
@@ -220,7 +220,7 @@ def sets_gradient(name: str | None) -> bool:
 
 
 def is_context(name: str | None) -> bool:
-    """What changes nothing but the code that runs under it: `torch.no_grad`, `torch.autocast`, `nullcontext`."""
+    """Whether this affects nothing but the code that runs under it: `torch.no_grad`, `torch.autocast`."""
     row = table.function(name)
     is_for_itself = row is not None and (Trait.SETS_GRADIENT in row.traits or row.is_pure)
     return is_for_itself and row is not None and row.returns == "context"
@@ -279,7 +279,7 @@ def may_compute(name: str | None) -> bool:
 
 
 def is_parser(name: str | None) -> bool:
-    """What reads the options of a run."""
+    """Whether this reads the options of a run."""
     return str(name).startswith("argparse.")
 
 
@@ -292,12 +292,12 @@ def goes_over(name: str | None) -> bool:
 
 
 def ends_like_last(name: str | None) -> bool:
-    """What gives a path that ends like its last argument: `os.path.join`, `pathlib.Path`."""
+    """Whether this gives a path that ends like its last argument: `os.path.join`, `pathlib.Path`."""
     return _has_trait(name, Trait.ENDS_LIKE_LAST)
 
 
 def is_set_up(name: str | None) -> bool:
-    """What only prepares a model for later, or wraps it: `wandb.watch`, `torch.compile`, `nn.DataParallel`."""
+    """Whether this only prepares a model for later, or wraps it: `wandb.watch`, `torch.compile`, `nn.DataParallel`."""
     return _has_trait(name, Trait.SETUP)
 
 
@@ -330,7 +330,7 @@ def holds_data(name: str | None) -> bool:
 
 
 def needs_no_group(name: str | None) -> bool:
-    """What says the same of any group of processes, and without one: `torch.distributed.is_available`."""
+    """Whether this has one answer for any group of processes, and without one: `torch.distributed.is_available`."""
     return _has_trait(name, Trait.NEEDS_NO_GROUP)
 
 
@@ -341,7 +341,7 @@ def asks_for_group(name: str | None) -> bool:
 
 
 def instead_of(name: str | None) -> str | None:
-    """What does the same with an accelerator: `accelerator.reduce(x)` for `torch.distributed.reduce`."""
+    """The accelerator's method that does the same: `accelerator.reduce(x)` for `torch.distributed.reduce`."""
     row = table.function(name)
     return None if row is None else row.instead
 
@@ -383,13 +383,13 @@ def sums_up(name: str | None) -> bool:
 
 
 def summarizes(name: str | None) -> bool:
-    """What says one thing of many values, in whatever order they come: `len`, `max`, `numpy.mean`."""
+    """Whether this makes one value of many, in whatever order they come: `len`, `max`, `numpy.mean`."""
     row = table.function(name)
     return row is not None and row.rows in (Rows.MEAN, Rows.EXTREME, Rows.COUNT)
 
 
 def is_counter(name: str | None) -> bool:
-    """What yields numbers in their order: `range`, `itertools.count`."""
+    """Whether this yields numbers in their order: `range`, `itertools.count`."""
     return _has_trait(name, Trait.COUNTS)
 
 

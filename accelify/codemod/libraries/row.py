@@ -9,7 +9,7 @@ from functools import cache
 
 
 class Role(Enum):
-    """What an object is to training."""
+    """The role of an object in training."""
 
     MODEL = "model"  # a module, or a function that builds one
     LOSS = "loss"
@@ -35,7 +35,7 @@ class Role(Enum):
 
 
 class Effect(Enum):
-    """What a call does besides giving a value and changing its arguments in place."""
+    """The effects of a call besides giving a value and changing its arguments in place."""
 
     DRAWS_TORCH = "draws_torch"
     DRAWS_NUMPY = "draws_numpy"
@@ -69,7 +69,7 @@ class Effect(Enum):
 
 
 class Rows(Enum):
-    """What becomes of the rows of a batch; said of a call without `dim`, or whose `dim` is that of the rows."""
+    """The fate of the rows of a batch; for a call without `dim`, or whose `dim` is that of the rows."""
 
     EACH = "each"  # row i of the result comes from row i
     ALONG = "along"  # each value depends on all along `dim`, in order: cumsum, softmax, sort
@@ -105,7 +105,7 @@ class Same(Enum):
 
 
 class Asks(Enum):
-    """What a call, an attribute or an environment variable says of the run: about processes, GPUs, modes."""
+    """The fact about the run that a call, an attribute or an environment variable gives: processes, GPUs, modes."""
 
     RANK = "rank"
     LOCAL_RANK = "local_rank"
@@ -272,7 +272,7 @@ def _parts(given: dict[str, str], column: str) -> tuple[str, ...]:
 
 
 def _same(effects: frozenset[Effect]) -> Same:
-    """What follows from the effects where the data do not say it."""
+    """Whether the result is the same on all ranks, as it follows from the effects where the data do not say it."""
     if any(e in effects for e in _UNSEEDED):
         return Same.NO
     return Same.DRAW if effects & DRAWS or Effect.SIMULATES in effects else Same.ARGUMENTS

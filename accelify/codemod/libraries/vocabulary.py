@@ -20,7 +20,7 @@ _DEVICE_OPTIONS = frozenset({"device", "dev", "use_cuda", "cuda", "gpu"})
 _LOSS = re.compile(r"(loss|criterion|entropy)(_(fn|func|function|f))?$|mean$", re.IGNORECASE)
 _AUTOCAST_DEFAULTS = {"cuda": "fp16", "cpu": "bf16"}
 _LOW_PRECISION = {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}
-# What runs the training itself, in libraries that hold much else besides.
+# Names that run the training itself, in libraries that hold much else besides.
 _RUN_TRAINING = {
     "accelify.runtime": "*",
     "accelerate": "Accelerator PartialState notebook_launcher",
@@ -30,7 +30,7 @@ _RUN_TRAINING = {
     "fastai": "*[lL]earner fit* Recorder",
     "catalyst": "*Runner Experiment",
 }
-# What runs it where a file has no loop of its own, and what to do with such a file next; {} stands for its path.
+# Libraries that run it where a file has no loop of its own, and the next step for such a file; {} stands for its path.
 _TRAINERS = {"transformers": "*Trainer", "trl": "*Trainer"}
 _LIGHTNING = "trained by Lightning, which starts the processes itself: set `Trainer(devices=N)`"
 _TRAINER = "trained by a Trainer, which needs no migration: start it with `torchrun --nproc-per-node=N {}`"
@@ -64,7 +64,7 @@ _DISTRIBUTES = re.compile(
 _SHARES = re.compile(
     _DISTRIBUTES.pattern + rb"|rank|is_main|is_master|DataLoader|add_argument|torch\.save|\.backward\("
 )
-# What scripts call what they know of their processes, where nothing else says what it holds.
+# Usual names of facts about the processes, where nothing else shows their value.
 _ASKED_BY_NAME = {
     **dict.fromkeys(
         "rank global_rank world_rank process_index proc_id procid process_id get_rank ddp_rank dist_rank "
@@ -127,7 +127,7 @@ def mentions_devices(text: str) -> bool:
 
 
 def is_about_the_machine(name: str) -> bool:
-    """What says which machine this is: `torch.cuda.is_available`, `platform.system`."""
+    """Whether this depends on the machine: `torch.cuda.is_available`, `platform.system`."""
     return name.startswith(_OF_THE_MACHINE)
 
 
@@ -147,12 +147,12 @@ def is_parallel_option(name: str) -> bool:
 
 
 def holds_options(text: str) -> bool:
-    """What scripts call the options of a run: `args`, `self.config`, `FLAGS`."""
+    """Whether scripts use such a name for the options of a run: `args`, `self.config`, `FLAGS`."""
     return _OPTIONS.fullmatch(text) is not None
 
 
 def is_name_of_a_loss(name: str) -> bool:
-    """What scripts call the functions and modules whose result is a mean over the rows: `criterion`, `dice_loss`."""
+    """Whether scripts use such a name for a loss that is a mean over the rows: `criterion`, `dice_loss`."""
     return _LOSS.search(name) is not None
 
 
@@ -186,27 +186,27 @@ def is_trainer(library: str, name: str) -> bool:
 
 
 def next_step(library: str, path: str) -> str:
-    """What to say of a file whose training such a library runs, with what to do next."""
+    """The next step for a file whose training such a library runs."""
     return _NEXT_STEP[library].replace("{}", path)
 
 
 def is_on_host(name: str) -> bool:
-    """What belongs to a library that knows of no device, and has to be given what is in the host's memory."""
+    """Whether this belongs to a library that knows no device and needs its data in the host's memory."""
     return name.partition(".")[0] in _ON_HOST
 
 
 def makes_arrays(name: str) -> bool:
-    """What belongs to a library that makes arrays of what it is given: a tensor in the host's memory will do."""
+    """Whether this belongs to a library that makes arrays of its arguments: a tensor in the host's memory will do."""
     return name.partition(".")[0] in _MAKE_ARRAYS
 
 
 def asked_by_variable(name: str) -> Asks | None:
-    """What an environment variable says of the run: that of the rank, the number of processes."""
+    """The fact about the run that an environment variable gives: the rank, the number of processes."""
     return _ASKED_BY_VARIABLE.get(name)
 
 
 def asked_by_name(name: str) -> Asks | None:
-    """What a variable, an attribute or a function that nothing else is known of says by its name: `is_main_process`."""
+    """The fact about the run that an otherwise unknown name suggests: `is_main_process`."""
     return _ASKED_BY_NAME.get(name.lstrip("_").lower())
 
 
@@ -261,7 +261,7 @@ def may_share_processes(data: bytes) -> bool:
 
 
 def is_accelerator_name(name: str) -> bool:
-    """What scripts call Accelerate's object, where nothing else says what it is."""
+    """Whether scripts use such a name for Accelerate's object, where nothing else shows its class."""
     return name.lstrip("_") in ("accelerator", "accelerate")
 
 

@@ -15,7 +15,7 @@ from accelify.codemod.training.loops import Training
 _USES = ("initialize", "scale_loss", "master_params")
 LEVELS = ("O1", "O2")
 _THINGS = ("models", "optimizers")
-# What settings may say where they say what is so without them.
+# Arguments that only repeat the default.
 _USUAL = {
     "keep_batchnorm_fp32": ("True", "'True'", "None"),
     "loss_scale": ("'dynamic'", "None"),

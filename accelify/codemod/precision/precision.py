@@ -170,7 +170,7 @@ class Precisions:
         for part in getattr(statement, "body", ()):
             yield from (n for n in ast.walk(part) if isinstance(n, ast.Call))
 
-    # What is computed under it.
+    # The code under autocast.
 
     def _computes(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and (node in self.training.backwards or self._is_forward(node))

@@ -119,7 +119,7 @@ class Switches:
         return is_alone or (follows and node.orelse[0].col_offset == node.col_offset)
 
     def _plain(self, block: Sequence[ast.stmt]) -> str:
-        """What a block does, in full precision."""
+        """The code of a block in full precision."""
         return "\n".join(ast.unparse(s) for s in _Plain(self).block(block))
 
     def is_without(self, node: ast.If, child: ast.AST) -> bool:

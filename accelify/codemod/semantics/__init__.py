@@ -1,1 +1,1 @@
-"""What does this Python do? Scopes, values and their flow; nothing here knows what training is."""
+"""The meaning of Python code: scopes, values and their flow; nothing here knows what training is."""

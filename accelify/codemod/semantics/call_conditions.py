@@ -52,7 +52,7 @@ class Ways:
         return None if None in told else " and ".join(sorted(map(str, told))) or None
 
     def _asked(self, way: Way) -> Iterator[str | None]:
-        """What must be so for a way to be taken, in terms of what its function is given; None for what is set again."""
+        """The conditions for taking a way, in terms of its function's parameters; None for a name that is set again."""
         for at, node in enumerate(way):
             for test, holds in self._tests(node):
                 named = self._handed_down(test, way[at + 1 :])
@@ -100,7 +100,7 @@ def _calls(way: Way) -> Calls:
 
 
 def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
-    """What a condition says of plain names, if it holds or not."""
+    """The plain names that a condition decides, each with its truth, if the condition holds or not."""
     return ((part, so) for part, so in implied(test, holds) if _asked_for(part))
 
 

@@ -47,10 +47,10 @@ class Chains:
         return self.facts(read).definitions(read)
 
     def variable(self, node: ast.expr) -> Variable | None:
-        """What a name or an attribute names."""
+        """The variable that a name or an attribute refers to."""
         return self.facts(node).variable(node)
 
-    # What calls change.
+    # Changes by calls.
 
     def changed_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments, and the object of a method, that a call may change in place."""
@@ -78,7 +78,7 @@ class Chains:
             yield from self._by_row(row, call, owner)
 
     def _holder(self, node: ast.expr) -> ast.expr:
-        """What an object belongs to that a method has handed out: `rows` of `rows.setdefault(k, [])`, `x.mul_(2)`."""
+        """The object that owns the object a method has returned: `rows` of `rows.setdefault(k, [])`, `x.mul_(2)`."""
         while isinstance(node, ast.Call) and not self.program.flow.callees.get(node):
             owner, rows = self._owner(node), self.kinds.called(node) or ()
             if owner is None or any(
@@ -117,7 +117,7 @@ class Chains:
         return sorted({p.name for p in places if p.scope is function and p.path})
 
     def given(self, call: ast.Call, callee: Scope, name: str) -> ast.expr | None:
-        """What a call gives to a parameter; the object itself for that of a method."""
+        """The argument of a call for a parameter; the object itself for that of a method."""
         first = callee.parameters[:1]
         is_bound = callee.is_method and not callee.has_decorator("staticmethod") and not self._is_unbound(call)
         if is_bound and first and first[0].arg == name:

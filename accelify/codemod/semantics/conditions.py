@@ -67,7 +67,7 @@ class Process(Enum):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a condition may ask for besides the script's own variables."""
+    """The circumstances that a condition may ask for besides the script's own variables."""
 
     process: Process
     has_gpu: bool
@@ -107,11 +107,11 @@ class Conditions:
     # Conditions.
 
     def truth(self, test: ast.expr, world: World, calls: Calls = ()) -> bool | None:
-        """What a condition says in a world; None where that is not known."""
+        """The truth of a condition in a world; None where it is not known."""
         return truth(self.outcome(test, world, calls))
 
     def truth_in(self, test: ast.expr, worlds: Iterable[World], calls: Calls = ()) -> bool | None:
-        """What a condition says in each of several worlds; None where they differ or one is not known."""
+        """The truth of a condition in all of several worlds; None where they differ or one is not known."""
         found = {self.truth(test, world, calls) for world in worlds}
         return found.pop() if len(found) == 1 else None
 
@@ -230,7 +230,7 @@ class Conditions:
     # Expressions.
 
     def outcome(self, node: ast.expr, world: World, calls: Calls = ()) -> Outcome:
-        """What an expression may come to in a world."""
+        """The values that an expression may have in a world."""
         if node in self._told:
             return self._answer(self._told[node], world)
         handler = _HANDLERS.get(type(node))
@@ -365,7 +365,7 @@ class Conditions:
         return self._made(node)
 
     def _answer(self, asked: Asks, world: World) -> Outcome:
-        """What is said in a world to one that asks for it."""
+        """The answer to a question about the world."""
         is_one, is_main = world.process is Process.ONE, world.process is not Process.OTHER
         answers: dict[Asks, Outcome] = {
             Asks.RANK: known(0) if is_main else Range(1),
@@ -381,7 +381,7 @@ class Conditions:
         return answers.get(asked, ANYTHING)
 
     def _is_instance(self, node: ast.expr, of: ast.expr) -> bool | None:
-        """What `isinstance` says where both the object's classes and those that are asked for are the project's own."""
+        """The value of `isinstance` where both the object's classes and the classes asked for are the project's own."""
         values, wanted = self.program.values(node), self._classes(of)
         if not values or wanted is None or not all(isinstance(v, Instance) for v in values):
             return None
@@ -398,7 +398,7 @@ class Conditions:
         return classes if found and len(found) >= len(parts) and all(isinstance(v, ClassValue) for v in found) else None
 
     def _returned(self, function: Scope, world: World, calls: Calls) -> Outcome:
-        """What a function of the project's own gives back to a call."""
+        """The values that a function of the project's own may return to a call."""
         node = function.node
         if isinstance(node, ast.Lambda):
             return self.outcome(node.body, world, calls)
@@ -452,7 +452,7 @@ class Conditions:
         return [*self._before(block[at], owner, node.id, world, ()), *later]
 
     def _bound(self, owner: Scope, name: str, write: ast.AST, world: World, calls: Calls) -> Outcome:
-        """What a variable gets at one of the places that bind it."""
+        """The value that a variable gets at one of the places that bind it."""
         if isinstance(write, ast.arg):
             return self._parameter(owner, write, world, calls)
         if isinstance(write, ast.alias):
@@ -519,7 +519,7 @@ class Conditions:
         return self._stored(node, world, calls)
 
     def _of_attribute(self, node: ast.Attribute, world: World) -> Outcome | None:
-        """What a library's object or module says by an attribute."""
+        """The value of an attribute of a library's object or module."""
         makers = [v.name for v in self.program.values(node.value) if isinstance(v, Made)]
         rows = [table.member(row.returns, node.attr) for n in makers if (row := table.function(n)) is not None]
         rows += [table.function(n) for n in self.program.externals(node)]
@@ -530,7 +530,7 @@ class Conditions:
         return None if only is None else self._answer(only, world)
 
     def _stored(self, node: ast.Attribute, world: World, calls: Calls) -> Outcome:
-        """What was put into an attribute: last in its own function, or anywhere in others."""
+        """The value that was put into an attribute: last in its own function, or anywhere in others."""
         owners = self._owners(node)
         is_own = bool(owners) and all(isinstance(v, Instance) for v in owners)
         if owners and all(isinstance(v, (ModuleValue, ClassValue)) for v in owners):
@@ -566,7 +566,7 @@ class Conditions:
         return self.flow.method(owner.cls, name) is not None
 
     def _declared(self, cls: Scope, name: str) -> list[ast.AST]:
-        """What a class says an attribute is for all of its instances."""
+        """The values that a class gives an attribute for all of its instances."""
         for each in [cls, *self.flow.ancestors(cls)]:
             if name in each.writes:
                 return each.writes[name]
@@ -648,7 +648,7 @@ class Conditions:
     def _round(
         self, parent: ast.AST, child: ast.AST, owner: Scope, key: str, world: World, calls: Calls
     ) -> tuple[list[ast.AST], bool]:
-        """What binds a variable on the way into a block: a loop's target or earlier rounds, a context, a `try`."""
+        """The bindings of a variable on the way into a block: a loop's target or earlier rounds, a context, a `try`."""
         if isinstance(parent, LOOPS) and child in parent.body:
             bound = [] if isinstance(parent, ast.While) else _stored(parent.target, key)
             if bound:
@@ -762,7 +762,7 @@ def implied(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
 
 
 def _asked_by(name: str) -> Asks | None:
-    """What a library's name says of a world when it is called or read."""
+    """The question that a library's name answers when it is called or read."""
     row = table.function(name)
     return None if row is None else row.asks
 

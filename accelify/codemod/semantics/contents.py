@@ -1,4 +1,4 @@
-"""What is put into containers after they are made: `rows.append(x)`, `rows[k] = x`."""
+"""Elements put into containers after they are made: `rows.append(x)`, `rows[k] = x`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Kept:
         self.program = program
 
     def in_name(self, owner: Scope, name: str) -> list[ast.expr]:
-        """What a variable's container gets."""
+        """The elements put into a variable's container."""
         return self._found.get((owner, name), [])
 
     def in_attribute(self, name: str) -> list[ast.expr]:
-        """What the container gets that an attribute holds."""
+        """The elements put into the container that an attribute holds."""
         return self._found.get((None, name), [])
 
     @cached_property

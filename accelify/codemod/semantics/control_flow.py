@@ -120,7 +120,7 @@ class ControlFlow:
             self._reached[key] = graph.reached_from(targets, without)
         return self._reached[key]
 
-    # What runs before what.
+    # The order in which code runs.
 
     def reaches(self, a: ast.AST, b: ast.AST, *, without: Iterable[ast.AST] = ()) -> bool:
         """Whether `b` can run after `a` has, in the same call of their function, on a path without some nodes."""
@@ -360,7 +360,7 @@ def evaluation_order(root: ast.AST) -> Iterator[ast.AST]:
 
 
 def _evaluated(node: ast.AST) -> list[ast.AST]:
-    """What is evaluated for a node, in order."""
+    """The expressions that are evaluated for a node, in order."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
         targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
         return [*([node.value] if node.value is not None else []), *targets]

@@ -161,7 +161,7 @@ class Definitions:
         return found
 
 
-# What each name stands for.
+# The variable behind each name.
 
 
 class _Names:
@@ -236,7 +236,7 @@ class _Names:
         return self.flow.frame(frame)
 
 
-# What is read and written where.
+# Reads and writes, and their places.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -550,7 +550,7 @@ class _Objects:
             self.take(target, source)
 
     def take(self, target: ast.expr, container: ast.expr) -> None:
-        """What a target gets is a part of a container."""
+        """A target gets a part of a container."""
         if isinstance(target, (ast.Tuple, ast.List)):
             for each in target.elts:
                 self.take(each, container)
@@ -690,7 +690,7 @@ class _Solver:
             state |= self.given(frame, event)
 
     def effect(self, frame: ast.AST, events: list[_Event]) -> tuple[int, int]:
-        """What a point takes away, and what it adds, as bits."""
+        """The definitions that a point takes away, and those that it adds, as bits."""
         gone = added = 0
         for event in events:
             if event.hides is not None and not self.flow.is_conditional(event.node):
@@ -722,7 +722,7 @@ class _Solver:
         return self.made_by[run]
 
     def at_entry(self, frame: ast.AST, events: dict[int, list[_Event]]) -> int:
-        """What may be there when a function is called."""
+        """The definitions that may be there when a function is called."""
         read = {e.reads for listed in events.values() for e in listed if e.reads is not None}
         mask = 0
         for variable in read:

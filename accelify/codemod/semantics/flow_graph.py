@@ -53,7 +53,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the graph needs to know of calls: which end the process, and which context managers keep exceptions."""
+    """The facts about calls that the graph needs: which end the process, which context managers swallow exceptions."""
 
     ends: Callable[[ast.Call], bool]
     keeps_exceptions: Callable[[ast.expr], bool]
@@ -174,7 +174,7 @@ def build(frame: Frame, surroundings: Surroundings) -> Graph:
 
 @dataclass(slots=True)
 class _Enclosing:
-    """What a jump passes on its way out: a loop, the part of a `try` that is caught, or one with a `finally`."""
+    """A block that a jump leaves on its way out: a loop, the caught part of a `try`, or one with a `finally`."""
 
     kind: str  # "loop", "caught", "finally"
     point: int  # the loop's head, or where exceptions land

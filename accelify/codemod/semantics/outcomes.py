@@ -112,7 +112,7 @@ def truth(outcome: Outcome) -> bool | None:
 
 
 def either(outcomes: Iterable[Outcome]) -> Outcome:
-    """What one of several expressions may come to."""
+    """The outcomes of one of several expressions."""
     found: Outcome = NEVER
     for outcome in outcomes:
         found = _joined(found, outcome)
@@ -151,7 +151,7 @@ def _as_range(outcome: Outcome) -> Range | None:
 
 
 def compared(compare: ast.cmpop, one: Outcome, other: Outcome) -> Outcome:
-    """What `one == other`, `one in other` and their like come to."""
+    """The outcomes of `one == other`, `one in other` and their like."""
     kind = type(compare)
     if kind in _OPPOSITE:
         answer = truth(compared(_OPPOSITE[kind](), one, other))
@@ -212,7 +212,7 @@ def _unless_it_fails(function: Callable[[], object]) -> tuple[object, ...]:
 
 
 def calculated(operation: ast.operator, one: Outcome, other: Outcome) -> Outcome:
-    """What `one + other` and its like come to."""
+    """The outcomes of `one + other` and its like."""
     function = _ARITHMETIC.get(type(operation))
     if isinstance(one, Known) and isinstance(other, Known) and function is not None and _are_small(one, other):
         return _pairwise(function, one, other)
@@ -246,7 +246,7 @@ def _ranges_calculated(operation: ast.operator, a: Range, b: Range) -> Outcome:
 
 
 def negated(outcome: Outcome) -> Outcome:
-    """What `-x` comes to."""
+    """The outcomes of `-x`."""
     if isinstance(outcome, Known) and all(isinstance(v, (int, float)) for v in outcome.values):
         return known(*(-v for v in outcome.values if isinstance(v, (int, float))))
     if isinstance(outcome, Range) and outcome.high is not None and not outcome.is_text:
@@ -255,7 +255,7 @@ def negated(outcome: Outcome) -> Outcome:
 
 
 def converted(to: str, outcome: Outcome) -> Outcome:
-    """What `int(x)`, `bool(x)`, `float(x)`, `str(x)`, `abs(x)` and `len(x)` come to."""
+    """The outcomes of `int(x)`, `bool(x)`, `float(x)`, `str(x)`, `abs(x)` and `len(x)`."""
     if to == "bool":
         return of_truth(truth(outcome))
     if isinstance(outcome, Range):

@@ -33,7 +33,7 @@ class Program:
         self._once: dict[Callable[[Program], object], object] = {}
 
     def once(self, make: Callable[[Program], T]) -> T:
-        """What is made of a program and costs something, made when it is first asked for: `program.once(Effects)`."""
+        """A value that is costly to make from a program, made when it is first asked for: `program.once(Effects)`."""
         if make not in self._once:
             self._once[make] = make(self)
         return cast(T, self._once[make])
@@ -65,7 +65,7 @@ class Program:
         return self.scope(node).frame
 
     def values(self, node: ast.AST | None) -> Values:
-        """What an expression may hold."""
+        """The values that an expression may have."""
         return NOTHING if node is None else self.flow.values.get(node, NOTHING)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -161,7 +161,7 @@ class Program:
             found.setdefault(root, set()).update(root.writes if is_handed_on else read)
         return found
 
-    # What runs before what.
+    # The order in which code runs.
 
     def control_flow(self, node: ast.AST) -> ControlFlow:
         """The control flow of a node's file."""
@@ -255,7 +255,7 @@ class Program:
 
     @cached_property
     def _run_by_libraries(self) -> frozenset[Scope]:
-        """What libraries may run: the functions passed on, and the methods of objects that they are given."""
+        """The functions that libraries may run: those passed on, and the methods of objects passed to libraries."""
         found = set(self.flow.escaped)
         for call in self.calls:
             if not self.flow.callees.get(call):

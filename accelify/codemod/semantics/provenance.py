@@ -139,7 +139,7 @@ class Tracer:
         return bool(gone_over(node)) and ("tqdm" in name.lower() or "progress" in name.lower() or name == "track")
 
     def gone_over(self, call: ast.Call) -> list[ast.expr]:
-        """What `tqdm(loader)` goes over; `zip(range(n), loader)` only numbers what it goes over."""
+        """The iterables behind `tqdm(loader)`; `zip(range(n), loader)` only numbers the elements of the other."""
         if "zip" not in self.program.called(call):
             return gone_over(call)
         return [a for a in call.args if not self._is_counter(a)] or call.args
@@ -149,7 +149,7 @@ class Tracer:
         return bool(values) and all(isinstance(v, Made) and names.is_counter(v.name) for v in values)
 
     def inside(self, node: ast.expr, *others: str) -> ast.expr:
-        """What a loop goes over, inside `enumerate`, progress bars, `zip` with a counter and functions named."""
+        """The iterable of a loop, inside `enumerate`, progress bars, `zip` with a counter and functions named."""
         while isinstance(node, ast.Call) and (inner := self.gone_over(node)):
             called = self.program.called(node)
             is_numbered = "zip" in called and len(inner) == 1 < len(node.args)
@@ -309,7 +309,7 @@ class Tracer:
         return call.args[len(self._positional(call, function)) :]
 
     def given(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
-        """What a parameter is for a call: its argument, or the default; None where that is not known."""
+        """The value of a parameter in a call: its argument, or the default; None where that is not known."""
         argument = self.argument(call, function, name)
         is_open = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
         return argument if argument is not None or is_open else function.defaults.get(name)

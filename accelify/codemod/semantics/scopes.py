@@ -313,12 +313,12 @@ def names_written_in(*nodes: ast.AST) -> frozenset[str]:
 
 
 def gone_over(call: ast.Call) -> list[ast.expr]:
-    """What `tqdm(loader)` or `tqdm(iterable=loader)` goes over."""
+    """The iterables behind `tqdm(loader)` or `tqdm(iterable=loader)`."""
     return call.args[:1] or [k.value for k in call.keywords if k.arg == "iterable"]
 
 
 def returned(callees: Iterable[Scope]) -> list[ast.expr | None]:
-    """What some functions return; not what functions inside them do."""
+    """The expressions that some functions return; not those of functions inside them."""
     found: list[ast.expr | None] = []
     for callee in callees:
         if isinstance(callee.node, ast.Lambda):
@@ -337,7 +337,7 @@ def own_statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What gives a value to one target: `x = 1`, `x: int = 1`, `(x := 1)`."""
+    """An assignment of a value to one target: `x = 1`, `x: int = 1`, `(x := 1)`."""
 
     node: ast.Assign | ast.AnnAssign | ast.NamedExpr
     target: ast.expr

@@ -1,4 +1,4 @@
-"""What an expression may hold: the values that flow through a program, as the analysis distinguishes them."""
+"""The values that flow through a program, as the analysis distinguishes them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SuperOf:
 
 @dataclass(frozen=True)
 class Made:
-    """What a call returned: `name` is the qualified name of what was called, where it is a library's."""
+    """The result of a call: `name` is the qualified name of the called function, where it is a library's."""
 
     node: ast.AST
     name: str | None
@@ -85,7 +85,7 @@ class View:
 
 @dataclass(frozen=True)
 class Generated:
-    """What a generator function of the project's own returns when called."""
+    """The generator that a generator function of the project's own returns."""
 
     scope: Scope
 
@@ -99,7 +99,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Element:
-    """What iterating over `owner` yields, or a part of that: a batch, when the owner is a loader."""
+    """An element that iterating over `owner` yields, or a part of it: a batch, when the owner is a loader."""
 
     owner: Value
 
@@ -113,7 +113,7 @@ class Member:
 
     @property
     def root(self) -> Value:
-        """What holds it, in the end: `a` of `a.b.c`."""
+        """The outermost owner: `a` of `a.b.c`."""
         return self.owner.root if isinstance(self.owner, Member) else self.owner
 
 

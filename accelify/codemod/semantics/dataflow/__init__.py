@@ -1,1 +1,1 @@
-"""What every expression of a program may hold: an abstract interpretation, file by file, to a fixed point."""
+"""The values that each expression of a program may have: an abstract interpretation, by file, to a fixed point."""

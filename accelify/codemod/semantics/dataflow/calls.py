@@ -31,10 +31,10 @@ _RUN_UNASKED = ("__enter__", "__exit__", "__del__")  # methods that no call name
 
 
 class Calls(Containers):
-    """What calls return, and what they put into the parameters of whom they call."""
+    """The values that calls return, and those that they put into the parameters of the called function."""
 
     def eval(self, node: ast.expr) -> Values:
-        """What an expression may hold."""
+        """The values that an expression may have."""
         raise NotImplementedError
 
     def _call(self, node: ast.Call) -> Values:
@@ -181,7 +181,7 @@ class Calls(Containers):
         return frozenset({Collection(node)}).union(*(only(values, Parameters) for values in arguments[:1]))
 
     def _hand_out(self, given: Iterable[Value]) -> None:
-        """What a loader is given runs: a data set, a sampler, a function that collates."""
+        """Code that is given to a loader runs: a data set, a sampler, a function that collates."""
         for value in given:
             if isinstance(value, FunctionValue):
                 self._wake(value.scope)
@@ -232,7 +232,7 @@ class Calls(Containers):
         return only(frozenset(v for given in arguments for v in given), ModuleValue) or None
 
     def _method_result(self, node: ast.Call, function: ast.Attribute) -> Values:
-        """What a library's method returns, as far as it matters here."""
+        """The values that a library's method returns, as far as they matter here."""
         found: set[Value] = set()
         owners = self.values.get(function.value, NOTHING)
         if any(isinstance(c, FunctionValue) for c in self.values.get(function, NOTHING)):
@@ -260,7 +260,7 @@ class Calls(Containers):
         return table.kind_made_by(value.name) if isinstance(value, Made) else None
 
 
-# What they return; None where they are called like any other function.
+# The values that they return; None where they are called like any other function.
 _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values | None]] = {
     "super": Calls._super,
     "getattr": Calls._getattr,

@@ -1,4 +1,4 @@
-"""What is inside a value: its attributes, its items, and what iterating over it yields."""
+"""The values inside a value: its attributes, its items, and the elements that iterating over it yields."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Containers(Memory):
         return NOTHING
 
     def elements(self, value: Value) -> Values:
-        """What iterating over a value yields."""
+        """The elements that iterating over a value yields."""
         if isinstance(value, Collection):
             return self._items(value.node, "*") if not isinstance(value.node, ast.Dict) else self._keys(value.node)
         if isinstance(value, View):
@@ -237,7 +237,7 @@ class Containers(Memory):
         return frozenset({View(kind, node)}) | passed
 
     def view_source(self, view: View) -> Values:
-        """What a view goes over: the values of its arguments."""
+        """The values that a view iterates over: those of its arguments."""
         assert isinstance(view.node, ast.Call)
         sources = view.node.args or gone_over(view.node)
         return frozenset(v for a in sources for v in self.values.get(a, NOTHING))

@@ -1,4 +1,4 @@
-"""What each expression may hold, and where an assignment puts it."""
+"""The values of each kind of expression, and the places where an assignment puts them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from accelify.codemod.semantics.values import (
 
 
 class Expressions(Calls):
-    """What each kind of expression evaluates to, and what assigning it changes."""
+    """The values of each kind of expression, and the changes that an assignment makes."""
 
     def eval(self, node: ast.expr) -> Values:
-        """What an expression may hold; remembered for the rules."""
+        """The values that an expression may have; remembered for the rules."""
         handler = _EVALUATORS.get(type(node))
         values = handler(self, node) if handler is not None else self._children(node)
         known = self.values.get(node)

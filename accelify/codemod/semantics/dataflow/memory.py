@@ -1,4 +1,4 @@
-"""What the flow analysis remembers: what each variable, attribute and item may hold, and who has read it."""
+"""The memory of the flow analysis: the values that each variable, attribute and item may have, and who has read it."""
 
 from __future__ import annotations
 
@@ -141,11 +141,11 @@ class Memory:
         return frozenset(self._cells[key])
 
     def variable(self, scope: Scope, name: str) -> Values:
-        """What a variable of a scope may hold."""
+        """The values that a variable of a scope may have."""
         return frozenset(self._cells[("var", scope, name)])
 
     def returned(self, scope: Scope) -> Values:
-        """What a function may return."""
+        """The values that a function may return."""
         return frozenset(self._cells[("return", scope)])
 
     # Classes.

@@ -1,1 +1,1 @@
-"""What running code does besides giving a value: prints, writes, draws, changes; function by function, bottom-up."""
+"""The effects of running code besides its value: prints, writes, draws, changes; function by function, bottom-up."""

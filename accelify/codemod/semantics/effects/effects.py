@@ -59,7 +59,7 @@ _MAKES_NEW = ("__init__", "__new__", "__post_init__")
 
 @dataclass(frozen=True, slots=True)
 class _Direct:
-    """What code does itself, and the functions that it runs."""
+    """The effects of code itself, and the functions that it runs."""
 
     summary: Summary = EMPTY
     runs: tuple[Run, ...] = ()
@@ -93,17 +93,17 @@ class Effects:
     # Questions.
 
     def of(self, *nodes: ast.AST) -> Summary:
-        """What expressions or statements do when they are evaluated or run."""
+        """The effects of expressions or statements when they are evaluated or run."""
         return self._whole(*map(self._of, nodes))
 
     def of_call(self, call: ast.Call) -> Summary:
-        """What a call does once its function and arguments are evaluated."""
+        """The effects of a call once its function and arguments are evaluated."""
         if call not in self._of_calls:
             self._of_calls[call] = self._whole(self._call(call))
         return self._of_calls[call]
 
     def of_function(self, function: Scope) -> Summary:
-        """What a call of a function does, in terms of its parameters and of what is outside of it."""
+        """The effects of a function's call, in terms of its parameters and of variables outside of it."""
         if function not in self._functions:
             self._solve(function)
         return self._functions[function]
@@ -201,7 +201,7 @@ class Effects:
             writes |= self._aliases.given(run, place) if place.scope is run.function else {place}
         return replace(summary, writes=frozenset(writes))
 
-    # What code does itself.
+    # The effects of code itself.
 
     def _of(self, node: ast.AST) -> _Direct:
         if node not in self._direct:
@@ -239,7 +239,7 @@ class Effects:
 
     @staticmethod
     def _without(scope: Scope, found: _Direct) -> _Direct:
-        """What code does without the binding of one scope's variables."""
+        """The effects of code without the binding of one scope's variables."""
         writes = frozenset(p for p in found.summary.writes if p.scope is not scope or not p.is_variable)
         return _Direct(replace(found.summary, writes=writes), found.runs)
 
@@ -368,7 +368,7 @@ class Effects:
         return found | self._held(node.value) if "dataset" in self.kinds.of(node.value) else found
 
     def _held_at(self, node: ast.expr) -> Values:
-        """What an expression may hold; of a target, before it is assigned to."""
+        """The values that an expression may have; of a target, before it is assigned to."""
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             scope = self.program.scope(node)
             return self.flow.variable(scope.owner(node.id) or scope, node.id)
@@ -479,7 +479,7 @@ class Effects:
         return found
 
     def _held(self, node: ast.expr) -> _Direct:
-        """What a library's object runs that it was made with: modules, a data set, functions."""
+        """The effects of running the objects that a library's object was made with: modules, a data set, functions."""
         found = _NOTHING
         for value in self.program.values(node):
             if isinstance(value, Made) and isinstance(value.node, ast.Call):
@@ -498,7 +498,7 @@ class Effects:
 
     @staticmethod
     def _of_module(made: Made) -> _Direct:
-        """What calling a library's module does."""
+        """The effects of calling a library's module."""
         maker = table.function(made.name)
         row = table.member(maker.returns, "__call__") if maker is not None else None
         effects = row.effects - {Effect.CALLS} if row is not None else frozenset()
@@ -581,7 +581,7 @@ class Effects:
         return reads[0] if reads else None
 
     def _around(self, runs: Iterable[Run]) -> _Direct:
-        """What decorators put round the functions that are called."""
+        """The effects of the functions that decorators put round the called ones."""
         found = _NOTHING
         for run in runs:
             node = run.function.node
@@ -675,7 +675,7 @@ class Effects:
         return found
 
     def _of_row(self, row: Row, call: ast.Call) -> _Direct:
-        """What a library's function does when it is called, and the functions that it is given do."""
+        """The effects of a library's function, and of the functions that it is given."""
         found = _Direct(self._libraries.does(row, call))
         if row.has(Effect.CALLS):
             found = found | self._called_back(call)

@@ -123,7 +123,7 @@ class Kinds:
         return alias.name if alias.asname else node.id
 
     def called(self, node: ast.Call) -> tuple[Row, ...] | None:
-        """What the table says of a library's function or method that a call may run; None where it says nothing."""
+        """The rows of the table for a library's function or method that a call may run; None where it has none."""
         named = self.name_of(node.func)
         if named:
             rows = [table.function(n) for n in sorted(named)]
@@ -164,7 +164,7 @@ class Kinds:
         return self.of(node.value)
 
     def _operated(self, *nodes: ast.expr) -> Held:
-        """What an operator gives: of the kind of its operands; with a number, that of the other."""
+        """The kind of an operator's result: that of its operands; with a number, that of the other."""
         held = _united(map(self.of, nodes))
         for kind in ("tensor", "ndarray"):
             if kind in held and not held & {UNKNOWN, OWN}:

@@ -25,7 +25,7 @@ class LibraryCalls:
         self.aliases = aliases
 
     def does(self, row: Row, call: ast.Call) -> Summary:
-        """What a call does by its row, apart from the functions that it is given and runs."""
+        """The effects of a call by its row, apart from the functions that it is given and runs."""
         if row.has(Effect.RUNS_CODE):
             return Summary(unknown=frozenset({call}), effects=row.effects - {Effect.RUNS_CODE, Effect.CALLS, *OF_FILES})
         effects = row.effects - {Effect.CALLS, *OF_FILES}

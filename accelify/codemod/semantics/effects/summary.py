@@ -1,4 +1,4 @@
-"""What may code do besides giving a value: the facts that a summary of its effects holds."""
+"""The facts that a summary of effects holds: all that code may do besides giving a value."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FileUse:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What code may do. `effects` holds what the table of libraries says of what is called, changes apart."""
+    """The effects that code may have. `effects` holds those in the table of libraries, changes apart."""
 
     writes: frozenset[Place] = frozenset()
     effects: frozenset[Effect] = frozenset()
@@ -101,7 +101,7 @@ class Summary:
         return self.shows and replace(self, effects=self.effects - _SHOWN).only_reads
 
     def __or__(self, other: Summary) -> Summary:
-        """What one or the other does."""
+        """The effects of the one and of the other."""
         if other is EMPTY or self is other:
             return self
         if self is EMPTY:

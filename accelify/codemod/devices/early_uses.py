@@ -11,7 +11,7 @@ from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements
 from accelify.codemod.semantics.values import Element, FunctionValue, Parameters, Value
-from accelify.codemod.training.draws import draws, function_draws
+from accelify.codemod.training.randomness.draws import draws, function_draws
 from accelify.codemod.training.roles import Roles
 
 

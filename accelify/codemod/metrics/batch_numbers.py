@@ -16,7 +16,7 @@ from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.semantics.values import Element, Generated
-from accelify.codemod.training.draws import function_draws
+from accelify.codemod.training.randomness.draws import function_draws
 
 _DEPTH = 3
 

@@ -13,8 +13,8 @@ from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import Reach, constructor
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.training.draws import draws
 from accelify.codemod.training.loops import Training
+from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 
 _FIRST = -1  # before whatever else is inserted at the same place

@@ -24,10 +24,10 @@ from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Repl
 from accelify.codemod.preparing.seeds import Seeded
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.training.draws import Workers
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind, sets_learning_rate
 from accelify.codemod.training.loops import Loop, Loops
-from accelify.codemod.training.own_generators import OwnGenerators
+from accelify.codemod.training.randomness.own_generators import OwnGenerators
+from accelify.codemod.training.randomness.workers import Workers
 
 NAME = "data"
 _OF_WORKER = "a worker draws training data from this seed"

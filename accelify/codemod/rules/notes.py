@@ -31,9 +31,9 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import Scope, main_guard, names_in
-from accelify.codemod.training.draws import late_parameters
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
+from accelify.codemod.training.weights import late_parameters
 
 NAME = "notes"
 _STEPS = (

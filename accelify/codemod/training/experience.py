@@ -12,7 +12,7 @@ from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.training.draws import asks_environment
+from accelify.codemod.training.randomness.draws import asks_environment
 
 Slot = tuple[Scope | None, str]  # a variable; an attribute, of whatever object; what a function gives
 _RESULT = "return"  # no variable can be called so

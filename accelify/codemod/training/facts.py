@@ -11,10 +11,10 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Argument, Instance, Member
-from accelify.codemod.training.draws import function_draws
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.loops import Data, Training
 from accelify.codemod.training.phases import Phase, Phases
+from accelify.codemod.training.randomness.draws import function_draws
 from accelify.codemod.training.roles import Roles, stepped
 
 

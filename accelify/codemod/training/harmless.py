@@ -14,7 +14,7 @@ from accelify.codemod.semantics.effects.summary import Place, Summary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Instance, Values
-from accelify.codemod.training.draws import draws
+from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 
 _IN_TRAINING = frozenset({Effect.DRAWS_IN_TRAINING, Effect.UPDATES_IN_TRAINING})

@@ -24,11 +24,14 @@ from accelify.codemod.semantics.values import (
     Value,
     View,
 )
-from accelify.codemod.training.draws import Evaluations, Passes, Workers, draws, function_draws
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.made_anew import Anew, Nested
 from accelify.codemod.training.phases import Phase
+from accelify.codemod.training.randomness.draws import draws, function_draws
+from accelify.codemod.training.randomness.evaluating_calls import Evaluations
+from accelify.codemod.training.randomness.passes import Passes
+from accelify.codemod.training.randomness.workers import Workers
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.row_groups import regroups
 

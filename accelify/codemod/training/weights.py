@@ -1,0 +1,44 @@
+"""Which calls make weights, or draw those of a model anew?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.libraries import methods, names
+from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Instance, Made
+
+
+def late_parameters(program: Program) -> Iterator[ast.Call]:
+    """The calls that make parameters, or layers, which a forward pass puts into its model."""
+    scopes = [s for parsed in program.files for s in program.flow.bindings[parsed.path].root.walk()]
+    classes = [s for s in scopes if s.kind == "class" and program.flow.is_module_class(s)]
+    forwards = [method for cls in classes if (method := program.flow.method(cls, "forward")) is not None]
+    run = program.run_from(forwards) & program.run_from(s for s in scopes if program.may_run(s))
+    for method in (s for s in scopes if s.is_method and s in run and s.name != "__init__"):
+        yield from (c for c in program.calls_in(method) if _makes_weights(program, c) and _is_kept(program, method, c))
+
+
+def _makes_weights(program: Program, call: ast.Call) -> bool:
+    rows = program.once(Kinds).called(call) or ()
+    return any(row.returns == "parameter" for row in rows) or any(map(names.is_module, program.called(call)))
+
+
+def _is_kept(program: Program, method: Scope, call: ast.Call) -> bool:
+    """Whether a method puts what a call makes into a model: `self.w = p`, `self.register_parameter("w", p)`."""
+    for node in ast.walk(method.node):
+        places: list[ast.expr] = []
+        given: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            places, given = [t.value for t in node.targets if isinstance(t, ast.Attribute)], [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and methods.puts_in(node.func.attr):
+            places, given = [node.func.value], node.args
+        owners = [v for place in places for v in program.values(place) if isinstance(v, Instance)]
+        if any(program.flow.is_module_class(owner.cls) for owner in owners):
+            values = (value for each in given for value in program.values(each))
+            if any(isinstance(value, Made) and value.node is call for value in values):
+                return True
+    return False

@@ -38,7 +38,7 @@ class Bring:
 
 @dataclass
 class Brought:
-    """What is brought, and what is `read` on the CPU after that.
+    """The tensors that are brought to the device, and those that are `read` on the CPU after that.
 
     origins: what makes the tensors that are on the device from there on. unreached: where the accelerator would have to
     reach. stuck: what is not understood. doubtful: what may be such a tensor, and may be none.

@@ -20,7 +20,7 @@ from accelify.codemod.semantics.values import Instance, Made, Member
 
 @dataclass
 class Meeting:
-    """What is not as it must be.
+    """The tensors that are not where they must be.
 
     wanted: the tensors that must come to the device, each with the operand that holds it there, if that is one.
     refused: those that something can take on the CPU only. stuck: where the device is unknown. read: the tensors that
@@ -59,7 +59,7 @@ class Meetings:
                     yield node
 
     def find(self, brought: Collection[ast.AST]) -> Meeting:
-        """What is amiss once some tensors have been brought to the device."""
+        """The conflicts once some tensors have been brought to the device."""
         self.brought = brought
         self.found = Meeting()
         self.found.wanted += [(c, None) for c in self.tensors.made_in_models() if c not in brought]
@@ -88,7 +88,7 @@ class Meetings:
     def _is_there(self, place: Place) -> bool:
         return place.where is Where.ACCELERATOR or place.origin in self.brought
 
-    # What must be where.
+    # The requirements of code.
 
     def _want(self, node: ast.expr, *, strictly: bool = False) -> None:
         for place in self.whereabouts.of(node):

@@ -164,5 +164,5 @@ def _is_device_option(node: ast.AST) -> TypeGuard[Option]:
 
 
 def _key(node: Option) -> tuple[str, str]:
-    """What is equal for the options that are one: the last names of what holds them, and their own."""
+    """A key that is equal for uses of one option: the last names of its holder, and its own name."""
     return last_name(node.value), last_name(node)

@@ -144,7 +144,7 @@ class EarlyUses:
         return False
 
     def _weights_of(self, call: ast.Call, text: str) -> Iterator[Value]:
-        """What a call hands out of a model: `model.parameters()`, `model.head.named_parameters()`, `state_dict()`."""
+        """The parameters that a call returns: `model.parameters()`, `model.head.named_parameters()`, `state_dict()`."""
         function = call.func
         if isinstance(function, ast.Attribute) and f"{ast.unparse(function.value)}.".startswith(f"{text}."):
             if methods.gives_parameters(function.attr):

@@ -123,7 +123,7 @@ class Devices:
     def ignored_options(
         self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = ()
     ) -> Iterator[str]:
-        """What to say of each option that chose a device there, and chooses it no more; or a GPU, by its number."""
+        """The notes about options that chose a device there, and no longer do; or a GPU, by its number."""
         behind = [*nodes, *self._behind(nodes)]
         numbered = [*numbering, *(n for node in behind for n in numbers_of_gpus(node))]
         numbers = {o for n in numbered for o in self._options_of(n)}
@@ -150,7 +150,7 @@ class Devices:
         return is_text and owner is not None and owner in program.once(open_modules)
 
     def _compared(self, node: ast.AST) -> ast.expr | None:
-        """What a call has given a variable that a choice compares with text: `read()` of `device == "cuda"`."""
+        """The call whose value a choice compares with text: `read()` of `device == "cuda"`."""
         parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         is_text = any(isinstance(p, ast.Constant) and isinstance(p.value, str) for p in parts)
         values = [self.tracer.value_at(p) for p in parts if isinstance(p, ast.Name)] if is_text else []
@@ -162,7 +162,7 @@ class Devices:
         return {o for each in (node, *self._behind([node])) for o in options_in(each)}
 
     def _behind(self, nodes: Iterable[ast.AST], depth: int = 4) -> list[ast.expr]:
-        """What the variables in some code were given: `not args.no_cuda` of `use_cuda`."""
+        """The values of the variables in some code: `not args.no_cuda` of `use_cuda`."""
         reads = [r for n in nodes for r in ast.walk(n) if isinstance(r, (ast.Name, ast.Attribute))]
         found = [v for r in reads if isinstance(r.ctx, ast.Load) and (v := self._given(r)) is not None]
         return [*found, *(self._behind(found, depth - 1) if found and depth else ())]
@@ -222,12 +222,12 @@ class Own:
         return Tensors(self.program, self.roles, self.prepared)
 
     def brought(self, access: Access, *, is_settled: bool) -> Brought:
-        """What is to be brought; `is_settled` says that the accelerator reaches no further than it does."""
+        """The tensors to bring; `is_settled` says that the accelerator reaches no further than it does."""
         lattice = self._lattice()
         return Bringing(lattice, Meetings(lattice), access.at).find(is_settled=is_settled)
 
     def mismatched(self, known: Moves, access: Access, cpu: CpuSetting | None, *, is_settled: bool) -> Placed:
-        """What a script that names its device has in the host's memory where its rewrite has the rest on the device."""
+        """The tensors that stay in the host's memory while the rewritten script has the others on the device."""
         holds = OnGpu(self.program.once(Conditions), self.tracer, cpu.wishes if cpu is not None else frozenset()).holds
         devices = Destinations(self.program, self.roles, self.tracer, (), holds, lambda node: ())
         plain = self._plain(known, devices)
@@ -311,7 +311,7 @@ class Own:
         return Cpu(self.program, self.roles, self.tracer, access.reach, self.prepared).stranded(files, access)
 
     def moved_early(self, early: EarlyCode, cpu: CpuSetting | None) -> tuple[ast.Call, ...]:
-        """What brings something to a GPU before the accelerator is there, but for what is prepared later."""
+        """The moves to a GPU before the accelerator is there, except those of objects that are prepared later."""
         program, wishes = self.program, cpu.wishes if cpu is not None else frozenset[str]()
         calls = [c for scope in early.scopes for c in program.calls_in(scope) if _may_go_to_a_gpu(c) and early.holds(c)]
         known = Moves(program, self.roles, self.tracer, self.prepared, {program.path(c) for c in calls})
@@ -330,7 +330,7 @@ class Own:
         return tuple(sorted(filter(goes_to_a_gpu, calls), key=program.position))
 
     def choosing(self, calls: Iterable[ast.Call]) -> Iterator[ast.AST]:
-        """What chooses the devices of some moves: they themselves, or the lines that give a variable its device."""
+        """The code that chooses the devices of some moves: the moves, or lines that give a variable its device."""
         paths = {parsed.path for parsed in self.program.files}
         known = Moves(self.program, self.roles, self.tracer, self.prepared, paths)
         moves = {m.call: m.device for m in known.found}

@@ -130,7 +130,7 @@ class Lattice:
         return found
 
     def _given_to(self, parameter: ast.arg, calls: Sequence[ast.Call], depth: int, *, is_named: bool) -> Places:
-        """What a parameter is given, by some calls or by any."""
+        """The places of a parameter, for some calls or for any."""
         owner = self.program.scope(parameter)
         entered = [c for c in calls[-1:] if owner in self.program.flow.callees.get(c, ())]
         if owner.kind == "lambda" or not depth:
@@ -203,7 +203,7 @@ class Lattice:
         return frozenset(p for n in nodes for p in self.symbolic(n))
 
     def _or_unknown(self, found: Places) -> Places:
-        """What was found, if it was, or would have been but for a loop in which a value is made of its last one."""
+        """The places that were found, or unknown where only a loop that builds on its last value hides them."""
         return found if found or self._cut else UNKNOWN
 
     def _as_destinations(self, node: ast.expr) -> Iterable[Destination]:
@@ -346,7 +346,7 @@ class Lattice:
         return found
 
     def before(self, statement: ast.AugAssign) -> Places:
-        """What the target of `total += x` holds until then."""
+        """The places of the target of `total += x` until then."""
         target = statement.target
         if not isinstance(target, ast.Name):
             return self.of(target)
@@ -357,7 +357,7 @@ class Lattice:
         return found
 
     def written(self, owner: Scope, write: ast.AST) -> Places:
-        """What a binding of a name gives it, whoever calls its function."""
+        """The places that a binding gives a name, whoever calls its function."""
         return self.resolved(self._written(owner, write))
 
     def _written(self, owner: Scope, write: ast.AST) -> Places:
@@ -403,7 +403,7 @@ class Lattice:
         return NONE
 
     def _variable(self, root: Scope, name: str) -> Places:
-        """What a module's variable may hold."""
+        """The places of a module's variable."""
         found = self._all(self.kept.in_name(root, name))
         for write in self.tracer.writes(root, name):
             found |= self._written(root, write)
@@ -452,7 +452,7 @@ class Lattice:
         return flow.before(write, statement) and flow.post_dominates(statement, write)
 
     def _elsewhere(self, places: Places) -> Places:
-        """What another function puts into an attribute, where it does not matter by whom that is called."""
+        """The places that another function puts into an attribute, where its caller does not matter."""
         return self.resolved(places) if any(p.where is Where.GIVEN for p in places) else places
 
     def _item(self, node: ast.Subscript) -> Places:
@@ -478,7 +478,7 @@ class Lattice:
         return not path and self.program.iterator(value) is not None
 
     def _part(self, node: ast.expr | None, path: tuple[int, ...], write: ast.Name) -> Places:
-        """What a part of a value holds, that `write` gets."""
+        """The places of a part of a value that `write` gets."""
         if isinstance(node, (ast.Tuple, ast.List)) and path and len(node.elts) > path[0]:
             return self._part(node.elts[path[0]], path[1:], write)
         if isinstance(node, ast.IfExp):
@@ -501,7 +501,7 @@ class Lattice:
         return frozenset(p for n in nodes for p in self._part(n, path, write))
 
     def _element(self, node: ast.expr, path: tuple[int, ...], write: ast.Name) -> Places:
-        """What going over something yields, at a place of each item."""
+        """The places of the elements that iteration yields, at one position of each."""
         if isinstance(node, ast.Call):
             over = self._gone_over(node, path)
             if over is None:
@@ -521,7 +521,7 @@ class Lattice:
         return self._part(node, path, write)
 
     def _yielded(self, loader: ast.expr, write: ast.Name) -> Places:
-        """What a loader yields: a prepared one on the device; one that may be, in both places."""
+        """The places of a loader's batches: on the device if it is prepared; if it may be, both."""
         own = frozenset({Place(Where.HOST, Where.HOST, write)})
         if self.prepared.yields_objects(loader):
             return own
@@ -530,7 +530,7 @@ class Lattice:
         return own | BATCH if self.prepared.may_be_loader(loader) else own
 
     def _gone_over(self, node: ast.Call, path: tuple[int, ...]) -> tuple[ast.expr, tuple[int, ...]] | None:
-        """What a call passes on the items of, and at which place of each; None for items that are no tensors."""
+        """The iterable whose items a call passes on, and their position in each; None for items that are no tensors."""
         called = self.program.called(node)
         if "enumerate" in called and node.args:
             return (node.args[0], path[1:]) if not path or path[0] else None
@@ -559,7 +559,7 @@ class Lattice:
         return values[0] if len(values) == 1 else None
 
     def _values(self, node: ast.Name) -> list[ast.expr | None]:
-        """What the bindings that a name may have its value from assign; None for those that assign nothing."""
+        """The expressions that the bindings of a name assign; None for bindings that assign none."""
         owner = self.program.scope(node).owner(node.id)
         writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
         return [self.tracer.assigned(w) if isinstance(w, ast.Name) else None for w in writes]
@@ -601,12 +601,12 @@ class Lattice:
         return self._handed_on(node)
 
     def _returned(self, callees: Iterable[Scope]) -> list[ast.expr | None]:
-        """What some functions return on a machine with a GPU."""
+        """The expressions that some functions return on a machine with a GPU."""
         found = returned(callees)
         return [node for node in found if node is None or not self._does_not_run(node)]
 
     def _at_call(self, call: ast.Call, places: Places) -> Places:
-        """What a function returns, in terms of what the caller's own function is given."""
+        """The places of a function's result, in terms of the parameters of the caller's own function."""
         callees = self.program.flow.callees.get(call, set())
         found: set[Place] = set()
         for place in places:
@@ -623,13 +623,13 @@ class Lattice:
         return frozenset(found)
 
     def _handed_on(self, node: ast.Call) -> Places:
-        """What unknown code returns: where all is in the host's memory, something made of what it gets."""
+        """The places of the result of unknown code: in the host's memory if all its arguments are there."""
         if not self._is_plain_host:
             return UNKNOWN
         return self._or_unknown(self._all(_given(node)))
 
     def _made(self, node: ast.Call) -> Places:
-        """What a factory makes, on the device that it is given, or in the host's memory."""
+        """The places of a factory's result: on the device that it is given, or in the host's memory."""
         if self.tensors.is_kept(node) and self.tensors.is_in_model(self.program.frame(node)):
             return self.of_model
         device = next((k.value for k in node.keywords if k.arg == "device"), None)
@@ -650,11 +650,11 @@ class Lattice:
 
     @staticmethod
     def _on(devices: Named, origin: ast.AST | None) -> Places:
-        """What `origin` puts on a device."""
+        """The places of tensors that `origin` puts on a device."""
         return frozenset(Place(d.now, d.was, d.given or origin, is_named=d.given is not None) for d in devices)
 
     def _moved(self, node: ast.Call) -> Places | None:
-        """What `x.to(device)`, `x.cuda()`, `x.type_as(y)` and `x.to(y)` make of `x`; None for anything else."""
+        """The places of `x.to(device)`, `x.cuda()`, `x.type_as(y)` and `x.to(y)`; None for any other call."""
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr == "type" and node.args:
             return self._of_type(node.args[0], node) or None if self.symbolic(function.value) else NONE
@@ -735,7 +735,7 @@ def is_open(call: ast.Call) -> bool:
 
 
 def _mixed(parts: list[Places]) -> Places:
-    """What an operation makes of several tensors: on the device where one is; only numbers can stay behind then."""
+    """The places of an operation's result: on the device if one operand is; only numbers can stay behind then."""
     there = [part for part in parts if part and all(p.where is Where.ACCELERATOR for p in part)]
     found = frozenset(p for part in parts for p in part)
     if not there or len(there) == sum(map(bool, parts)):

@@ -30,7 +30,7 @@ _DEEP = 3
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What an operation takes, and, for each of its tensors, the expression that can bring it elsewhere."""
+    """An operand of an operation, and, for each of its tensors, the expression that can bring it to the device."""
 
     places: tuple[tuple[Place, ast.expr | None], ...]
 
@@ -69,7 +69,7 @@ class Mismatches(Meetings):
         self.doubtful: dict[ast.expr, None] = {}
 
     def find(self, brought: Collection[ast.AST]) -> Meeting:
-        """What must come to the device, once some has been brought, and what is to be read in the host's memory."""
+        """The tensors that must come to the device, once some are there, and those to be read in the host's memory."""
         self.brought = brought
         for _ in range(_ROUNDS):
             self.found = Meeting()
@@ -82,7 +82,7 @@ class Mismatches(Meetings):
         self.found.read.update(self.read)
         return self.found
 
-    # What meets.
+    # Operands on different devices.
 
     def _taken_together(self, node: ast.AST) -> Iterator[list[Operand]]:
         """The operands of an operation, for each way into its function that makes a difference."""
@@ -140,7 +140,7 @@ class Mismatches(Meetings):
                 yield from ((p, part) for p in self.lattice.resolved(frozenset({place})))
 
     def _operands(self, node: ast.AST) -> list[ast.expr | Places]:
-        """What an operation takes that must be on one device; a model's weights are a place themselves."""
+        """The operands that must be on one device; a model's weights are a place themselves."""
         if isinstance(node, ast.BinOp):
             return [node.left, node.right]
         if isinstance(node, ast.Compare):
@@ -177,7 +177,7 @@ class Mismatches(Meetings):
             return [call.func.value, *given]  # type: ignore[attr-defined]  # checked
         return []
 
-    # What is amiss.
+    # Mismatches.
 
     def _compare(self, node: ast.AST, operands: list[Operand]) -> None:
         operands = _as_the_plain_script_ran(operands)
@@ -288,7 +288,7 @@ class Mismatches(Meetings):
         return not first or not second or not first.isdisjoint(second)
 
     def _shown_as_tensors(self, call: ast.Call) -> list[ast.expr]:
-        """What a call shows to be a tensor."""
+        """The arguments that a call shows to be tensors."""
         if self.tensors.is_loss(call):
             return call.args
         is_own = isinstance(call.func, ast.Attribute) and _is_of_tensors(call.func.attr)

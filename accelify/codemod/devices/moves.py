@@ -1,4 +1,4 @@
-"""What moves something to a device, what is needless once it is prepared, and which variables hold devices."""
+"""Moves to a device, moves that are needless for prepared objects, and variables that hold devices."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Cpu:
         return all(any(map(self.roles.is_device, self.program.values(branch))) for branch in (gpu, cpu))
 
     def _alternatives(self, choice: ast.If | ast.IfExp) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """What a choice gives, and what there is otherwise: from its other branch, or from before an `if`."""
+        """The two values of a choice: from its branches, or the other one from before an `if`."""
         if isinstance(choice, ast.IfExp):
             yield choice.body, choice.orelse
             return
@@ -220,7 +220,7 @@ class Cpu:
         return not calls or any(self._always_runs(c, inside | {frame}) for c in calls)
 
     def _terms(self, node: ast.expr, depth: int) -> list[ast.expr]:
-        """What must hold besides that there is a GPU; nothing where that is not known."""
+        """The conditions that must hold besides that there is a GPU; none where they are not known."""
         node = _asserted(node)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             return [term for value in node.values for term in self._terms(value, depth)]
@@ -233,7 +233,7 @@ class Cpu:
 
 
 class OnGpu:
-    """What conditions come to where a script computes on a GPU, or where it could not, as there is none.
+    """The truth of conditions where a script computes on a GPU, or where it could not, as there is none.
 
     wishes: the conditions, as they are written, under which the accelerator is not kept on the CPU.
     """

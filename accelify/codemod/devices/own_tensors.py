@@ -96,7 +96,7 @@ class Homemade:
         )
 
     def _given(self) -> Iterator[ast.expr]:
-        """What prepared models are given, and what losses compare with their outputs."""
+        """The tensors that prepared models are given, and those that losses compare with their outputs."""
         for call in self.program.calls:
             frame = self.program.frame(call)
             if frame not in self.program.reachable or self.tensors.is_in_model(frame):
@@ -179,7 +179,7 @@ class Homemade:
 
 
 def _name(node: ast.AST) -> str:
-    """What a node may name a device by; nothing for other nodes."""
+    """The name by which a node refers to a device; empty for other nodes."""
     if isinstance(node, ast.Attribute):
         return node.attr
     if isinstance(node, ast.Name):
@@ -234,7 +234,7 @@ class OnDevice:
         return self.tracer.assigned(write) or (statement.value if isinstance(statement, ast.Assign) else None)
 
     def _made(self, call: ast.Call, depth: int) -> bool:
-        """What a prepared model, a method of a tensor or a function of torch's makes of what is there."""
+        """Whether a call of a prepared model, of a tensor's method or of torch's functions gives such a tensor."""
         held = self.program.values(call.func)
         if self.prepared.is_model(call.func) or (held and held <= self.prepared.preparation.models):
             return True
@@ -253,7 +253,7 @@ def _is_type_on_host(name: str) -> bool:
 
 
 def read_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
-    """What a call reads in the CPU's memory only: `x` of `x.numpy()`, `np.array(x)` and `plt.plot(x)`."""
+    """The arguments that a call reads in the CPU's memory only: `x` of `x.numpy()`, `np.array(x)`, `plt.plot(x)`."""
     if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
         return [call.func.value]
     called = program.called(call)
@@ -265,7 +265,7 @@ def read_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
 
 
 def put_into(program: Program, read: ast.expr) -> Iterator[ast.expr]:
-    """What is put into the list that a variable holds: `y` of `labels.extend(y)`, for `np.array(labels)`."""
+    """The values put into the list that a variable holds: `y` of `labels.extend(y)`, for `np.array(labels)`."""
     owner = program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
     held = program.reads_of(owner, read.id) if isinstance(read, ast.Name) and owner is not None else []
     for node in held:

@@ -1,4 +1,4 @@
-"""What is left of a statement without its moves: `tuple(t.to(device) for t in batch)`, `x, y = x, y.to(device)`."""
+"""Statements without their moves: `tuple(t.to(device) for t in batch)`, `x, y = x, y.to(device)`."""
 
 from __future__ import annotations
 

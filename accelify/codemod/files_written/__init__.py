@@ -1,1 +1,1 @@
-"""What a script writes, and which process writes it."""
+"""The files that a script writes, and which process writes them."""

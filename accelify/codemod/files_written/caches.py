@@ -78,7 +78,7 @@ class Caches:
         return is_written and self.program.frame(choice) in self._made_with_data
 
     def _where_missing(self, choice: ast.If) -> list[ast.stmt]:
-        """What runs only where the file that a condition looks for is missing."""
+        """The statements that run only where the file that a condition looks for is missing."""
         parts = list(implied(choice.test, True))
         if any(not holds and self.checks.questions(part) for part, holds in parts):
             return choice.body

@@ -71,7 +71,7 @@ class Clocks:
                     yield from self._in(statement.value, depth)
 
     def _put_into(self, node: ast.Attribute) -> Iterator[ast.expr]:
-        """What an attribute gets; `self._dir` and its property `self.dir` are one, an option has its default."""
+        """The values of an attribute; `self._dir` and its property `self.dir` are one, an option has its default."""
         owner = ast.unparse(node.value)
         for attribute in (node.attr, f"_{node.attr}"):
             for write in self.program.attribute_writes.get(attribute, ()):

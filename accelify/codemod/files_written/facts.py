@@ -124,7 +124,7 @@ class _Saver:
     by_hand: bool
 
     def of(self, call: ast.Call) -> str | None:
-        """What has the `save` for a place."""
+        """The object whose `save` writes at a place: the accelerator, or the library."""
         frame = self.program.frame(call)
         accelerator = self.access.at(call)
         if accelerator is not None or self.access.reach.expression(frame) is not None:

@@ -52,7 +52,7 @@ class Guarding:
             if any(call not in self.own.get(w, {call}) for w in writes):
                 yield self.program.statement(call)
 
-    # What is found.
+    # Findings.
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -92,7 +92,7 @@ class Guarding:
         return [p for use in uses if not use.is_folder for p in use.paths]
 
     def place_of(self, path: ast.expr) -> object:
-        """What is equal for two paths of one spelling, where that means the same: everywhere, or in a function."""
+        """A key equal for paths of one spelling where they mean the same file: everywhere, or in a function."""
         while isinstance(path, ast.Call) and len(path.args) == 1 and self.alone.effects.kinds.of(path) <= _PATHS:
             path = path.args[0]  # `Path(path)`, `str(path)`
         is_local = bool(names_in(path)) and not isinstance(path, ast.Attribute)

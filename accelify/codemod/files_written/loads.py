@@ -55,7 +55,7 @@ def _before(files: Files, node: ast.Call, depth: int) -> Iterator[ast.Call]:
 
 
 def _path(files: Files, node: ast.expr) -> str:
-    """What names a file, as the script wrote it: what was opened, for a file that is open."""
+    """The name of a file, as the script wrote it; for an open file, that of `open`."""
     opened = opened_round(files.program, node)
     if isinstance(opened, ast.Call) and opened.args:
         node = opened.args[0]

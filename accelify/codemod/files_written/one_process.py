@@ -36,7 +36,7 @@ _FOR_WRITING = frozenset({"csv_writer", "handler"})
 
 
 class Effect(Enum):
-    """What a call does. DRAWS: only to a figure or another thing that is good for nothing but being written."""
+    """The effect of a call. DRAWS: only to a figure or another object that is made for being written."""
 
     NOTHING = 0
     DRAWS = 1
@@ -80,7 +80,7 @@ class OneProcess:
         return self.does(statement) is Effect.DRAWS and Does.PLOTS in self.effects.of(statement).effects
 
     def effect(self, call: ast.Call) -> Effect | None:
-        """What a call does; None where that is not known, or is something that every process must do."""
+        """The effect of a call; None where it is not known, or where every process must make the call."""
         if call not in self._known:
             self._known[call] = self._effect(call)
         return self._known[call]
@@ -177,7 +177,7 @@ class OneProcess:
             and not any(map(self.is_a_writer, call.args[1:2]))  # opened by every process before
         )
 
-    # What is opened.
+    # Opened files.
 
     def is_a_writer(self, node: ast.expr) -> bool:
         """Whether an expression gives a file that is open for writing."""

@@ -23,7 +23,7 @@ _TEXT = frozenset({"string", "path"})
 
 
 class _Part(Enum):
-    """What a part of a path comes from."""
+    """The origin of a part of a path."""
 
     ITEM = auto()
     MODEL = auto()
@@ -66,7 +66,7 @@ class OwnPaths:
         return self._is_of_a_batch(path) and _Part.ITEM in self._parts(path, _START)
 
     def _parts(self, node: ast.expr, seen: frozenset[Definition], by: ast.Call | None = None) -> _Parts:
-        """What a path is made of; `by`: in a function that this call runs."""
+        """The parts that a path is made of; `by`: in a function that this call runs."""
         if isinstance(node, ast.Constant) or not self._is_of_a_batch(node):
             return _NONE
         if isinstance(node, ast.Name):
@@ -100,7 +100,7 @@ class OwnPaths:
         return self._parts(value, seen, by) if isinstance(value, ast.expr) else frozenset({_Part.MODEL})
 
     def _source(self, holder: ast.For | ast.AsyncFor | ast.comprehension, target: ast.AST) -> ast.expr:
-        """What a loop takes the values of one of its variables from: `y` for `a` in `for a, b in zip(y, z)`."""
+        """The iterable from which a loop takes one of its variables: `y` for `a` in `for a, b in zip(y, z)`."""
         source, several = holder.iter, holder.target
         while isinstance(source, ast.Call) and isinstance(several, ast.Tuple):
             at = next((i for i, e in enumerate(several.elts) if target in ast.walk(e)), 0)

@@ -136,7 +136,7 @@ class Files:
 
 
 def _leftmost(path: ast.expr) -> ast.expr | None:
-    """What stands first in a path that operators join: `folder + "/x"`, `folder / "x"`, `f"{folder}/x"`."""
+    """The first part of a path that operators join: `folder + "/x"`, `folder / "x"`, `f"{folder}/x"`."""
     if isinstance(path, ast.BinOp) and isinstance(path.op, (ast.Add, ast.Div)):
         return path.left
     if isinstance(path, ast.JoinedStr) and path.values and isinstance(path.values[0], ast.FormattedValue):

@@ -27,7 +27,7 @@ class Save:
 
     @property
     def seen_to(self) -> Iterator[ast.expr]:
-        """What writes, and may be called by all processes once the script is migrated."""
+        """The calls that write, and may be made by all processes once the script is migrated."""
         if self.saver is not None:
             yield from (self.call, *self.copies)
             yield from (item.context_expr for item in (self.opened.items if self.opened is not None else ()))
@@ -51,7 +51,7 @@ def _opened_for(program: Program, save: ast.Call) -> ast.With | None:
 
 
 def _copies(program: Program, save: ast.Call) -> Iterator[ast.Call]:
-    """What copies a file, right after it is saved: to a process that does not write, it may not be there yet."""
+    """Copies of a file right after it is saved: for a process that does not write, it may not be there yet."""
     path = ast.unparse(save.args[1]) if len(save.args) > 1 else ""
     for call in program.calls_in(program.frame(save)):
         statement = program.statement(call)

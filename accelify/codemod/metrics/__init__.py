@@ -1,1 +1,1 @@
-"""What is one rank's own, and how it becomes everyone's."""
+"""Values of one rank's own, and how they are reduced over all ranks."""

@@ -142,7 +142,7 @@ class Batchwise:
         return ShardedEvaluation(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase)
 
     def _unit(self, parts: list[ast.expr], loop: ast.For) -> str | None:
-        """What one element of a list stands for, where each round puts the same into it."""
+        """The unit that one element of a list stands for, where each round appends the same."""
         (first, *others) = parts
         value = first.value if isinstance(first, ast.Starred) else first
         ends = any(isinstance(n, ast.Continue) and self.program.loops_round(n)[0] is loop for n in ast.walk(loop))
@@ -168,7 +168,7 @@ class Batchwise:
             for n in ast.walk(loop)
         )
 
-    # What is there before a loop, and what is read after it.
+    # Code before a loop, and reads after it.
 
     def _begins(self, name: str, loop: ast.For, rounds: Rounds) -> bool:
         """Whether an accumulator begins at nothing just before a loop, and gets nothing else on the way to it."""

@@ -22,7 +22,7 @@ _DEPTH = 3
 
 
 def counted_off(metrics: Metrics) -> Iterator[tuple[str, ast.expr]]:
-    """What the ranks take alike for the model or the loss, each with the number that counts it off, if any."""
+    """Choices that the ranks make alike for the model or the loss, each with the number that counts it off, if any."""
     shards = metrics.ranks.shards
     for loop in (*shards.loops, *(r for r in shards.rounds if r not in shards.drawn)):
         counters = _counters(metrics, loop)

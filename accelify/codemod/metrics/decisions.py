@@ -66,7 +66,7 @@ def _divides_whole_batches(measured: Measured, loader: ast.Call) -> bool:
 
 
 class _Steps:
-    """What all ranks do together: backward passes, steps of optimizers, reductions, preparing."""
+    """The actions of all ranks together: backward passes, steps of optimizers, reductions, preparing."""
 
     def __init__(self, metrics: Metrics) -> None:
         training = metrics.measured.training
@@ -121,7 +121,7 @@ def gradients_apart(metrics: Metrics) -> Iterator[ast.AST]:
 
 
 def _put_into_gradients(node: ast.AST) -> list[ast.expr]:
-    """What a statement or a call puts into gradients."""
+    """The values that a statement or a call puts into gradients."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return [node.value] if any(map(_is_gradient, targets)) else []

@@ -78,7 +78,7 @@ class Measured:
     chains: Chains
 
     def sums(self, shared: Sequence[Loop]) -> Sums:
-        """What its loops add up, some of them shared."""
+        """The sums that its loops make, some of them shared."""
         ranks = Ranks(self.chains, self.shards(shared))  # before anything is reduced
         splits, phases = self.options.keep_global_batch, self.training.phases
         return Sums(self.chains, ranks, self.prepared, splits, phases, self.trains_only_if)
@@ -88,7 +88,7 @@ class Measured:
         rounds = [loop for loop in shared if loop not in self.prepared.loops and self._asks_for_batches(loop)]
         endless = [d.loop for d in self.training.data if d.kind == "loaders" and isinstance(d.loop, ast.While)]
         random = [d for d in self.training.data if d.kind == "random"]
-        # What an environment returns is a rank's own by intent.
+        # The results of an environment are a rank's own by intent.
         asks = Experience(self.program, self.tracer).asks
         drawn = tuple(d.loop for d in random if d.loop is not None and not asks)
         loops = tuple(loop for loop in shared if loop not in rounds)
@@ -200,7 +200,7 @@ def ranks_by_hand(chains: Chains, shards: Shards) -> Ranks:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """What becomes everyone's after which statements.
+    """The values that become the same on all ranks, and the statements after which they are.
 
     by_hand: what the script reduces itself, with the statements: the question whether there are several processes, too.
     """
@@ -252,7 +252,7 @@ class _Settled:
 
 
 def _reduced_by_hand(chains: Chains) -> Iterator[tuple[ast.expr, tuple[ast.AST, ...]]]:
-    """What calls of a script's own make everyone's, with the calls and the questions for several processes round them.
+    """The values that calls of a script's own reduce over all ranks, with the calls and the questions round them.
 
     A method that reduces does so for its object: `meter.synchronize()`.
     """

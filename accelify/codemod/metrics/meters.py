@@ -319,7 +319,7 @@ class Elements:
         return isinstance(call.func, ast.Attribute) and self.is_plain(call.func.value, depth)
 
     def _given(self, name: str, *, in_parts: bool = False) -> list[ast.expr]:
-        """What is assigned to a variable in a loop, as a part of something too if asked; nothing where that is not all.
+        """The values assigned to a variable in a loop, on request in a part of it too; none where some are not known.
 
         A part of the batch stands for what a loader hands out, which came from another process often enough.
         """

@@ -114,7 +114,7 @@ class StepCounts:
                     yield node
 
     def in_losses(self) -> Iterator[ast.expr]:
-        """What of the losses follows a count of steps: a weight, a temperature, a chance, a number for the model."""
+        """The parts of losses that follow a count of steps: a weight, a temperature, a number for the model."""
         backwards = self.metrics.measured.training.backwards
         waiting = [loss for backward in backwards for loss in losses_of(self.program, backward)]
         seen: set[ast.expr] = set()
@@ -465,7 +465,7 @@ def _counts_all(metrics: Metrics, total: ast.expr) -> bool:
 
 
 def _given(metrics: Metrics, node: ast.expr) -> list[ast.expr]:
-    """What a variable is given."""
+    """The values that a variable is given."""
     owner = metrics.measured.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
     writes = metrics.measured.tracer.writes(owner, node.id) if owner is not None and isinstance(node, ast.Name) else []
     values = [metrics.measured.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
@@ -498,7 +498,7 @@ class Ends:
         return (numbers[0], lengths[0]) if numbers and lengths else None
 
     def _sides(self, node: ast.expr) -> list[ast.expr]:
-        """What is compared or divided, or given to a function of the project's own or, before, to its object."""
+        """The operands of a comparison or division, or the arguments of the project's own function or object."""
         if isinstance(node, ast.Compare):
             return [node.left, *node.comparators]
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):

@@ -32,7 +32,7 @@ _SEVERAL = worlds_where(Process.MAIN) | worlds_where(Process.OTHER)
 
 
 class Mark(Enum):
-    """What makes a value a rank's own."""
+    """The reason why a value is a rank's own."""
 
     BATCH = "computed from a batch of this rank"
     RUNNING = "updated from round to round of a sharded loop"
@@ -68,7 +68,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a parameter holds, or a part of it: another value for each call. update: what adds it to a running value."""
+    """The value of a parameter, or a part of it: another for each call. update: what adds it to a running value."""
 
     scope: Scope
     name: str
@@ -128,7 +128,7 @@ class Shards:
 
 @dataclass(frozen=True, slots=True)
 class _Returned:
-    """What a function returns, or one part of the tuple that it returns."""
+    """The result of a function, or one part of the tuple that it returns."""
 
     scope: Scope
     position: int | None
@@ -136,7 +136,7 @@ class _Returned:
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
-    """What a function puts into an object that it is given."""
+    """The values that a function puts into an object that it is given."""
 
     scope: Scope
     name: str
@@ -144,7 +144,7 @@ class _Filled:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """What the calls of a function give to a parameter."""
+    """The values that the calls of a function pass for a parameter."""
 
     scope: Scope
     name: str
@@ -152,7 +152,7 @@ class _Argument:
 
 @dataclass(frozen=True, slots=True)
 class _OwnArgument:
-    """What the calls of a method by its own object, or of a model's method, give to a parameter."""
+    """The values that calls of a method by its own object, or of a model's method, pass for a parameter."""
 
     scope: Scope
     name: str
@@ -260,7 +260,7 @@ class Ranks:
     # Definitions.
 
     def _defined(self, definition: Definition) -> _Labels:
-        """What a definition gives its variable, with the conditions that decide whether it does."""
+        """The labels of a definition's value, with those of the conditions that decide whether it is reached."""
         labels = self._given_by(definition)
         if definition.kind not in (Kind.PARAMETER, Kind.FUNCTION, Kind.CLASS, Kind.IMPORT):
             labels |= self._control(definition.node)
@@ -472,7 +472,7 @@ class Ranks:
         return self._of(value)
 
     def _looped(self, node: ast.AST) -> _Labels:
-        """What a loop, or a comprehension, gives one of its variables."""
+        """The labels of a variable of a loop or of a comprehension."""
         path: list[int] = []
         inner, holder = node, self.program.parent(node)
         while isinstance(holder, (ast.Tuple, ast.List, ast.Starred)):
@@ -483,7 +483,7 @@ class Ranks:
         return self._item(holder.iter, tuple(path), holder)
 
     def _item(self, source: ast.expr, path: tuple[int, ...], holder: ast.AST) -> _Labels:
-        """What going over an expression yields, or one part of that."""
+        """The labels of the elements that iterating over an expression yields, or of one part of them."""
         called = self.program.called(source) if isinstance(source, ast.Call) else set()
         if isinstance(source, ast.Call) and source.args and path:
             if "enumerate" in called and path[0] == 0:
@@ -505,7 +505,7 @@ class Ranks:
         return self._of(source)
 
     def _imported(self, node: ast.AST) -> _Labels:
-        """What a variable of another module holds."""
+        """The labels of a variable of another module."""
         statement = self.program.statement(node)
         if not isinstance(statement, ast.ImportFrom) or not isinstance(node, ast.alias):
             return _NONE
@@ -519,10 +519,10 @@ class Ranks:
             found |= self._get(definition)
         return self._resolved(found)
 
-    # What is put into objects.
+    # Changes of objects in place.
 
     def _put(self, definition: Definition) -> _Labels:
-        """What a change in place puts into an object."""
+        """The labels of the values that a change in place puts into an object."""
         node = definition.node
         if isinstance(node, ast.Call):
             return self._put_by_call(node, definition.variable)
@@ -570,7 +570,7 @@ class Ranks:
         return self.chains.variable(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
 
     def _of_filled(self, key: _Filled) -> _Labels:
-        """What a function puts into the object that one of its parameters holds."""
+        """The labels of the values that a function puts into the object that one of its parameters holds."""
         found = _NONE
         is_self = key.scope.is_method and key.scope.parameters[:1] and key.scope.parameters[0].arg == key.name
         facts = self.chains.facts(key.scope.node)
@@ -589,7 +589,7 @@ class Ranks:
         return found - {label for label in found if isinstance(label, Given) and label.name == key.name}
 
     def _filled_by_own_call(self, call: ast.Call, key: _Filled) -> _Labels:
-        """What `self.other(x)` puts into `self`."""
+        """The labels of the values that `self.other(x)` puts into `self`."""
         found = _NONE
         for callee in self.program.flow.callees.get(call, set()):
             for name in self.chains.filled_parameters(callee):
@@ -627,7 +627,7 @@ class Ranks:
                 queue.extend(ast.iter_child_nodes(node))
 
     def _of_argument(self, key: _Argument) -> _Labels:
-        """What the known calls give to a parameter, for all of them."""
+        """The labels of the values that all known calls pass for a parameter."""
         found = _NONE
         for call in self.program.calls_of(key.scope):
             given = self.chains.given(call, key.scope, key.name)
@@ -766,7 +766,7 @@ class Ranks:
         return found
 
     def _read(self, node: ast.expr) -> _Labels:
-        """What the definitions gave that reach a name or an attribute."""
+        """The labels of the definitions that reach a name or an attribute."""
         found = _NONE
         for definition in self.chains.definitions(node):
             if not self.settled(self, definition, node):
@@ -774,7 +774,7 @@ class Ranks:
         return found
 
     def _seen_from(self, node: ast.expr, definition: Definition) -> _Labels:
-        """What a definition gave, in terms of the function that reads it."""
+        """The labels of a definition, in terms of the function that reads it."""
         labels = self._get(definition)
         if self.program.frame(definition.node) is self.program.frame(node):
             return labels
@@ -796,7 +796,7 @@ class Ranks:
         return frame is scope
 
     def _of_own_argument(self, key: _OwnArgument) -> _Labels:
-        """What a parameter of another method of the object is given by calls of the object itself, or of a model."""
+        """The labels of the values that calls by the object itself, or by a model, pass for a parameter of a method."""
         found = _NONE
         for call in self.program.calls_of(key.scope):
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -832,7 +832,7 @@ class Ranks:
         return self.chains.kinds.of(node) == {"namespace"}
 
     def _of_options(self, base: ast.expr) -> _Labels:
-        """What was put into options by their name; what is put into something that holds them is no option."""
+        """The labels of options by their names; a value put into an object that holds options is none."""
         if not isinstance(base, ast.Name):
             return self._of(base)
         found = _NONE
@@ -888,7 +888,7 @@ class Ranks:
         return _without_place(labels) | self._chosen(self._of(key), node)
 
     def _counted(self, labels: _Labels, node: ast.AST) -> _Labels:
-        """What is known of the shape, or the length, of values."""
+        """The labels that are known of the shape, or the length, of values."""
         found: set[_Label] = set()
         measured = node.args[0] if isinstance(node, ast.Call) and node.args else node
         if isinstance(measured, ast.expr) and self.chains.kinds.of(measured) & {"set", "counter"}:
@@ -933,7 +933,7 @@ class Ranks:
         return found
 
     def _state_of(self, models: Iterable[Scope], position: int | None) -> _Labels:
-        """What goes into the values of a model's methods of that which earlier calls have put aside in it."""
+        """The labels of the state that earlier calls of a model's methods have left in it."""
         labels = (la for method in models for la in self._get(_Returned(method, position)))
         kept = frozenset(la for la in labels if isinstance(la, Origin) or la.update is not None)
         return frozenset(la for la in self._resolved(kept) if isinstance(la, Origin) and la.mark is Mark.RUNNING)
@@ -944,7 +944,7 @@ class Ranks:
         return isinstance(parent, ast.Call) and parent.func is node
 
     def _by_name(self, call: ast.Call) -> _Labels:
-        """What `getattr(object, name)` reads: an attribute, or any of those that an object of the project's own has."""
+        """The labels that `getattr(object, name)` reads: of an attribute, or of all that a project's own object has."""
         classes = {v.cls for v in self.program.values(call.args[0]) if isinstance(v, Instance)}
         name, found = call.args[1], _NONE
         for attribute, writes in self.program.attribute_writes.items() if classes else ():
@@ -957,7 +957,7 @@ class Ranks:
         return found
 
     def _rows_of_batch(self, node: ast.expr, name: str, labels: _Labels) -> tuple[Row, ...]:
-        """What a part of a batch does by its method or attribute of a name, as a tensor."""
+        """The rows of the table for a method or attribute of a part of a batch, taken as a tensor."""
         is_of_batch = any(isinstance(la, Origin) and la.mark is Mark.BATCH for la in labels)
         row = table.member("tensor", name) if is_of_batch and UNKNOWN in self.chains.kinds.of(node) else None
         return () if row is None else (row,)
@@ -973,7 +973,7 @@ class Ranks:
         return found
 
     def _by_row(self, row: Row, labels: _Labels, call: ast.Call) -> _Labels:
-        """What a library's function gives for arguments with some labels."""
+        """The labels of the result of a library's function for arguments with some labels."""
         if leaves(row) or (row.role is Role.COLLECTIVE and row.same is Same.YES):
             return _NONE
         found = labels

@@ -19,7 +19,7 @@ from accelify.codemod.semantics.values import Instance
 
 
 class About(Enum):
-    """What kind of value it is."""
+    """The kind of a value."""
 
     SUM = "sum"
     LIST = "list"
@@ -98,7 +98,7 @@ class Reports:
                     yield from self._follow(Sink(sink.way, value, call, sink.end or sink.node), each.at)
 
     def _origins(self, sink: Sink, origins: frozenset[Origin]) -> Iterator[Origin]:
-        """What makes the value of a sink a rank's own, as far as that sink matters."""
+        """The origins that make the value of a sink a rank's own, as far as that sink matters."""
         running = {o for o in origins if o.mark is Mark.RUNNING}
         yield from sorted(running, key=_by_place)
         if not running and sink.way is not Way.HANDED_OVER:
@@ -257,7 +257,7 @@ class Reports:
 
 
 def updated_text(chains: Chains, node: ast.AST) -> str:
-    """What an update changes, as the script names it: `total` of `total.add_(x)`, `losses` of `losses[k].append(x)`."""
+    """The name of what an update changes: `total` of `total.add_(x)`, `losses` of `losses[k].append(x)`."""
     changed = chains.changed_by(node) if isinstance(node, ast.Call) else []
     target = changed[0] if changed else node
     while isinstance(target, ast.Subscript) and isinstance(node, ast.Call):

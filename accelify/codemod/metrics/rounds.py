@@ -45,7 +45,7 @@ class Remains:
         self.clocks = {name for name in self.local if self._is_clock(name)}
 
     def nodes(self) -> Iterator[ast.AST]:
-        """What a round runs; of a loop that also trains, where it does not."""
+        """The code of a round; of a loop that also trains, only where it does not."""
         if self.phase is not None:
             return self.phase.live(*self.loop.body)
         return (n for s in self.loop.body for n in ast.walk(s))
@@ -93,7 +93,7 @@ class Remains:
 
     @property
     def accumulators(self) -> list[str]:
-        """What outlives the rounds, in the order of the text."""
+        """The variables that outlive the rounds, in the order of the text."""
         found = [n.id for n in self.nodes() if isinstance(n, ast.Name)]
         kept = self.sums | self.tables | self.lists.keys() | self.meters.keys()
         return [name for name in dict.fromkeys(found) if name in kept]

@@ -100,7 +100,7 @@ class Sums:
         self._added: dict[Loop, dict[str, list[Addition]]] = {}
 
     def of(self, loop: Loop) -> list[Reduction]:
-        """What to reduce after a loop over a loader that is shared, or over a shard of the script's own data."""
+        """The reductions after a loop over a loader that is shared, or over a shard of the script's own data."""
         phase, phases = self.phases.get(loop), self._phases(loop)
         condition = phase.text if phase else self._condition(loop) if phases is None else self._row(phases)
         always = (
@@ -145,7 +145,7 @@ class Sums:
         return any(not isinstance(v, ast.Constant) or v.value for v in given)
 
     def added(self, loop: Loop) -> dict[str, list[Addition]]:
-        """What a loop adds to which variables, in the order of the text."""
+        """The variables that a loop adds to, each with what is added, in the order of the text."""
         if loop not in self._added:
             found: dict[str, list[Addition]] = {}
             for each in sorted(additions_in(self.chains, loop), key=lambda a: self.program.position(a.statement)):
@@ -384,7 +384,7 @@ class Sums:
         """Whether a sum begins at nothing: a number, a tensor or a table of zeros."""
         return is_zero(self.chains, value) or is_table_of_zeros(self.chains, value)
 
-    # What becomes of it.
+    # Uses of the sum.
 
     def _reads_after(self, inside: Sequence[Definition], anchor: ast.stmt) -> list[ast.expr] | None:
         """Where a sum is read after its loop; None where another function may read it."""
@@ -458,7 +458,7 @@ class Sums:
         return (call.func is node or node in call.args) and not self.program.flow.callees.get(call)
 
     def _taken(self, use: Use, node: ast.expr, anchor: ast.stmt, depth: int) -> Iterator[Use]:
-        """What becomes of a sum that is divided by nothing where it is read."""
+        """The uses of a sum that is divided by nothing where it is read."""
         unknown = Use(use.divisors, use.others, False)
         parent, position = self.program.parent(node), None
         if isinstance(parent, ast.Tuple):
@@ -556,7 +556,7 @@ class Sums:
         return is_gone_over or self.ranks.of(call).steps
 
     def _gone_over(self, node: ast.expr) -> Iterator[ast.expr]:
-        """What `enumerate(tqdm(loader))` goes over; not what a loader is made from: `DataLoader(data)`."""
+        """The iterable inside `enumerate(tqdm(loader))`; not the data a loader is made from: `DataLoader(data)`."""
         yield node
         inner: list[ast.expr] = []
         if isinstance(node, ast.IfExp):
@@ -568,7 +568,7 @@ class Sums:
             yield from self._gone_over(each)
 
     def _given_to(self, node: ast.expr, depth: int) -> list[ast.expr]:
-        """What a variable or an attribute may have been given."""
+        """The values that a variable or an attribute may have been given."""
         values: list[ast.expr | None] = []
         for definition in self.chains.definitions(node) if depth else ():
             if definition.kind is Kind.ASSIGNMENT:
@@ -588,7 +588,7 @@ class Sums:
         return any(self._counts_steps(d, loop) for d in divisors)
 
     def _values_in(self, name: ast.Name, loop: Loop) -> list[ast.expr]:
-        """What a variable holds that the loop gives a value."""
+        """The values of a variable that the loop sets."""
         inside = [d for d in self.chains.definitions(name) if self.program.inside(d.node, loop)]
         values = [assigned_to(self.program, d.node) for d in inside if d.kind is Kind.ASSIGNMENT]
         return [value for value in values if value is not None]

@@ -18,7 +18,7 @@ from accelify.codemod.semantics.scopes import names_in
 
 
 class Updating(Enum):
-    """What becomes of the last value."""
+    """The fate of the last value."""
 
     ADDS = auto()
     COLLECTS = auto()
@@ -39,7 +39,7 @@ class Addition:
 
     @property
     def value(self) -> ast.expr:
-        """What is added, if that is one expression; else the first of them."""
+        """The expression that is added, if there is one; else the first of several."""
         return self.parts[0]
 
 
@@ -61,7 +61,7 @@ def addition(chains: Chains, node: ast.AST) -> Addition | None:
 
 
 def assigned_to(program: Program, target: ast.AST) -> ast.expr | None:
-    """What an assignment gives to a target, in a tuple of as many values too."""
+    """The value that an assignment gives to a target, in a tuple of as many values too."""
     parent = program.parent(target)
     if isinstance(parent, ast.Assign):
         return parent.value
@@ -77,7 +77,7 @@ def assigned_to(program: Program, target: ast.AST) -> ast.expr | None:
 
 
 def _rest(chains: Chains, value: ast.expr, text: str) -> list[ast.expr] | None:
-    """What is added to a variable in an expression: `a` and `0.5 * b` of `total + a + 0.5 * b`."""
+    """The terms that an expression adds to a variable: `a` and `0.5 * b` of `total + a + 0.5 * b`."""
     if ast.unparse(value) == text:
         return []
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
@@ -97,7 +97,7 @@ def _rest(chains: Chains, value: ast.expr, text: str) -> list[ast.expr] | None:
 
 
 def _operands(chains: Chains, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
-    """What a call adds to what: `torch.add(a, b)`, `a.add(b)`, `table.index_add_(0, i, b)`."""
+    """The sum and the summand of a call: `torch.add(a, b)`, `a.add(b)`, `table.index_add_(0, i, b)`."""
     rows = chains.kinds.called(call)
     if not rows or not all(row.has(Trait.ADDS) for row in rows) or any(k.arg != "out" for k in call.keywords):
         return None
@@ -157,7 +157,7 @@ def extreme(chains: Chains, target: ast.AST) -> str | None:
 
 
 def _kept(test: ast.expr, taken: ast.AST, left: ast.AST, text: str) -> str | None:
-    """What `left = taken if taken > left else left` keeps."""
+    """The name of the reduction that `left = taken if taken > left else left` makes."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or ast.unparse(left) != text:
         return None
     sides, operator = [ast.unparse(test.left), ast.unparse(test.comparators[0])], test.ops[0]

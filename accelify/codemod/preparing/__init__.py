@@ -1,1 +1,1 @@
-"""What is prepared, where, and how the accelerator gets there."""
+"""The objects that are prepared, where, and how the accelerator gets there."""

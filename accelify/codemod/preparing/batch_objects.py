@@ -16,7 +16,7 @@ _DEPTH = 3
 
 
 class Batch(Enum):
-    """What becomes of the tensors in a batch when it is to be brought to a device."""
+    """How the tensors in a batch get to a device."""
 
     MOVED = "moved"  # tensors, containers, dataclasses, and objects that have a `to` of their own
     LEFT = "left"  # an object of a class of the project's own, that is none of these
@@ -32,7 +32,7 @@ class Batches:
         self._known: dict[Value, Batch] = {}
 
     def of(self, loader: Value) -> Batch:
-        """What a loader yields."""
+        """The kind of a loader's batches."""
         if loader not in self._known:
             self._known[loader] = self._of(loader)
         return self._known[loader]
@@ -64,7 +64,7 @@ class Batches:
         return self._all(self._value(node, _DEPTH) for node in returned([function]) if node is not None)
 
     def _value(self, node: ast.expr, depth: int) -> Batch:
-        """What is returned, or a part of it."""
+        """The kind of a returned value, or of a part of it."""
         if not depth:
             return Batch.UNKNOWN
         if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
@@ -95,7 +95,7 @@ class Batches:
 
     @staticmethod
     def _all(found: Iterable[Batch]) -> Batch:
-        """What is true of all; of several with an object that is left, that it is."""
+        """The kind that all have; of several with an object that is left alone, that kind."""
         each = set(found)
         if Batch.LEFT in each:
             return Batch.LEFT

@@ -204,7 +204,7 @@ class _Fixed:
         return any(self._is_of_batch(g, depth - 1) for n in reads for g in (self._given(n) if depth else ()))
 
     def _given(self, read: ast.Name) -> Iterator[ast.expr]:
-        """What a name may have been given."""
+        """The values that a name may have been given."""
         owner = self.program.scope(read).owner(read.id)
         for write in self.program.reaching(read, self.tracer.writes(owner, read.id)) if owner is not None else ():
             if isinstance(write, ast.arg):
@@ -248,7 +248,7 @@ class _Fixed:
 
 
 def _arguments(call: ast.Call) -> Iterator[ast.expr]:
-    """What a call is given, one by one: `2`, `n` of `zeros((2, n))`, too."""
+    """The arguments of a call, one by one: `2` and `n` of `zeros((2, n))`, too."""
     for each in (*call.args, *(k.value for k in call.keywords)):
         yield from each.elts if isinstance(each, (ast.Tuple, ast.List)) else (each,)
 

@@ -181,7 +181,7 @@ class Unwrapped:
         return self.program.once(Conditions).truth_in(node.test, worlds_where(Process.ONE, has_gpu=True)) is not True
 
     def truth(self, test: ast.expr, depth: int = 4) -> bool | None:
-        """What a condition comes to; None where it asks for something else."""
+        """The truth of a condition; None where it asks for something else."""
         if ast.unparse(test) in self.modes:
             return False
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

@@ -244,7 +244,7 @@ def _is_future(statement: ast.stmt) -> bool:
 
 
 def _library(statement: ast.stmt) -> str:
-    """What an import statement imports, or imports from."""
+    """The module that an import statement imports, or imports from."""
     if isinstance(statement, ast.ImportFrom):
         return statement.module or ""
     assert isinstance(statement, ast.Import)
@@ -345,7 +345,7 @@ class EarlyCode:
 
 
 class Start:
-    """What a script does before a statement after which the accelerator would be created."""
+    """The effects of a script before a statement after which the accelerator would be created."""
 
     def __init__(
         self, program: Program, roles: Roles, training: Training, preparation: Preparation, reach: Reach

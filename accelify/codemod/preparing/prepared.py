@@ -262,7 +262,7 @@ class Prepared:
 
     @cached_property
     def _model_names(self) -> dict[Scope, set[str]]:
-        """What each function calls the prepared models that it has."""
+        """The names of the prepared models in each function that has them."""
         found: dict[Scope, set[str]] = {}
         for item in (*self.preparation.items, *self.preparation.bare_models):
             if item.kind == "model":
@@ -349,7 +349,7 @@ def _is_no_tensor(node: ast.expr) -> bool:
 
 
 def _parts(node: ast.expr) -> list[ast.expr] | None:
-    """What a container is made from; None for anything else."""
+    """The parts that a container is made from; None for any other node."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return list(node.elts)
     if isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp)):

@@ -1,4 +1,4 @@
-"""What is prepared, and where: models, optimizers and loaders, grouped into the statements that will prepare them."""
+"""The objects that are prepared, and where: models, optimizers and loaders, grouped into `prepare` statements."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Preparation:
 
 @dataclass
 class _Found:
-    """What has been found so far."""
+    """The findings so far."""
 
     wrapped: list[tuple[str, ast.expr]] = field(default_factory=list)
     sharded: list[tuple[Data, ast.expr]] = field(default_factory=list)
@@ -383,7 +383,7 @@ class Preparer:
         return [given for scope, listed in found for loader in listed for given in self._given(scope, loader, source)]
 
     def _given(self, generator: Scope, loader: ast.expr, source: ast.expr) -> list[ast.expr]:
-        """What a generator is given for a loader by the calls that a source stands for; else the loader itself."""
+        """The arguments that a source's calls pass to a generator for a loader; else the loader itself."""
         name = self.tracer.inside(loader)
         if not isinstance(name, ast.Name) or not any(p.arg == name.id for p in generator.parameters):
             return [loader]

@@ -51,7 +51,7 @@ class Reach:
 
 
 def node_of(frame: Scope) -> Scope:
-    """What stands for a frame in the graph: its class if it is a method, the outermost function, or the module.
+    """The node that stands for a frame in the graph: a method's class, the outermost function, or the module.
 
     A method that gets no instance stands for itself: it is handed the accelerator like a function.
     """
@@ -92,7 +92,7 @@ def constructor(program: Program, cls: Scope) -> Scope | None:
 
 @dataclass
 class _Found:
-    """What has been found so far."""
+    """The findings so far."""
 
     homes: list[Scope] = field(default_factory=list)
     guarded: dict[Scope, ast.If] = field(default_factory=dict)

@@ -104,10 +104,10 @@ class Seeds:
         between = block[block.index(first) : block.index(last)]
         return any(node in self.training for s in between for node in ast.walk(s))
 
-    # What is seeded later.
+    # Later seeding.
 
     def again(self, statement: ast.stmt) -> Iterator[Seeded]:
-        """What seeds on the way from a statement to the end of the training, but for seeds in the training loops."""
+        """The seeding on the way from a statement to the end of the training, except in the training loops."""
         later = list(self._later(statement, _DEPTH))
         trains = [self.trains(s) for s in later]
         last = max((at for at, does in enumerate(trains) if does), default=-1)

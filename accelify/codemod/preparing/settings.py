@@ -196,7 +196,7 @@ class Settings:
         return self.guard.body if self.guard is not None else self.frame.body if self.frame is not None else []
 
     def _argument(self, function: Scope, name: str, depth: int) -> ast.expr | None:
-        """What all callers give to a parameter, if that is one and the same; those that nothing runs are none."""
+        """The argument that all callers pass for a parameter, if it is the same; calls that never run do not count."""
         found: dict[str, ast.expr] = {}
         for call in filter(self._is_run, self.program.calls_of(function)):
             given = self.tracer.argument(call, function, name) or function.defaults.get(name)

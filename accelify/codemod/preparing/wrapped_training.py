@@ -1,4 +1,4 @@
-"""What a wrapper round the model would break: training that goes past it, and loaders that are not torch's own."""
+"""Training that a wrapper round the model would break: code that goes past it, and loaders that are not torch's."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class WrappedTraining:
             if (looped or indexed or walked) and self.wrapping.is_wrapper(node):
                 yield node, f"`{ast.unparse(node)}` is taken apart here, and so trained without its wrapper"
 
-    # What is stepped.
+    # Objects that are stepped.
 
     def _parameters(self) -> Found:
         """An optimizer's parameters must all be those of prepared models."""
@@ -168,7 +168,7 @@ class WrappedTraining:
             self._is_of_models(Parameters(o), depth - 1) for o in self.roles.parameter_owners(frozenset({value}))
         )
 
-    # What is wrapped besides.
+    # Wrapped objects besides the model.
 
     def _loaders(self) -> Found:
         message = "this is not a plain `torch.utils.data.DataLoader`: it might not be sharded"
@@ -187,7 +187,7 @@ class WrappedTraining:
         return not others and bool(plain or any(isinstance(v, (Argument, Member)) for v in values))
 
     def _values_of(self, item: Item) -> Values:
-        """What an item may be, as far as its own function tells."""
+        """The values that an item may have, as far as its own function shows."""
         return frozenset(
             value
             for node in self.program.flow.values
@@ -219,7 +219,7 @@ class WrappedTraining:
 
 @dataclass
 class Graph:
-    """What a backward pass goes through.
+    """The graph of a backward pass.
 
     forwards: the wrapped models, each with the calls in the function of the backward pass by which it gets there; None
     for one that the function was given. methods: calls of the models' own. bypasses: calls of the model by a name from

@@ -47,7 +47,7 @@ class Wrapping:
                     return replace(item, text=ast.unparse(write))
         return item
 
-    # What an expression is.
+    # The meaning of an expression.
 
     def held(self, node: ast.expr, seen: tuple[object, ...] = ()) -> Held:
         """The prepared models that an expression may be."""
@@ -87,7 +87,7 @@ class Wrapping:
         return frozenset(found) or UNPREPARED
 
     def _later(self, owner: Scope, node: ast.Name, seen: tuple[object, ...]) -> Held:
-        """What a name is given after it was prepared, and before it is read."""
+        """The values that a name is given after it was prepared, and before it is read."""
         found: set[Item | None] = set()
         anchors = [g.anchor for i, g in self._models if i.text == node.id and g.anchor and i.frame is owner]
         for write in self.program.reaching(node, self.tracer.writes(owner, node.id)) if anchors else ():
@@ -175,7 +175,7 @@ class Wrapping:
                     found |= {write, *(c[-1].node for c in chains if c)}
         return found
 
-    # What means the model inside.
+    # Expressions for the model inside.
 
     @cached_property
     def unwrapped(self) -> tuple[ast.expr, ...]:

@@ -91,7 +91,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (notebooks.NAME, notebooks.find),
     (notes.NAME, notes.find),
 )
-# What else reports name: what is decided beside the rules.
+# Names in reports that are no rules: decisions made beside them.
 BESIDE = {
     "callers": """Name the files that set up or call what changes.
 

@@ -158,7 +158,7 @@ def _read(script: AccelerateUses, read: Read) -> Iterator[Change | Remark | Obst
         yield Change(NAME, script.program.path(read.node), read.node.lineno, _REASON, (edit,))
 
 
-# What is asked of Accelerate's objects.
+# Uses of Accelerate's objects.
 
 
 def _asked(script: AccelerateUses, asked: Asked) -> Iterator[Remark | Obstacle]:
@@ -183,7 +183,7 @@ def _arguments(script: AccelerateUses) -> Iterator[Obstacle]:
 
 
 def _on_all(script: AccelerateUses, call: ast.Call) -> Change | Obstacle:
-    """What all processes do together here, and the main one alone does in the script."""
+    """A call that all processes make together here, and the main one alone in the script."""
     path, what = script.program.path(call), ast.unparse(call.func)
     together = script.program.once(SavedTogether).of(call)
     if together is None:
@@ -196,11 +196,11 @@ def _on_all(script: AccelerateUses, call: ast.Call) -> Change | Obstacle:
     return Change(NAME, path, call.lineno, f"all processes call `{what}` together", edits, Tier.REVIEW)
 
 
-# What the table says.
+# The table's answers.
 
 
 def _home(name: str) -> str | None:
-    """What a name of Accelerate's becomes; of a module, the module that stands for it."""
+    """The counterpart of a name of Accelerate's; of a module, the module that stands for it."""
     if name in PLACES:
         return _ours(name)
     known = counterpart(name)

@@ -59,7 +59,7 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
 
 
 def _kept(script: Script, call: ast.Call) -> list[ast.expr]:
-    """What is passed on beside the losses."""
+    """The arguments that are passed on beside the losses."""
     named = [k.value for k in call.keywords if k.arg not in ("tensors", "grad_tensors")]
     return [*call.args[2:], *named] if is_by_function(script.program, call) else [*call.args, *named]
 

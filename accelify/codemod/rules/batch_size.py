@@ -95,7 +95,7 @@ def _in_named_file(script: Script, places: list[tuple[str, ast.AST]]) -> tuple[s
 
 
 def _fixed(script: Script) -> Iterator[Remark]:
-    """What takes batches of one size only, where processes may get smaller ones."""
+    """Code that takes batches of one size only, where processes may get smaller ones."""
     fixed = tuple((script.path(node), node) for node in script.batch_sizes.fixed)
     if not fixed or script.distribution is not None:
         return

@@ -74,7 +74,7 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
         if is_of_weights and not is_said and _knows_its_device(script, load):
             state = script.state(load)
             device = f"{state}.device"
-            # What was saved from the CPU, as the state of a random number generator is, stays there.
+            # State that was saved from the CPU, such as that of a random number generator, stays there.
             place = device if is_taken else f'{{"cuda:0": str({device})}}'
             keeps = (load.func, *load.args, *[k.value for k in load.keywords])
             loaded = Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(state.split(".")[0],))

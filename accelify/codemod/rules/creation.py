@@ -89,7 +89,7 @@ def _call(script: Script) -> str:
 
 
 def _cpu(script: Script) -> str:
-    """What keeps the accelerator on the CPU: an option, or that there is no GPU of the kind that the script knows."""
+    """The condition that keeps the accelerator on the CPU: an option, or that there is no GPU the script knows."""
     chosen = [script.devices.cpu.text] if script.devices.cpu is not None else []
     chosen = [code for code in chosen if code != "False"]
     home = script.reach.homes[0].root

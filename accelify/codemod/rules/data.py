@@ -93,7 +93,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 
 
 def _behind(script: Script, loop: Loop, source: ast.expr) -> Iterator[Remark]:
-    """What a loop reads of its iterator, which has gone on to the items of the other processes."""
+    """A loop that reads the state of its iterator, which has gone on to the items of the other processes."""
     reads = [(script.path(node), node) for node in read_behind(script.program, loop, source)]
     for path, node in reads[:1]:
         read = ast.unparse(node)
@@ -106,7 +106,7 @@ def _behind(script: Script, loop: Loop, source: ast.expr) -> Iterator[Remark]:
 
 
 def _pass(script: Script, asked: ast.expr) -> Iterator[Obstacle]:
-    """What gives one pass over all data batch by batch, and so can be neither sharded nor left to each process."""
+    """A call that yields all data batch by batch, and so can be neither sharded nor left to each process."""
     message = (
         f"`{ast.unparse(asked)}` yields one pass over all data, and every process would train on all of it: "
         "iterate over it in a `for` loop, whose batches are then sharded"
@@ -144,7 +144,7 @@ def sharded(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst.B
 
 
 def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[Change | Remark | Obstacle]:
-    """What goes by the number of an item, of which each process has its own, or by more rounds than any takes."""
+    """Code that uses the number of an item, of which each process has its own, or more rounds than there are."""
     numbers = ItemNumbers(script.program, script.roles, script.tracer, script.training)
     for node, steers in numbers.asked(loop) if script.prepared.is_sharded_sequence(loop) else ():
         if steers:
@@ -165,7 +165,7 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
 
 
 def _waits(script: Script, whole: Whole) -> Change | Remark | Obstacle:
-    """What waits for more rounds than any process takes; where the loop only ends there, it does so in time."""
+    """Code that waits for more rounds than any process takes; where the loop only ends there, it does so in time."""
     path, accelerator = script.path(whole.node), script.accelerator(whole.node)
     if whole.batches is not None and accelerator is not None:
         rounds = partial(_rounds, accelerator=accelerator)
@@ -277,7 +277,7 @@ def _is_made_in(script: Script, node: ast.expr, loops: Collection[ast.AST]) -> b
 
 
 def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
-    """What seeds the random numbers of steps, on its own or again in the loop, is seeded by rank."""
+    """Code that seeds the random numbers of steps, on its own or again in the loop, is seeded by rank."""
     generators = OwnGenerators(script.program, Loops(script.program, script.roles, script.tracer), script.training)
     found = [(seed, generator.is_shared) for generator in generators.find() for seed in generator.seeds]
     for seed, is_shared in dict.fromkeys([*found, *((seed, False) for seed in generators.seeded_again())]):

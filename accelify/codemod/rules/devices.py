@@ -152,7 +152,7 @@ def _variable(script: Script, target: ast.expr) -> Variable | None:
 
 
 def _read_besides(script: Script, statement: ast.Assign, device: ast.Name) -> tuple[Variable, ...]:
-    """What an assignment binds beside a device, and something reads."""
+    """The variables that an assignment binds beside a device, and something reads."""
     target = statement.targets[0]
     assert isinstance(target, ast.Tuple)
     scope = script.program.scope(statement)

@@ -42,7 +42,7 @@ def find(script: Script) -> Iterator[Remark]:
 
 
 def _unreached(script: Script, path: str) -> Iterator[Remark]:
-    """What spreads a script over processes in a function that is never called."""
+    """Code that spreads a script over processes in a function that is never called."""
     for call in script.program.flow.parsed_of[path].parents:
         if isinstance(call, ast.Call) and call not in script.program.flow.values:
             name = _last_name(call.func)

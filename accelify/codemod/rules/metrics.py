@@ -148,7 +148,7 @@ def _gathered(collected: Collected, accelerator: str, indent: int) -> str:
 
 
 def _together(meters: Sequence[tuple[str, Meter]], accelerator: str, indent: int) -> Iterator[str]:
-    """What makes meters those of all processes."""
+    """The statements that combine meters over all processes."""
     for name, meter in meters:
         yield _summed([f"{name}.{part}" for part in meter.sums], accelerator, '"sum"', indent)
         yield from (f"{name}.{mean} = {value.format(*[name] * value.count('{}'))}" for mean, value in meter.means)
@@ -179,7 +179,7 @@ def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.
 
 
 def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
-    """What the loop itself shows before it is over."""
+    """Values that the loop itself shows before it is over."""
     for read in evaluation.shown[:1]:
         message = "until the loop ends, the values shown here are computed from this process's shard only"
         shown = map(script.program.statement, evaluation.shown)
@@ -188,7 +188,7 @@ def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
 
 
 def _trimming(trim: Trim, accelerator: str, source: str) -> Iterator[Edit]:
-    """What leaves out, before the first sum, the rows that are repeated."""
+    """The edits that leave out the repeated rows before the first sum."""
     yield from (_mean_again(name, again, accelerator, source) for name, again in trim.batch_means)
     lines = [] if trim.mean is None else [_taken_again(trim.mean, accelerator, trim.first.col_offset, source)]
     if trim.names:

@@ -65,7 +65,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 
 
 def _noted(script: Script, found: Precision) -> Iterator[Remark]:
-    """What is computed otherwise than before."""
+    """Computations in another precision than before."""
     for call in found.beside:
         message = (
             f"`{ast.unparse(call.func)}` now computes in mixed precision here, too, where it was not under "
@@ -85,7 +85,7 @@ def _noted(script: Script, found: Precision) -> Iterator[Remark]:
 
 
 def _level(script: Script, found: Precision) -> Iterator[Remark]:
-    """What apex's level said that the accelerator does not."""
+    """Effects of apex's level that the accelerator does not have."""
     option, said = found.level_option, []
     if option is not None:
         said.append(

@@ -44,7 +44,7 @@ def _launched(script: Script, path: str, notebook: Notebook) -> Remark:
 
 
 def _moved(cells: _Cells) -> str:
-    """What becomes a function, and what that needs."""
+    """Advice on moving the cells into a function, and what that needs."""
     first, last = cells.together
     which = f"cell {first}" if first == last else f"the cells {first} to {last}"
     name = next(n for n in ("train", "train_all", "run_training") if n not in cells.scope.writes or n == "run_training")
@@ -103,7 +103,7 @@ class _Cells:
 
     @property
     def only_of_cells(self) -> list[str]:
-        """What a function cannot hold, or not in a process of its own."""
+        """The statements that a function cannot hold, or not in a process of its own."""
         cells = [cell for cell in self.notebook.cells if self._has(cell.number)]
         starred = self._of(n for n in self.scope.body if isinstance(n, ast.ImportFrom) and n.names[0].name == "*")
         found = ["magics and `!` commands"] if any(cell.stand_ins for cell in cells) else []

@@ -230,7 +230,7 @@ def _gone_over(script: Script) -> Iterator[Remark]:
 
 
 def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]:
-    """What one process alone has seen, and that is shown, saved, returned or decided by; `noted` has other notes."""
+    """Values of one process alone that are shown, saved, returned or decided by; `noted` has other notes."""
     has_size = script.batch_sizes.loaders or script.batch_sizes.loops
     for report in script.metrics.reports:
         if report.about is About.BATCH and has_size:
@@ -264,7 +264,7 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
 
 
 def _uneven(script: Script) -> Iterator[Remark]:
-    """What one process may do and another not, though all must do it together: they would wait for each other."""
+    """Actions that one process may take and another not, though all must together: they would wait for each other."""
     for node in decided_apart(script.metrics):
         message = "this is decided from one process's own data: "
         if script.run.ends_apart:
@@ -303,7 +303,7 @@ def _summed(script: Script) -> Iterator[Remark]:
 
 
 def _questions(script: Script) -> Iterator[Remark]:
-    """What asks the user: only process 0 has a terminal, and the others end where they ask."""
+    """Questions to the user: only process 0 has a terminal, and the others end where they ask."""
     for call in script.program.calls:
         asking = [n for n in script.program.called(call) if names.asks_the_user(n)]
         is_alone = call in script.written.guarding.covered
@@ -352,7 +352,7 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
 
 
 def _chosen_gpus(script: Script, node: ast.AST, place: ast.AST) -> Remark:
-    """What becomes of `CUDA_VISIBLE_DEVICES`: said where it is set, or where a changed file calls what sets it."""
+    """The fate of `CUDA_VISIBLE_DEVICES`: noted where it is set, or where a changed file calls code that sets it."""
     choice = f"`{script.options.runtime.launch} --gpu-ids`"
     is_above = script.program.frame(place) in script.reach.homes  # of the line that creates it
     is_late = script.accelerator(place) is not None or not (is_above or script.devices.is_early(place))

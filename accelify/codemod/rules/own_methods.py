@@ -39,7 +39,7 @@ def find(script: Script) -> Iterator[Remark]:
 
 
 def _what_stays(method: Scope) -> str | None:
-    """What a method of the script's own does, if it is called as one of a tensor or a module is."""
+    """The reason why a method of the script's own stays, called as one of a tensor or a module is."""
     if not method.is_method:
         return None
     if methods.names_accelerator(method.name):

@@ -49,7 +49,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 
 def _unmatched(script: Script) -> Iterator[Remark]:
-    """What a script that names its device may have on another one than what it is computed with."""
+    """Tensors that may be on another device than those they are computed with, in a script that names its device."""
     if script.devices.homemade is not None:
         return
     brought = script.devices.brought

@@ -183,7 +183,7 @@ def _wrapped_on_each_way(script: Script, model: ast.expr, depth: int = _DEPTH) -
 
 
 def _value(binding: Binding) -> ast.expr | None:
-    """What is bound, or taken apart: `model, device = build()`."""
+    """The value that is bound, or taken apart: `model, device = build()`."""
     if binding.value is not None or binding.kind != "assign":
         return binding.value
     value = getattr(binding.statement, "value", None)
@@ -226,7 +226,7 @@ def _is_idle(script: Script, statement: ast.stmt) -> bool:
 
 
 def _inside(script: Script, node: ast.expr) -> ast.expr:
-    """What is left of an expression without its wrappers and needless moves."""
+    """An expression without its wrappers and needless moves."""
     needless = {m.call: m.receiver for m in script.devices.moves if script.devices.is_needless(m)}
     while isinstance(node, ast.Call):
         if node in script.wrappers and (model := wrapped_by(node)) is not None:
@@ -263,7 +263,7 @@ def _members(script: Script) -> Iterator[Change]:
 
 
 def _choices(script: Script) -> Iterator[Change | Obstacle]:
-    """What is done where a model is wrapped goes, and the question, too."""
+    """The branches that wrap a model are removed, and the question, too."""
     reason = "no model is wrapped any more"
     for node, is_body in script.unwrapped.items():
         if not script.changes_nothing(node.test):

@@ -94,7 +94,7 @@ def _is_divisor(parent: ast.AST | None, node: ast.expr) -> bool:
 
 
 def _annealed(script: Script, counts: StepCounts) -> Iterator[ast.expr]:
-    """What a loss is computed with that follows a count of steps, unless the training is as long as that says."""
+    """The values in a loss that follow a count of steps, unless the training is as long as they assume."""
     is_limited = any(True for _ in counts.limits())
     found = (node for node in counts.in_losses() if script.path(node) in script.files)
     yield from () if is_limited else sorted(found, key=script.program.position)

@@ -41,7 +41,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 
 
 def _random_numbers(script: Script) -> Iterator[Remark]:
-    """What Accelerate leaves to the script, or does in another order."""
+    """Differences that Accelerate leaves to the script, or makes in another order."""
     backward = script.training.backwards[0]
     if not any(names.is_seed(name) for call in script.program.calls for name in script.program.called(call)):
         message = "nothing seeds torch: a split or a permutation that the script draws differs between processes"

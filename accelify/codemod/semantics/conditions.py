@@ -553,7 +553,7 @@ class Conditions:
         return either(self._bound(self.program.frame(w), text, w, world, calls if w in near else ()) for w in found)
 
     def _owners(self, node: ast.Attribute) -> Values:
-        """What an attribute may belong to; `self` is known also where the dataflow leaves out a network's `forward`."""
+        """The possible owners of an attribute; `self` is known also where the dataflow skips a network's `forward`."""
         found, frame = self.program.values(node.value), self.program.frame(node)
         own = frame.parameters[0].arg if frame.is_method and frame.parameters else None
         if found or frame.parent is None or not isinstance(node.value, ast.Name) or node.value.id != own:

@@ -217,7 +217,7 @@ class Tracer:
 
     @staticmethod
     def _at_position(statement: ast.For | ast.AsyncFor, write: ast.Name, listed: list[ast.expr]) -> list[ast.expr]:
-        """What a name gets in `for phase, loader in [("train", a), ("val", b)]`; of the phases, the one that trains."""
+        """The values of a name in `for phase, loader in [("train", a), ("val", b)]`; of phases, the training one."""
         target = statement.target
         rows = [e for e in listed if isinstance(e, (ast.Tuple, ast.List))]
         if not isinstance(target, (ast.Tuple, ast.List)) or write not in target.elts or len(rows) != len(listed):

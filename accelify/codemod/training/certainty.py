@@ -73,7 +73,7 @@ class Certainty:
         return value is not None and self._is_setting(value)
 
     def _given(self, write: ast.Name) -> ast.expr | None:
-        """What a variable is given, alone or as a part: `options, others = parser.parse_known_args()`."""
+        """The value that a variable is given, alone or as a part: `options, others = parser.parse_known_args()`."""
         value, statement = self.tracer.assigned(write), self.program.statement(write)
         return statement.value if value is None and isinstance(statement, ast.Assign) else value
 

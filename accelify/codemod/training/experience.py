@@ -1,4 +1,4 @@
-"""What was made of what an environment returned: the experience of one process, which no other has."""
+"""Values made from an environment's results: the experience of one process, which no other has."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Experience:
                 yield from ((callee, _RESULT) for callee in self.program.flow.callees.get(part, ()))
 
     def _slot(self, node: ast.expr) -> Iterator[Slot]:
-        """What holds an expression's value, or a container that it is part of."""
+        """The place that holds an expression's value, or a container that it is part of."""
         while isinstance(node, (ast.Subscript, ast.Starred)):
             node = node.value
         if isinstance(node, ast.Attribute):
@@ -112,7 +112,7 @@ def _parts(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _written(node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
-    """What a node gives to names, and these."""
+    """The names that a node gives a value, and the values."""
     if isinstance(node, ast.Assign):
         return node.value, node.targets
     if isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):

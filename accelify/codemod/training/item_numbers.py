@@ -41,7 +41,7 @@ class Whole:
 
 
 def read_behind(program: Program, loop: Loop, source: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
-    """What a loop reads of the state that its iterator sets for each item, and has set for later ones: `data.where`."""
+    """The state of an iterator that a loop reads and that is already at later items: `data.where`."""
     making = set(_making(program, source))
     written = {(maker, place) for maker in making for place in _set_for_each(program, maker)}
     calls = (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call))
@@ -64,7 +64,7 @@ def _making(program: Program, source: ast.expr) -> Iterator[Scope]:
 
 
 def _set_for_each(program: Program, maker: Scope) -> frozenset[Place]:
-    """What a function writes for each item: a generator in its loops, `__next__` altogether."""
+    """The state that a function writes for each item: a generator in its loops, `__next__` altogether."""
     loops = [n for s in maker.body for n in ast.walk(s) if isinstance(n, LOOPS)] if maker.generates else maker.body
     return program.once(Effects).of(*loops).writes if maker.generates or maker.name != "__iter__" else frozenset()
 

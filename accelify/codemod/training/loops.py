@@ -40,7 +40,7 @@ _MOST_WAYS = 3  # conditions under which one function is followed to its callers
 
 @dataclass(frozen=True)
 class Data:
-    """What one training loop learns from.
+    """The data that one training loop learns from.
 
     kind: `loaders`; `sequence`, a loop over indices, slices or items of the script's own; `random`, drawn anew in each
     step; `pass`, asked for batch by batch from one pass over all data, in an order drawn before; `given`, passed by
@@ -196,7 +196,7 @@ class Loops:
             value = value.owner
         return isinstance(value, Argument)
 
-    # What a loop goes over.
+    # Iterables of loops.
 
     def owners(self, node: ast.expr) -> set[Value]:
         """The things whose items a loop over an expression yields."""
@@ -294,7 +294,7 @@ class Loops:
         return [Data("full", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
 
     def _asked_of_others(self, loops: Sequence[Loop]) -> Iterator[ast.expr]:
-        """What some loops ask for a batch by `next`, where it is neither known nor of the project's own."""
+        """The batches that some loops ask for by `next`, from an iterator neither known nor of the project's own."""
         for call in self.program.calls:
             asked = self.program.iterator(call)
             if not isinstance(asked, (ast.Name, ast.Attribute)) or not any(loop in loops for loop in self.stack(call)):
@@ -405,7 +405,7 @@ class Sources:
         self.experience = Experience(program, tracer)
 
     def own(self, loop: Loop) -> tuple[str, ast.expr] | None:
-        """What a loop of the script's own takes its data from, if it is the loop that shards the data."""
+        """The source of the data of a loop of the script's own, if it is the loop that shards the data."""
         if not isinstance(loop, ast.For):
             return None
         source = self.tracer.inside(loop.iter, "reversed")
@@ -497,7 +497,7 @@ class Sources:
         return not kept and not any(self.program.inside(d, block) for d in found)
 
     def _picked(self, node: ast.AST, counters: set[str]) -> Iterator[ast.Subscript]:
-        """What a counter indexes or slices, here or in a function that is given it."""
+        """The expressions that a counter indexes or slices, here or in a function that is given it."""
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and names_in(node.slice) & counters:
             yield node
         elif isinstance(node, ast.Call):

@@ -134,6 +134,6 @@ class Anew:
                     yield call
 
     def _given(self, call: ast.Call) -> set[Value]:
-        """What an optimizer is given to train."""
+        """The parameters that an optimizer is given to train."""
         given = [*call.args, *[k.value for k in call.keywords]]
         return set().union(*(self.roles.parameter_owners(self.program.values(g)) for g in given))

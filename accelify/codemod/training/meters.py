@@ -30,7 +30,7 @@ class Meters:
         self.program = program
 
     def of(self, node: ast.expr) -> Meter | None:
-        """What kind of meter an expression is; None for anything else."""
+        """The kind of meter that an expression is; None for anything else."""
         values = self.program.values(node)
         classes = {v.cls for v in values if isinstance(v, Instance)}
         if len(classes) != 1 or len(classes) < len({type(v) for v in values}):

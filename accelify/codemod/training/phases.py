@@ -44,7 +44,7 @@ class Phase:
         return text if self.trains else f"not {text}" if isinstance(self.test, ast.Name) else f"not ({text})"
 
     def said(self, test: ast.expr) -> bool | None:
-        """What a condition says where the loop evaluates; None where that is not known."""
+        """The truth of a condition where the loop evaluates; None where that is not known."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self.said(test.operand)
             return None if inner is None else not inner
@@ -72,7 +72,7 @@ class Phase:
         return list(branch) if isinstance(branch, list) else [branch]
 
     def live(self, *nodes: ast.AST) -> Iterator[ast.AST]:
-        """What some nodes hold that is run where the loop evaluates."""
+        """The parts of some nodes that run where the loop evaluates."""
         for node in nodes:
             yield node
             dead = self.dead(node) if isinstance(node, (ast.If, ast.IfExp)) else []
@@ -100,7 +100,7 @@ class Phases:
         return None
 
     def _conditions(self, node: ast.AST, loop: ast.For) -> Iterator[tuple[ast.expr, bool]]:
-        """What has to hold in a loop for a place in it to be reached, and which way; the outermost last."""
+        """The conditions for a place in a loop to be reached, and which way; the outermost last."""
         for branching, holds in self.program.branches_round(node):
             if isinstance(branching, ast.If) and self.program.inside(branching, loop):
                 yield from implied(branching.test, holds)
@@ -118,7 +118,7 @@ class Phases:
             attributes |= {"training"} if any(methods.switches_mode(_name(f)) for f in calls) else set()
         return bool(names_in(test)) and not names_in(test) & names and not read & attributes
 
-    # What a loop goes over in which phase.
+    # The iterable of a loop in each phase.
 
     def key(self, phase: Phase) -> object:
         """The one key of those of several loaders under which a loop trains: of `loaders[phase]`, `phase == "train"`.
@@ -155,7 +155,7 @@ class Phases:
         return None
 
     def source(self, loop: ast.For) -> ast.expr:
-        """What a loop goes over, inside `enumerate` and progress bars, and under which key it got its name."""
+        """The iterable of a loop, inside `enumerate` and progress bars, and the key under which it got its name."""
         source = self.tracer.inside(loop.iter)
         scope = self.program.scope(source).owner(source.id) if isinstance(source, ast.Name) else None
         writes = self.tracer.writes(scope, source.id) if scope is not None and isinstance(source, ast.Name) else []
@@ -165,13 +165,13 @@ class Phases:
         return value if is_near and isinstance(value, ast.Subscript) else source
 
     def loaders(self, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
-        """What a loop goes over where it trains, and where it evaluates; None where these cannot be distinguished."""
+        """The iterables of a loop where it trains, and where it evaluates; None where they cannot be distinguished."""
         return self._stands_for(phase.loop.iter, phase, _DEPTH)
 
     def by_callers(
         self, loop: ast.For, training: list[ast.Call], ways: Iterable[Way]
     ) -> tuple[list[ast.expr], list[ast.expr]] | None:
-        """What a loop's function is given to go over by calls that may have it train, and by those that never do.
+        """The iterables passed to a loop's function by calls that may have it train, and by those that never do.
 
         ways: those from the function to a backward pass.
         """
@@ -190,7 +190,7 @@ class Phases:
         return trained, evaluated
 
     def _stands_for(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
-        """What an expression stands for where a loop trains, and where it evaluates."""
+        """The values of an expression where a loop trains, and where it evaluates."""
         node = self.tracer.inside(node)
         if isinstance(node, ast.IfExp) and (said := phase.said(node.test)) is not None:
             return ([node.orelse], [node.body]) if said else ([node.body], [node.orelse])
@@ -206,7 +206,7 @@ class Phases:
         return self._chosen(writes, phase)
 
     def _given(self, frame: Scope, name: str, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
-        """What callers pass, those that have it trained on and those that do not."""
+        """The arguments of callers, those that have it train and those that do not."""
         trained: list[ast.expr] = []
         evaluated: list[ast.expr] = []
         for call in self.program.flow.callers.get(frame, ()):
@@ -237,7 +237,7 @@ class Phases:
 
 
 def _compared(test: ast.expr, key: str, value: object) -> bool | None:
-    """What a condition says where a key has a value; None where it asks for something else."""
+    """The truth of a condition where a key has a value; None where it asks for something else."""
     if isinstance(test, ast.BoolOp):
         values = [_compared(v, key, value) for v in test.values]
         return None if None in values else any(values) if isinstance(test.op, ast.Or) else all(values)

@@ -36,7 +36,7 @@ def stepped(call: ast.Call) -> ast.expr:
 
 
 class Roles:
-    """What values are, by how they are built and by how they are used."""
+    """The roles of values, by how they are built and by how they are used."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -21,7 +21,7 @@ _DEPTH = 4
 
 
 class Summand:
-    """What one batch gives to a sum that a loop makes."""
+    """The contribution of one batch to a sum that a loop makes."""
 
     def __init__(self, program: Program, around: ast.AST) -> None:
         self.program = program
@@ -44,7 +44,7 @@ class Summand:
         return self._called(value, depth) if isinstance(value, ast.Call) else None
 
     def _given(self, name: str, depth: int) -> bool | None:
-        """What a variable holds that the loop or function gives a value."""
+        """Whether a variable that the loop or function gives a value is as long as the batch; None where not known."""
         values = [
             node.value
             for node in ast.walk(self.around)
@@ -86,7 +86,7 @@ class Summand:
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """What a loss makes of the rows' losses, as the call or the making of its object says; sums: None where unclear."""
+    """How a loss reduces the rows' losses, as its call or the making of its object says; sums: None where unclear."""
 
     is_said: bool
     sums: bool | None = None
@@ -104,7 +104,7 @@ class _Reduction:
 
 
 def rows_of(program: Program, call: ast.Call) -> tuple[Row, ...]:
-    """What the table says of what is called: of a tensor's method where the object may be of any kind."""
+    """The rows of the table for a call: those of a tensor's method where the object may be of any kind."""
     rows = program.once(Kinds).called(call) or ()
     if isinstance(call.func, ast.Attribute) and object_of(program, call) is not None:
         of_tensor = table.member("tensor", call.func.attr)
@@ -146,7 +146,7 @@ class Trim:
 def trim_of(
     program: Program, loop: ast.For | ast.AsyncFor, sums: Collection[str], updates: Collection[ast.Call] = ()
 ) -> Trim | None:
-    """What to trim so that sums over rows are of each row once; None where that would change what else there is.
+    """The values to trim so that sums count each row once; None where that would change other values, too.
 
     updates: those of meters, which are then of each row once, too.
     """
@@ -194,7 +194,7 @@ def _said_again(
 def _trim_of_rows(
     summand: Summand, every: Sequence[ast.AugAssign | ast.Assign], updates: Collection[ast.Call]
 ) -> Trim | None:
-    """What to trim for the sums over rows alone."""
+    """The values to trim for the sums over rows alone."""
     program = summand.program
     adding = [s for s in every if summand.is_of_rows(_added(s)) is not False]
     losses = [s for s in adding if not _holds_rows(program, _added(s))]
@@ -225,7 +225,7 @@ def _trim_of_names(
     is_safe = all(takes_no_rows(program, s) for s in counted_in)
     if not is_safe and any(isinstance(_added(s), ast.Constant) for s in every):
         return None  # what is computed of no rows is left out, and would be counted nevertheless
-    # What else is done with these names from there on would be done with fewer rows.
+    # Other uses of these names from there on would see fewer rows.
     counted = {n for s in counted_in for n in ast.walk(s)}
     frame = program.frame(loop)
     for name in {*rows.names, *names_written_in(*rows.derived)}:
@@ -254,7 +254,7 @@ def _trim_of_parts(summand: Summand, adding: Sequence[ast.AugAssign | ast.Assign
 
 
 def _summed_parts(program: Program, value: ast.expr) -> list[ast.expr] | None:
-    """What a summand sums or counts the rows of; None where it is not clear."""
+    """The expressions whose rows a summand sums or counts; None where they are not clear."""
     if not _holds_rows(program, value):
         return []
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Mult)):

@@ -1,1 +1,1 @@
-"""What is drawn at random, and so may give each process something else."""
+"""Random draws, which may give each process other numbers."""

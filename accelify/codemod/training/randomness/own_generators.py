@@ -52,7 +52,7 @@ class OwnGenerators:
                 yield OwnGenerator(made, tuple(seeds), shared)
 
     def seeded_again(self) -> list[ast.expr]:
-        """What seeds the generators of the libraries in the loops of the training."""
+        """The calls that seed the generators of the libraries in the loops of the training."""
         calls = [c for c in self.program.calls if self.program.frame(c) in self.program.reachable]
         return [
             c.args[0]

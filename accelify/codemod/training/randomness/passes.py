@@ -30,7 +30,7 @@ class Passes:
         self.owners = owners
 
     def asked(self, loops: Sequence[ast.AST]) -> ast.expr | None:
-        """What the innermost of some loops takes the batches of one pass from; None where it takes them otherwise."""
+        """The source of the batches of one pass in the innermost of some loops; None where it takes them otherwise."""
         for source, generator in self.generators(loops):
             if not any(map(self._is_endless, ast.walk(generator.node))) and self._goes_over_an_order(generator):
                 return source
@@ -51,7 +51,7 @@ class Passes:
         return any(self._goes_by(loop, call) for loop in loops for call in calls if not self.program.inside(call, loop))
 
     def _sliced(self, loops: Sequence[ast.AST]) -> ast.expr | None:
-        """What a `while` loop takes slices of, in an order that is drawn in each round of a loop round it."""
+        """The data that a `while` loop takes slices of, in an order drawn in each round of a loop round it."""
         inner = loops[0] if loops else None
         if not isinstance(inner, ast.While):
             return None

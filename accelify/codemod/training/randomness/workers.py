@@ -26,7 +26,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """What a worker is seeded with, where it is given. is_drawn: at random, so that no two workers have the same."""
+    """The seed of a worker, where it has one. is_drawn: at random, so that no two workers have the same."""
 
     node: ast.expr
     is_drawn: bool
@@ -48,7 +48,7 @@ class Workers:
                         yield Worker(call, function, dict(self._given(call, function)))
 
     def seeds(self) -> Iterator[Seed]:
-        """What such workers are given that seeds their random numbers."""
+        """The seeds of the random numbers of such workers."""
         for worker in self.drawing():
             for scope in self.program.run_from([worker.function]):
                 for call in self.program.calls_in(scope):

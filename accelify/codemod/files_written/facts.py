@@ -12,6 +12,7 @@ from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.guarding import Guarding
+from accelify.codemod.files_written.loader_data import LoaderData
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.own_paths import OwnPaths
 from accelify.codemod.files_written.paths import Files
@@ -33,7 +34,7 @@ class Written:
     `torch.save`. saver: what has the `save` for a place: the accelerator, or the library where that does not reach;
     None where neither can. clocks: the calls that read the time into a path, or what else differs between processes.
     meetings_before: the waits that are needed where a call waits under conditions that ask for files: there, no process
-    has changed the answer yet.
+    has changed the answer yet. made_unknown: the calls that make data sets by code that may download, or process files.
     """
 
     guarding: Guarding
@@ -42,6 +43,7 @@ class Written:
     saver: Callable[[ast.Call], str | None]
     clocks: Clocks
     meetings_before: Callable[[ast.Call], tuple[Edit, ...]]
+    made_unknown: frozenset[ast.Call]
 
 
 def written_of(
@@ -60,6 +62,8 @@ def written_of(
     own_paths = OwnPaths(OneProcess(program, roles, effects, set(files), access.at), ranks)
     written = () if by_hand else filter(own_paths.is_written, program.calls)
     own = {call: own_paths.common_calls(call) for call in written}
+    data = LoaderData(program, roles)
+    own.update((c, frozenset()) for c in program.calls if not by_hand and program.frame(c) in data.items)
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | program.run_from(run.leading)
     saves = tuple(
@@ -79,9 +83,10 @@ def written_of(
     first = [*(() if by_hand else caches.find()), *dict.fromkeys(s for _, statements in called for s in statements)]
     outer = tuple(s for s in first if not any(s is not o and program.inside(s, o) for o in first))
     uncached = tuple(choice for choice, statements in called if not statements)
-    guarding = Guarding(alone, stored, outer, uncached, own, _left_out(program, files, options))
+    guarding = Guarding(alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library)
     meetings = _Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver)
-    return Written(guarding, stored, saves, saver, Clocks(program, tracer), meetings.before)
+    made = frozenset[ast.Call]() if by_hand else data.calls
+    return Written(guarding, stored, saves, saver, Clocks(program, tracer), meetings.before, made)
 
 
 def _left_out(program: Program, files: frozenset[str], options: Options) -> Iterator[ast.stmt]:

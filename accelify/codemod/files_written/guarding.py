@@ -6,7 +6,7 @@ They may if they do nothing that the processes must do together, and bind only n
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
@@ -35,6 +35,7 @@ class Guarding:
         uncached: tuple[ast.If, ...] = (),
         own: Mapping[ast.Call, frozenset[ast.Call]] = MappingProxyType({}),
         left_out: Iterable[ast.stmt] = (),
+        run_by_all: Collection[Scope] = (),
     ) -> None:
         self.program = alone.program
         self.alone = alone
@@ -42,6 +43,7 @@ class Guarding:
         self.files = alone.files
         self.cached = cached  # one process runs them first
         self.uncached = uncached  # where one should, and cannot be made to
+        self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self._refused = set(left_out) | set(self._reaching_own())  # and what turns out not to be guarded safely
 
@@ -114,7 +116,7 @@ class Guarding:
     @cached_property
     def _makers(self) -> set[Scope]:
         """The functions that make a file where it is missing, and that all processes run at once."""
-        return {self.program.frame(choice) for choice in self.uncached}
+        return {self.program.frame(choice) for choice in self.uncached}.union(self.run_by_all)
 
     @cached_property
     def unguarded(self) -> list[ast.Call]:

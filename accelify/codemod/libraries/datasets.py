@@ -51,6 +51,7 @@ role=dataset returns=dataset effects=reads_files+asks_network+writes_files
     datasets: load_dataset load_from_disk
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files traits=fetches
     torch_geometric.datasets torchtext.datasets: *
+    torch_geometric.data: Dataset InMemoryDataset OnDiskDataset
     ogb.nodeproppred ogb.linkproppred ogb.graphproppred ogb.lsc dgl.data: *Dataset
     sklearn.datasets: fetch_*
 role=dataset returns=dataset effects=reads_files traits=yields_tensors

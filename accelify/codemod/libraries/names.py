@@ -329,6 +329,11 @@ def holds_data(name: str | None) -> bool:
     return row is not None and row.role is Role.DATASET and bool(row.keeps)
 
 
+def holds_tensors(name: str | None) -> bool:
+    """Data sets that are made of tensors: `TensorDataset`."""
+    return holds_data(name) and _has_trait(name, Trait.YIELDS_TENSORS)
+
+
 def needs_no_group(name: str | None) -> bool:
     """Whether this has one answer for any group of processes, and without one: `torch.distributed.is_available`."""
     return _has_trait(name, Trait.NEEDS_NO_GROUP)

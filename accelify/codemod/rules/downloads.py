@@ -25,6 +25,10 @@ from accelify.codemod.semantics.values import Made
 NAME = "downloads"
 OPTIONAL = True
 _DEPTH = 3
+_MAY = (
+    "this may download its data, or process them into a cache, in every process at once: if it does, let one process "
+    "make it first, or do so before the run"
+)
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
@@ -36,6 +40,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
             taken.update((s, call) for s in statements if s is not None)
         else:
             message = "every process downloads this: let one process download it first, or download it before the run"
+            if call in script.written.made_unknown:
+                message = _MAY
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for run in _runs(script, set(script.written.guarding.cached)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
@@ -49,6 +55,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
     for run in _runs(script, set(taken)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
         reason = "one process downloads, the others wait and use its copy"
+        if all(taken[s] in script.written.made_unknown for s in run):
+            reason = "one process downloads or processes what is missing, the others wait and use its files"
         yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
 
 
@@ -67,6 +75,8 @@ def _downloads(script: Script) -> Iterator[ast.Call]:
 
 def _may_download(script: Script, call: ast.Call) -> bool:
     """Whether a call is asked to download, or does so unasked."""
+    if call in script.written.made_unknown:
+        return True
     called = script.program.called(call)
     wanted = next((k.value for k in call.keywords if k.arg == "download"), None)
     if isinstance(wanted, ast.Constant):  # whoever is asked: `datasets.__dict__[name](download=True)`
@@ -109,7 +119,7 @@ def _statements(script: Script, call: ast.Call, depth: int) -> Iterator[ast.stmt
 
 def _may_wait(script: Script, statement: ast.stmt) -> bool:
     """Whether every process comes to a statement, and the processes do nothing together in it."""
-    if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)):
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)):
         return False
     inside = set(ast.walk(statement))
     if any(node in inside for _, node in [*script.preparation.wrapped, *script.preparation.sharded]):

@@ -120,7 +120,7 @@ def rows(path):
     ],
 )
 def test_functions_that_do_not(function: str, call: str) -> None:
-    result = run(HEAD + "from data import read, fresh\n" + function + MAIN.format(call=call))
+    result = run(HEAD + "from data import fresh\ndef read(): return [1]\n" + function + MAIN.format(call=call))
     assert b"main_process_first" not in result.after
     assert not any("if it is missing" in n.message for n in result.notes)
 

@@ -1,0 +1,86 @@
+"""Facts about the data that loaders are made with: by code that is not known, and item by item."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.codemod.facts import Facts
+from tests.codemod.pairs import run
+from tests.codemod.training_scripts import script, training
+
+GRAPHS = """
+class Graphs(InMemoryDataset):
+    def __init__(self, root):
+        super().__init__(root)
+        self.data, self.slices = torch.load(self.processed_paths[0])
+    def process(self):
+        torch.save(self.collate([]), self.processed_paths[0])
+"""
+
+
+def rewritten(**slots: str) -> str:
+    return run(script(**slots)).after.decode()
+
+
+def made(facts: Facts) -> list[str]:
+    calls = facts.script.written.made_unknown
+    return [ast.unparse(c) for c in sorted(calls, key=facts.program.position)]
+
+
+@pytest.mark.parametrize(
+    ("before", "calls"),
+    [
+        ("rows = fancy.Data('d')", ["fancy.Data('d')"]),
+        ("rows = fancy.data.load(root)", ["fancy.data.load(root)"]),
+        ("train, rows = fancy.load()", ["fancy.load()"]),
+        ("rows, rest = torch.utils.data.random_split(fancy.Data('d'), [4, 2])", ["fancy.Data('d')"]),
+        (
+            "module = fancy.Module('d')\nmodule.prepare()\nrows = module.train",
+            ["fancy.Module('d')", "module.prepare()"],
+        ),
+        ("class Own(fancy.Data): pass\nrows = Own('d')", ["Own('d')"]),
+        ("rows = torch.utils.data.TensorDataset(fancy.load('x'))", []),  # values, not a data set
+        ("rows = fancy.rows(torch.ones(4, 1))", []),
+        ("rows = torch.load('x')\nother = fancy.Data('d')", []),
+        ("class Own(torch.utils.data.Dataset): pass\nrows = Own('d')", []),
+    ],
+)
+def test_data_sets_of_code_that_is_not_known(before: str, calls: list[str]) -> None:
+    assert made(training(imports="import fancy", before=before)) == calls
+
+
+def test_what_a_library_runs_is_left_to_the_process_that_is_first() -> None:
+    graphs = f"{GRAPHS}\nrows = Graphs('d')"
+    after = rewritten(imports="from torch_geometric.data import InMemoryDataset", before=graphs)
+    assert "with accelerator.main_process_first():\n    rows = Graphs('d')" in after
+    assert "        torch.save(self.collate([]), self.processed_paths[0])" in after
+    assert "wait_for_everyone" not in after
+
+
+ITEMS = """
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        {path}
+        if not os.path.exists(path):
+            {write}
+        return np.load(path)
+rows = Rows()
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "write"),
+    [
+        ("path = f'{i}.npy'", "np.save(path, np.ones(1))"),
+        ("path = os.path.join('d', '%d.npy' % i)", "np.ones(1).tofile(path)"),
+        ("path = self.names[i]", "torch.save(torch.ones(1), path)"),
+    ],
+)
+def test_each_process_writes_the_files_of_its_items(path: str, write: str) -> None:
+    before = ITEMS.format(path=path, write=write)
+    after = rewritten(imports="import os\nimport numpy as np", before=before)
+    assert f"        if not os.path.exists(path):\n            {write}\n" in after

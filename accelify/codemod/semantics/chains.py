@@ -63,7 +63,7 @@ class Chains:
         for callee in sorted(callees, key=lambda s: s.qualified_name):
             for name in self.filled_parameters(callee):
                 given = self.given(call, callee, name)
-                if given is not None:
+                if given is not None and self.program.path(given) == self.program.path(call):  # no other file's default
                     yield given
         if callees:
             return

@@ -9,6 +9,7 @@ import pytest
 from accelify.codemod.files.project import Project
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.program import Program
+from tests.codemod.semantics.programs import last, program
 
 
 def chains_of(text: str) -> tuple[Chains, ast.Module]:
@@ -70,3 +71,20 @@ def test_what_is_written_down_is_not_held(made: str, put: str, is_held: bool) ->
     chains, tree = chains_of(f"{made}\nkept = []\n{put}\nkept.append(1)\nprint(rows)")
     read = next(n for n in ast.walk(tree.body[-1]) if isinstance(n, ast.Name) and n.id == "rows")
     assert ("kept.append(1)" in {ast.unparse(d.node) for d in chains.definitions(read)}) is is_held
+
+
+@pytest.mark.parametrize(
+    ("helper", "call"),
+    [
+        ("SEEN = []\ndef note(x, seen=SEEN):\n    seen.append(x)\n", "helper.note(1)"),
+        ("SEEN = {}\ndef note(x, seen=SEEN):\n    seen[x] = 1\n", "helper.note(1)"),
+        ("import config\ndef note(x, seen=config.SEEN):\n    seen.append(x)\n", "helper.note(1)"),
+        ("SEEN = [0]\nclass Loss:\n    def __init__(self, seen=SEEN):\n        seen.remove(0)\n", "helper.Loss()"),
+    ],
+)
+def test_a_default_of_another_file_is_no_argument(helper: str, call: str) -> None:
+    source = program(f"import helper\n{call}\nkept = {call}\nprint(kept)", helper=helper, config="SEEN = []")
+    chains = Chains(source)
+    made = source.named[0].tree.body[1].value  # type: ignore[attr-defined]  # a call
+    assert chains.changed_by(made) == []
+    assert chains.definitions(last(source).args[0])  # type: ignore[attr-defined]  # a call

@@ -406,6 +406,22 @@ def test_a_run_that_may_be_begun_anyhow_is_reported(begun: str) -> None:
     assert any(n.rule == "experiments" for n in result.notes)
 
 
+@pytest.mark.parametrize(
+    ("imported", "search"),
+    [
+        ("import wandb", "wandb.agent('sweep', function=train)"),
+        ("import optuna", "optuna.create_study().optimize(train, n_trials=3)"),
+        ("import optuna", "study = optuna.load_study(study_name='s')\nstudy.optimize(train)"),
+        ("from hyperopt import fmin", "fmin(train, {}, max_evals=3)"),
+        ("from ray import tune", "tune.Tuner(train).fit()"),
+    ],
+)
+def test_a_search_that_each_process_would_make_is_noted(imported: str, search: str) -> None:
+    result = changed(imports=f"{imported}\ndef train(trial): print(trial)", before=search)
+    assert ["different models" in n.message for n in result.notes if n.rule == "experiments"] == [True]
+    assert not any(n.rule == "writes" for n in result.notes)
+
+
 def test_videos_and_events_are_written_by_one_process() -> None:
     end = """\
         film = cv2.VideoWriter("out.avi", cv2.VideoWriter_fourcc(*"XVID"), 20.0, (4, 4))

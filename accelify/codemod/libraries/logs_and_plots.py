@@ -93,6 +93,15 @@ effects=shows+asks_network mutates=self
     <run>: watch
 + traits=sweeps
     wandb: agent sweep
+effects=calls+draws_system+logs mutates=self traits=sweeps
+    <study>: optimize
+    hyperopt: fmin
+    skopt: gp_minimize forest_minimize gbrt_minimize dummy_minimize
+    ray.tune: run run_experiments Tuner
+    ax: optimize
+effects=logs returns=study
+    optuna: create_study load_study
+    optuna.study: create_study load_study Study
 + traits=begins_run+off_by_mode
     wandb swanlab: init
 + traits=begins_run+off_by_flag

@@ -487,11 +487,6 @@ def switched_off_by(name: str | None) -> tuple[str, str] | None:
     return ("disabled", "True") if _has_trait(name, Trait.OFF_BY_FLAG) else None
 
 
-def sweeps(name: str | None) -> bool:
-    """`wandb.agent`, `wandb.sweep`: they run the script several times."""
-    return _has_trait(name, Trait.SWEEPS)
-
-
 def may_differ_in_training(name: str | None) -> bool:
     """Modules for which training mode makes a difference, and those of libraries for which it may."""
     return _has_trait(name, Trait.DIFFERS_IN_TRAINING) or _has_trait(name, Trait.MAY_DIFFER_IN_TRAINING)

@@ -19,6 +19,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -32,10 +33,10 @@ def find(script: Script) -> Iterator[Change | Remark]:
         called = script.program.called(call)
         if script.program.frame(call) not in script.program.reachable:
             continue
-        if any(map(names.sweeps, called)):
+        if any(row.has(Trait.SWEEPS) for row in script.metrics.measured.chains.kinds.called(call) or ()):
             message = (
-                "every process would take its own runs from the sweep: start one agent, and let each of its runs "
-                "start the processes with `accelify launch`"
+                "each process would choose its own settings here, so that the processes train different models: "
+                "search in one process, and let each trial start the processes with `accelify launch`"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         if any(map(names.begins_run, called)):

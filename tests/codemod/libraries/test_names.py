@@ -121,7 +121,6 @@ from accelify.codemod.libraries import names, vocabulary
         (names.says, "print logging.info warnings.warn", "open torch.save"),
         (names.starts_group, "torch.distributed.init_process_group", "torch.distributed.barrier"),
         (names.picks_device, "torch.cuda.set_device torch.accelerator.set_device_index", "torch.cuda.device"),
-        (names.sweeps, "wandb.agent wandb.sweep", "wandb.init"),
         (names.may_differ_in_training, "torch.nn.Dropout timm.create_model torch.nn.BatchNorm2d", "torch.nn.Linear"),
         (names.reads_variable, "os.environ.get os.getenv", "os.environ.pop sys.argv os.putenv"),
         (names.is_progress, "tqdm.tqdm rich.progress.track", "enumerate"),

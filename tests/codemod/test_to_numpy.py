@@ -69,6 +69,45 @@ def test_a_name_of_its_size_is_none_either(size: str) -> None:
     changed(imports=NUMPY, batch=f"{size}; print(torch.FloatTensor(rows, 1))")
 
 
+MOVED_BY_ONE_HELPER = """\
+import numpy as np
+import torch
+from torch.autograd import Variable
+
+def to_gpu(x):
+    return x.cuda()
+
+def loss_of(model, x):
+    print({read})
+    return model(x).pow(2).mean()
+
+rows = torch.randn(64, 4)
+model = to_gpu(torch.nn.Linear(4, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    loss_of(model, Variable(to_gpu(rows[torch.randperm(64)[:8]]))).backward()
+    optimizer.step()
+for x in torch.utils.data.DataLoader(rows, batch_size=8):
+    model(Variable(to_gpu(x)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "kept"),
+    [
+        ("torch.Tensor(x.size())", True),
+        ("np.array(x.size())", True),
+        ("np.array(x.numel())", True),
+        ("torch.FloatTensor(x.shape)", True),
+        ("np.array(x)", False),
+    ],
+)
+def test_nor_is_the_size_of_what_may_be_a_model(read: str, kept: bool) -> None:
+    """One helper moves the model and the batches, so that each may be the other as far as anyone can see."""
+    assert (f"print({read})" in migrated(MOVED_BY_ONE_HELPER.format(read=read))) is kept
+
+
 def test_nor_is_the_array_that_it_became() -> None:
     end = "print(np.array(kept.copy()))"
     changed(

@@ -258,8 +258,9 @@ class Shapes:
             return True
         if any(n.startswith("torch.") and n.rpartition(".")[2].islower() for n in called):
             return any(self.is_tensor(a, depth - 1) for a in call.args)
-        is_method = isinstance(call.func, ast.Attribute) and not called
-        return is_method and self.is_tensor(call.func.value, depth - 1)  # type: ignore[attr-defined]  # a method's
+        if not isinstance(call.func, ast.Attribute) or called or methods.gives_no_tensor(call.func.attr):
+            return False
+        return self.is_tensor(call.func.value, depth - 1)
 
     def holds_one(self, owner: Scope, write: ast.AST, depth: int = _DEPTH) -> bool:
         """Whether a binding gives its name a tensor."""

@@ -583,6 +583,8 @@ class Lattice:
             return self._at_call(node, self._all(self._returned(callees)))
         if self.program.iterator(node) is not None:
             return UNKNOWN
+        if isinstance(node.func, ast.Attribute) and not called and methods.gives_no_tensor(node.func.attr):
+            return NONE
         if any(self.roles.is_module(v) for v in self.program.values(node.func)):
             inside = self.tensors.is_in_model(self.program.frame(node))
             return self.of_model if inside else self._or_unknown(self._all(_given(node)))
@@ -712,7 +714,7 @@ class Lattice:
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> Places:
         row = table.member("tensor", function.attr)
-        if methods.gives_no_tensor(function.attr) or methods.gives_nothing(function.attr):
+        if methods.gives_nothing(function.attr):
             return NONE
         if any(isinstance(v, Parameters) for v in self.program.values(node)):
             return self.of_model

@@ -209,3 +209,50 @@ def test_a_generator_whose_loader_is_not_seen_is_declined(made: str) -> None:
     )
     assert [n.message for n in result.notes if "batches come from a generator" in n.message]
     assert result.before == result.after
+
+
+KEPT = """\
+import itertools
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Runner:
+    def __init__(self, model, loader):
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.loader = loader
+        {made}
+    def ask(self):
+        return next(self.batches)
+    def train(self, loader):
+        {begun}
+        for _ in range(4):
+            (x,) = {asked}
+            loss = self.model(x).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+runner = Runner(nn.Linear(4, 4), loader)
+for epoch in range(2):
+    runner.train(loader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "begun", "asked"),
+    [
+        ("self.batches = None", "self.batches = iter(loader)", "next(self.batches)"),
+        ("self.batches = None", "self.batches = iter(loader)", "self.ask()"),
+        ("pass", "self.batches = iter(self.loader)", "self.ask()"),
+        ("self.batches = iter(loader)", "pass", "next(self.batches)"),
+        ("self.batches = itertools.cycle(loader)", "pass", "self.ask()"),
+    ],
+)
+def test_a_loader_is_prepared_and_not_the_iterator_that_an_object_keeps(made: str, begun: str, asked: str) -> None:
+    text = run(KEPT.format(made=made, begun=begun, asked=asked)).after.decode()
+    assert "prepare(self.batches)" not in text
+    assert any("prepare(" in line and "loader" in line for line in text.replace("(\n", "(").splitlines())
+    assert "Accelerator(cpu=True)" not in text  # the batches are known to be on the device

@@ -45,7 +45,8 @@ class Prepared:
         """Whether an expression is always a prepared loader, or a view of one."""
         if isinstance(node, ast.Call) and "zip" in self.program.called(node):
             return bool(node.args) and all(self.is_loader(a) for a in node.args)
-        chains = [c for found in self.tracer.chains(node) for c in handed_back(self.program, self.tracer, found)]
+        found = [chain for chain in self.tracer.chains(node) if not chain[-1].is_none]
+        chains = [c for chain in found for c in handed_back(self.program, self.tracer, chain)]
         return bool(chains) and all(
             any(self._is_binding(b) for b in chain) or self._is_at_key(node, chain) for chain in chains
         )

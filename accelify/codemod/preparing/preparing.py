@@ -115,7 +115,7 @@ class Preparer:
                 continue
             for chain in map(_within, chains):
                 binding = self._outermost(chain)
-                if binding.node in done or (isinstance(binding.value, ast.Constant) and binding.value.value is None):
+                if binding.node in done or binding.is_none:
                     continue
                 if isinstance(binding.statement, (ast.With, ast.AsyncWith)):
                     continue  # it is there for that block alone: `with higher.innerloop_ctx(net, opt) as (net_, opt_):`
@@ -361,7 +361,7 @@ class Preparer:
                 assert isinstance(binding.node, ast.expr)
                 if ("loader", binding.node) not in self.found.wrapped:
                     self.found.wrapped.append(("loader", binding.node))
-            elif not (isinstance(binding.value, ast.Constant) and binding.value.value is None):
+            elif not binding.is_none:
                 self._add_loader(self._item("loader", binding))
         self._note_loaders(source)
 
@@ -423,7 +423,8 @@ class Preparer:
     def _loader_binding(self, chain: Chain) -> Binding:
         """The outermost binding in code that has the accelerator anyway, else the outermost."""
         outermost = self._outermost(chain)
-        named = [b for b in chain if b.kind == "assign" and isinstance(b.node, (ast.Name, ast.Attribute))]
+        bound = [b for b in chain if b.kind == "assign" and isinstance(b.node, (ast.Name, ast.Attribute))]
+        named = [b for b in bound if not self._goes_over(b.value)]
         if outermost.kind == "parameter" or node_of(outermost.scope) in self.needed:
             return outermost
         for binding in reversed(named):

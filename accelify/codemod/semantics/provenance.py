@@ -36,6 +36,11 @@ class Binding:
             return self.node.asname or self.node.name
         return ast.unparse(self.node)
 
+    @property
+    def is_none(self) -> bool:
+        """Whether the name gets None, to be given its object later."""
+        return isinstance(self.value, ast.Constant) and self.value.value is None
+
 
 Chain = tuple[Binding, ...]  # from the inside out: the last is where the thing was first given a name
 

@@ -155,6 +155,8 @@ def _result(plain: dict[str, Any]) -> FileResult:
 
 
 def _typed(plain: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()} | {
-        "tier": Tier(plain["tier"])
-    }
+    return {name: _tuples(value) for name, value in plain.items()} | {"tier": Tier(plain["tier"])}
+
+
+def _tuples(value: object) -> object:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

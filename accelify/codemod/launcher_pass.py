@@ -82,6 +82,7 @@ class LauncherPass:
                 line=line(n.line),
                 message=self._with_own_lines(n.message),
                 evidence=tuple(map(self._with_own_lines, n.evidence)),
+                also=tuple((line(at), self._with_own_lines(words)) for at, words in n.also),
             )
             for n in result.notes
         ]

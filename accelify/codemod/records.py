@@ -24,8 +24,8 @@ def changes_of(made: Plan, path: str, lost: Sequence[str]) -> list[ChangeRecord]
 def notes_of(made: Plan, path: str, lines: Lines) -> list[Note]:
     """The notes of a file; those that say the same of several places are one, at the first of these."""
     return [
-        Note(line, first.rule, first.tier, message, made.evidence(path, line_of(first.node)), shows=shows)
-        for first, line, message, shows in _numbered_notes([r for r in made.remarks if r.path == path], lines)
+        Note(line, first.rule, first.tier, message, made.evidence(path, line_of(first.node)), shows=shows, also=also)
+        for first, line, message, shows, also in _numbered_notes([r for r in made.remarks if r.path == path], lines)
     ]
 
 
@@ -33,7 +33,7 @@ def notes_elsewhere(made: Plan, changed: Collection[str], lines: Lines) -> tuple
     """The notes of files that do not change, which name their places themselves."""
     found = []
     left = [r for r in made.remarks if r.path not in changed]
-    for first, line, message, shows in sorted(
+    for first, line, message, shows, _ in sorted(
         _numbered_notes(left, lines, is_elsewhere=True), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])
     ):
         evidence = made.evidence(first.path, line_of(first.node))
@@ -43,8 +43,8 @@ def notes_elsewhere(made: Plan, changed: Collection[str], lines: Lines) -> tuple
 
 def _numbered_notes(
     remarks: Iterable[Remark], lines: Lines, *, is_elsewhere: bool = False
-) -> Iterator[tuple[Remark, int, str, tuple[str, ...]]]:
-    """The notes: line, words (`...; also `n` (line 12), line 20`), and the places that show values of one process."""
+) -> Iterator[tuple[Remark, int, str, tuple[str, ...], tuple[tuple[int, str], ...]]]:
+    """The notes: line, words (`...; also `n` (line 12), line 20`), what shows values of one process, and the others."""
     alike: dict[tuple[str, Tier, str], list[Remark]] = {}
     for remark in remarks:
         alike.setdefault((remark.rule, remark.tier, remark.message), []).append(remark)
@@ -60,7 +60,9 @@ def _numbered_notes(
         listed = dict.fromkeys(named((r.path, r.node), r.about) for r in others)
         also = [place for place in listed if place != named((path, first.node), first.about)]
         shows = dict.fromkeys(f"{at}:{_line(at, node, lines)}" for r in same for at, node in r.shows)
-        yield first, line, first.text(named) + (f"; also {', '.join(also)}" if also else ""), tuple(shows)
+        words = first.text(named) + (f"; also {', '.join(also)}" if also else "")
+        each = dict.fromkeys((_line(path, r.node, lines), r.text(named)) for r in others)
+        yield first, line, words, tuple(shows), tuple(e for e in each if e[0] != line)
 
 
 def _line(path: str, node: ast.AST, lines: Lines) -> int:

@@ -50,7 +50,8 @@ class Note:
     """Something a person should look at; its line (from 1) is of the new file when the file was migrated.
 
     cell: the one of a notebook (from 1) in which the line is counted. shows: the places, `train.py:57`, at which
-    values of one process's own are shown or saved.
+    values of one process's own are shown or saved. also: the other lines of which the same is said, in the order of
+    the file and each with its own message; `message` names them too.
     """
 
     line: int
@@ -60,6 +61,7 @@ class Note:
     evidence: tuple[str, ...] = ()
     cell: int | None = None
     shows: tuple[str, ...] = ()
+    also: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

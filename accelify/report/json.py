@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status
 
@@ -55,13 +56,14 @@ def _file(result: FileResult) -> dict[str, object]:
         ],
         "notes": [
             {
-                **_place(note),
-                "rule": note.rule,
-                "tier": note.tier.value,
-                "message": note.message,
-                "evidence": list(note.evidence),
+                **_place(each),
+                "rule": each.rule,
+                "tier": each.tier.value,
+                "message": each.message,
+                "evidence": list(each.evidence),
             }
             for note in result.notes
+            for each in (note, *(replace(note, line=line, message=message) for line, message in note.also))
         ],
         "error": result.error
         and {**_place(result.error), "column": result.error.column, "message": result.error.message},

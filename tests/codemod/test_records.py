@@ -26,6 +26,14 @@ def test_places_of_which_the_same_is_said_are_one_note() -> None:
     assert told(remark(1, "stays"), remark(1, "stays")) == [(11, "stays")]
 
 
+def test_the_other_places_have_their_own_lines_and_words() -> None:
+    same = [remark(3, "stays"), remark(1, "stays"), remark(2, "stays"), remark(1, "stays")]
+    (note,) = notes_of(Plan(remarks=same), "train.py", DOWN)
+    assert note.also == ((12, "stays"), (13, "stays"))
+    own = [remark(1, about="`a`"), remark(2, about="`b`")]
+    assert [n.also for n in notes_of(Plan(remarks=own), "train.py", DOWN)] == [((12, "`b` is own"),)]
+
+
 def test_other_messages_and_files_stay_apart() -> None:
     assert told(remark(1, "stays"), remark(2, "goes"), remark(3, "stays", "data.py")) == [(11, "stays"), (12, "goes")]
 

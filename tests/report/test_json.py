@@ -48,6 +48,15 @@ def test_every_kind_of_result_is_valid_and_plain_ascii() -> None:
     assert document() == {"version": 1, "written": True, "summary": summary, "files": []}
 
 
+def test_a_note_about_several_lines_is_there_for_each_and_counts_once() -> None:
+    note = replace(NOTE, message="stays; also line 12", also=((12, "stays"),))
+    found = document(replace(RESULTS[0], notes=(note,)))
+    said = [(n["line"], n["message"]) for n in found["files"][0]["notes"]]
+    assert said == [(9, "stays; also line 12"), (12, "stays")]
+    assert found["summary"]["notes"] == 1
+    jsonschema.validate(found, schema())
+
+
 def test_it_has_counts_and_diffs_where_asked_for() -> None:
     assert document(*RESULTS)["summary"] == {"migrated": 1, "declined": 1, "unchanged": 2, "error": 2, "notes": 1}
     text = json.render(RESULTS, written=False, diffs={"train.py": "-a\n+b\n"}, statistics=as_json(statistics(RESULTS)))

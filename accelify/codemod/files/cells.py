@@ -49,7 +49,8 @@ def _placed(result: FileResult, notebooks: Mapping[str, Notebook]) -> FileResult
         if notebook is None:
             return found
         cell, line = notebook.place(found.line)
-        return replace(found, cell=cell, line=line)
+        found = replace(found, cell=cell, line=line)
+        return replace(found, also=()) if isinstance(found, Note) else found  # the message names their cells
 
     changes = tuple(replace(moved(c, own), reason=say(c.reason, own)) for c in result.changes)
     notes = [

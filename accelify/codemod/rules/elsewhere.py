@@ -1,6 +1,7 @@
-"""Point out device moves and distributed calls that stay in files that change for another reason.
+"""Point out device moves and distributed calls that stay in files that change.
 
     def batchify(data): return data.cuda()    in a file where only `os.makedirs` changes
+    def to_tensor(row): return torch.tensor(row).cuda()    in a function that is not passed the accelerator
     def init(rank): dist.init_process_group(...)    in a changed file, where the script never calls it
 
 Why: a reader takes a changed file for a migrated one, so whatever it still moves, wraps or distributes is listed.
@@ -13,9 +14,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.devices.destinations import is_by_number, is_worker_code
 from accelify.codemod.devices.moves import Moves
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import Scope
 
 NAME = "elsewhere"
 _DISTRIBUTING = {"DistributedDataParallel", "DDP", "DistributedSampler", "init_process_group"}
@@ -37,8 +40,35 @@ def find(script: Script) -> Iterator[Remark]:
         for call in script.program.flow.parsed_of[path].parents:
             if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND and call not in script.wrappers:
                 yield Remark(NAME, path, call, message, when=When.CHANGED)
+    yield from _without_accelerator(script)
     for path in sorted(script.files):
         yield from _unreached(script, path)
+
+
+def _without_accelerator(script: Script) -> Iterator[Remark]:
+    """The moves to a GPU that a function of a changed file names itself, and that is not passed the accelerator."""
+    trained = script.program.run_from(script.run.leading)
+    for move in script.devices.moves:
+        frame = script.program.frame(move.call)
+        is_reached = script.accelerator(move.call) is not None and not is_worker_code(script.program, move.call)
+        is_literal = move.device is None or isinstance(move.device, ast.Constant)
+        is_own = isinstance(move.device, ast.Name) and script.program.scope(move.device).owner(move.device.id) is frame
+        if is_reached or script.devices.goes_to_cpu(move) or is_by_number(script.program, move.device):
+            continue
+        if frame not in trained and (is_literal or (is_own and not _is_parameter(frame, move.device))):
+            message = "not changed, because the training does not run this function"
+        elif frame in trained and is_literal:
+            message = (
+                "not changed, because the accelerator is not passed to this function: this is the process's own GPU, "
+                f"even with `{script.options.runtime.launch} --cpu`"
+            )
+        else:
+            continue
+        yield Remark(NAME, script.path(move.call), move.call, message, when=When.KEPT)
+
+
+def _is_parameter(function: Scope, device: ast.expr | None) -> bool:
+    return isinstance(device, ast.Name) and any(p.arg == device.id for p in function.parameters)
 
 
 def _unreached(script: Script, path: str) -> Iterator[Remark]:

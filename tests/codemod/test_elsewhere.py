@@ -1,0 +1,74 @@
+"""Moves to a GPU that stay in changed files, where the accelerator does not reach."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.result import FileResult
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+{function}
+
+
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(rows):
+        optimizer.zero_grad()
+        loss = model(x.to(device)).mean()
+        loss.backward()
+        optimizer.step()
+{call}
+
+
+if __name__ == "__main__":
+    main()
+"""
+RUN = "the accelerator is not passed to this function: this is the process's own GPU"
+NOT_RUN = "the training does not run this function"
+
+
+def noted(function: str, call: str = "    print(loss.item())") -> dict[int, str]:
+    """What is said of lines by the rule."""
+    result: FileResult = run(SCRIPT.format(function=function, call=call))
+    said = (n for n in result.notes if n.rule == "elsewhere")
+    return {line: words for n in said for line, words in ((n.line, n.message), *n.also)}
+
+
+@pytest.mark.parametrize("move", ["x.cuda()", "x.cuda(non_blocking=True)", 'x.to("cuda")'])
+def test_a_move_in_a_function_that_the_accelerator_does_not_reach(move: str) -> None:
+    (found,) = noted(f"def shift(x):\n    return {move} + 1", "    print(shift(torch.ones(1)))").items()
+    assert found[0] == 8
+    assert RUN in found[1]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def show(net, x):\n    return net(x.cuda())",
+        "def show(net, x):\n    device = torch.device('cuda')\n    return net(x.to(device))",
+    ],
+)
+def test_a_move_in_a_function_that_the_training_does_not_run(function: str) -> None:
+    ((_, words),) = noted(function).items()
+    assert words == f"not changed, because {NOT_RUN}"
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        ("def show(net, x, device):\n    return net(x.to(device))", "    print(show(model, x, device))"),
+        ("def show(net, x, device):\n    return net(x.to(device))", ""),
+        ("def show(net, x):\n    return net(x.cpu())", "    print(show(model, x))"),
+        ("def show(a, b):\n    return a.to(b.device)", "    print(show(x, loss))"),
+    ],
+)
+def test_what_is_right_as_it_stands_is_not_listed(function: str, call: str) -> None:
+    assert not noted(function, call)

@@ -831,3 +831,70 @@ def test_what_a_call_says_no_longer_selects_the_device(read: str, count: int) ->
     branches = "    device = torch.device('cuda')\nelse:\n    device = torch.device('cpu')\n"
     result = run(CHOSEN.format(chosen=f"device = {read}\nif device == 'gpu':\n{branches}"))
     assert told(result, "no longer selects the device") == count
+
+
+LITERAL = "{} no longer keeps the training on the CPU"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words", "count"),
+    [
+        ("device = torch.device('cpu')", LITERAL.format("`torch.device('cpu')`"), 1),
+        ("device = 'cpu'", LITERAL.format("`'cpu'`"), 1),
+        ("device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "no longer", 0),
+        ("device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'", "no longer", 0),
+        ("device = torch.device('cuda:1')", "`cuda:1` no longer selects the GPU: use `accelify launch --gpu-ids`", 1),
+        ("device = 'cuda:2' if torch.cuda.is_available() else 'cpu'", "`cuda:2` no longer selects the GPU", 1),
+        ("device = torch.device('cuda:0')", "no longer", 0),
+        ("device = 'cuda'", "no longer", 0),
+    ],
+)
+def test_a_device_that_is_written_out_is_reported_when_it_is_replaced(chosen: str, words: str, count: int) -> None:
+    assert told(run(CHOSEN.format(chosen=chosen)), words) == count
+
+
+TRAINER = """\
+import torch
+class Trainer:
+    def __init__(self, model, loader, {parameter}):
+        self.model, self.loader = model, loader
+        self.device = device
+        self.model.to({moved})
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def fit(self):
+        for x in self.loader:
+            loss = (self.model(x.to(self.device)) + torch.ones(1, device=self.device)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+Trainer(torch.nn.Linear(4, 1), torch.utils.data.DataLoader(rows){given}).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "moved", "given"),
+    [
+        ('device="cpu"', "device", ""),
+        ('*, device: str = "cpu"', "self.device", ""),
+        ("device", "device", ', "cpu"'),
+        ('device="cpu"', "self.device", ', device="cuda:0"'),
+    ],
+)
+def test_an_attribute_that_a_parameter_names_the_device_of_follows(parameter: str, moved: str, given: str) -> None:
+    after = migrated(TRAINER.format(parameter=parameter, moved=moved, given=given))
+    assert "self.device = self.accelerator.device\n" in after
+    assert "torch.ones(1, device=self.device)" in after
+    assert "def __init__(self, model, loader):" in after
+    assert "DataLoader(rows)).fit()" in after
+
+
+def test_an_attribute_whose_device_is_bound_outside_stays() -> None:
+    text = TRAINER.format(parameter="device", moved="device", given=", device")
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nTrainer('
+    assert "self.device = device\n" in migrated(text.replace("Trainer(torch", f"{chosen}torch"))
+
+
+def test_an_attribute_that_is_the_cpu_for_some_stays() -> None:
+    text = TRAINER.format(parameter='device="cpu"', moved="device", given=", 'cuda'")
+    other = "Trainer(torch.nn.Linear(4, 1), torch.utils.data.DataLoader(rows))\n"
+    assert "self.device = device\n" in run(text + other).after.decode()

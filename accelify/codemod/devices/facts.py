@@ -20,7 +20,7 @@ from accelify.codemod.devices.destinations import (
 from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves, options_in
+from accelify.codemod.devices.moves import Move, Moves, is_cpu, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
 from accelify.codemod.libraries import methods, names, table
@@ -34,7 +34,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
-from accelify.codemod.semantics.values import Constant
+from accelify.codemod.semantics.values import Constant, Made
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -119,6 +119,14 @@ class Devices:
     def is_for_the_cpu(self, assigned: Assignment) -> bool:
         """Whether a variable sends something other than training to the CPU: `device = torch.device("cpu")`."""
         return self.known.is_for_the_cpu(assigned)
+
+    def trains_on_cpu(self, assigned: Assignment) -> bool:
+        """Whether a variable is nothing but the CPU, where the plain script had its models: `device = "cpu"`."""
+        held = self.known.program.values(assigned.target)
+        texts = [v.value for v in held if isinstance(v, Constant)]
+        named = [n for v in held if isinstance(v, Made) and isinstance(n := v.node, ast.Call) and is_cpu(n)]
+        is_all = bool(held) and len(texts) + len(named) == len(held)
+        return self.lattice.is_plain_host and is_all and all(str(t).startswith("cpu") for t in texts)
 
     def ignored_options(
         self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = ()
@@ -296,7 +304,18 @@ class Own:
                 tests = [b.test for b, _ in self.program.branches_round(move.call)]
                 found |= {d.was for d in devices.resolved(devices.of(move.device))} & {Where.HOST, Where.ACCELERATOR}
                 found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()
-        return found or {Where.ACCELERATOR}
+        return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
+
+    def _names_the_cpu_only(self, devices: Destinations) -> bool:
+        """Whether all devices that the script says are the CPU: `torch.zeros(3, device="cpu")`."""
+        nodes = [n for parsed in self.program.files for n in parsed.nodes]
+        if any(isinstance(n, ast.Attribute) and n.attr == "cuda" for n in nodes):
+            return False
+        said = [k.value for n in nodes if isinstance(n, ast.Call) for k in n.keywords if k.arg == "device"]
+        paths = {parsed.path for parsed in self.program.files}
+        said += [m.device for m in Moves(self.program, self.roles, self.tracer, self.prepared, paths).found if m.device]
+        named = [d for n in said if not is_where_another_is(n) for d in devices.resolved(devices.of(n))]
+        return bool(named) and all(d.was is Where.HOST for d in named)
 
     def placed(self, access: Access, tensor: ast.expr | None) -> Placed:
         """The same of a script that names no device, or distributes itself."""

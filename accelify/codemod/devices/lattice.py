@@ -80,7 +80,7 @@ class Lattice:
         self.tensors = tensors
         self.holds = holds
         self.kept = Kept(program)
-        self._is_plain_host = Where.ACCELERATOR not in plain
+        self.is_plain_host = Where.ACCELERATOR not in plain
         self.of_model: Places = frozenset(Place(Where.ACCELERATOR, each) for each in plain)
         self.devices = Destinations(program, roles, tracer, set(replaced), holds, self._as_destinations)
         self._brought: dict[ast.AST, Places] = {}
@@ -626,7 +626,7 @@ class Lattice:
 
     def _handed_on(self, node: ast.Call) -> Places:
         """The places of the result of unknown code: in the host's memory if all its arguments are there."""
-        if not self._is_plain_host:
+        if not self.is_plain_host:
             return UNKNOWN
         return self._or_unknown(self._all(_given(node)))
 
@@ -718,7 +718,7 @@ class Lattice:
             return NONE
         if any(isinstance(v, Parameters) for v in self.program.values(node)):
             return self.of_model
-        if row is None and not self._is_plain_host:
+        if row is None and not self.is_plain_host:
             return UNKNOWN
         if row is not None and row.returns == "self" and "self" in row.mutates:
             return self._or_unknown(self.symbolic(function.value))

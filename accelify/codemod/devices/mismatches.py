@@ -203,6 +203,8 @@ class Mismatches(Meetings):
                     continue
                 if place.origin is not None and not self._is_a_move(place.origin):
                     self.found.wanted.append((place.origin, source))
+                elif place.origin is None and source is not None and operand.is_now(Where.HOST):
+                    self.doubtful[source] = None  # an argument or a default says the host's memory
 
     def _read_on_host(self, node: ast.AST, there: list[Operand], others: list[Operand]) -> bool:
         """Whether batches that are on the device, or may be, can be read in the host's memory, where the rest is."""

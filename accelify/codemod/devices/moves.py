@@ -148,11 +148,24 @@ class Moves:
         name = target.id if isinstance(target, ast.Name) else target.attr
         is_setting = is_option(value) and (isinstance(value, ast.Subscript) or self._is_from_outside(value))
         if values and all(self.roles.is_device(v) for v in values):
-            if isinstance(value, ast.Name) or (isinstance(value, ast.Attribute) and not is_setting):
+            if isinstance(value, ast.Name):
+                return isinstance(target, ast.Attribute) and self._is_literal_parameter(value)
+            if isinstance(value, ast.Attribute) and not is_setting:
                 return False
             return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
         is_named = name == "device" and is_setting and last_name(value) in ("device", "dev")
         return is_named or (isinstance(value, ast.Call) and self._is_for_models(target))
+
+    def _is_literal_parameter(self, value: ast.Name) -> bool:
+        """Whether a name is a parameter that all callers give the CPU, or all a GPU, as text: `device="cpu"`."""
+        owner = self.program.scope(value).owner(value.id)
+        writes = self.program.reaching(value, self.tracer.writes(owner, value.id)) if owner is not None else []
+        if owner is None or not all(isinstance(w, ast.arg) for w in writes):
+            return False
+        default = owner.defaults.get(value.id)
+        given = [self.tracer.given(call, owner, value.id) for call in self.program.calls_of(owner)] or [default]
+        texts = [n.value if isinstance(n, ast.Constant) else None for n in given]
+        return all(map(vocabulary.is_device_text, texts)) and len({str(t).startswith("cpu") for t in texts}) == 1
 
     def _is_for_models(self, target: ast.expr) -> bool:
         """Whether a model that is prepared was moved by a variable: `device = settings.get("device", "cuda")`."""

@@ -58,6 +58,7 @@ def find(script: Script) -> Iterator[Found]:
         yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", texts)
     yield from _set_options(script)
     yield from _lost_choices(script)
+    yield from _lost_literals(script)
     yield from _chosen_by_number(script)
     numbered = set(script.devices.numbered)
     for statement, name in _among_others(script):
@@ -265,6 +266,23 @@ def _lost_choices(script: Script) -> Iterator[Remark]:
     for node, gone, asked, numbers in _choices(script):
         for message in script.devices.ignored_options(launch, asked, numbers):
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW, When.GONE, gone, once=True)
+
+
+def _lost_literals(script: Script) -> Iterator[Remark]:
+    """Each device that the script says without a choice, and that it trains on no more: the CPU, `"cuda:1"`."""
+    launch = script.options.runtime.launch
+    for binding in script.devices.known.bindings:
+        value = binding.value
+        numbers = [n for n in gpu_texts(value) if isinstance(n, ast.Constant) and n.value != "cuda:0"]
+        for number in numbers:
+            message = f"`{number.value!s}` no longer selects the GPU: use `{launch} --gpu-ids`"
+            yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, number, once=True)
+        if script.devices.cpu is None and script.devices.trains_on_cpu(binding):
+            message = (
+                f"`{ast.unparse(value)}` no longer keeps the training on the CPU: use `{launch} --cpu` or "
+                "`Accelerator(cpu=True)` for that"
+            )
+            yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, value, once=True)
 
 
 def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr], list[ast.expr]]]:

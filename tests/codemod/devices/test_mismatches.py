@@ -291,3 +291,37 @@ def test_what_would_have_stopped_the_plain_script_does_not_decide(met: str, read
     after = migrated(script(batch=f"{TWO_WAYS.format(met=met)}\nx, y = x.to(device), y.to(device)"))
     assert read in after
     assert "noise = torch.zeros(4, 3)\n" in after
+
+
+NET = """\
+import torch
+class Net(torch.nn.Module):
+    def __init__(self, {parameter}):
+        super().__init__()
+        self.fc = torch.nn.Linear(4, 1)
+        self.device = device
+    def forward(self, x):
+        start = torch.zeros(1, device=self.device)
+        return self.fc(x) + start
+def main():
+    model = Net({given})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in torch.utils.data.DataLoader(rows):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "given"), [('device="cpu"', ""), ("device", '"cpu"'), ("device", "device='cpu'")]
+)
+def test_a_model_that_is_given_the_cpu_is_reported(parameter: str, given: str) -> None:
+    notes = run(NET.format(parameter=parameter, given=given)).notes
+    assert [n.line for n in notes if "may now be on different devices" in n.message] == [10]
+
+
+def test_a_model_that_is_given_the_gpu_is_not_reported() -> None:
+    notes = run(NET.format(parameter='device="cuda"', given="")).notes
+    assert not any("may now be on different devices" in n.message for n in notes)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from accelify.codemod.result import FileResult
-from tests.codemod.pairs import run
+from tests.codemod.pairs import migrated, run
+from tests.codemod.test_importers import rewritten
 
 SCRIPT = """\
 import torch
@@ -72,3 +75,48 @@ def test_a_move_in_a_function_that_the_training_does_not_run(function: str) -> N
 )
 def test_what_is_right_as_it_stands_is_not_listed(function: str, call: str) -> None:
     assert not noted(function, call)
+
+
+BASE = """\
+import torch
+class Base:
+    def __init__(self):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = self.build().to(self.device)
+"""
+OWN = """\
+import torch
+from base import Base
+from torch.utils.data import DataLoader
+class Own(Base):
+    def build(self):
+        return torch.nn.Linear(4, 1)
+    def fit(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x in DataLoader(rows):
+            optimizer.zero_grad()
+            noise = torch.randn(1).to(self.device)
+            loss = self.model(x.to(self.device) + noise).mean()
+            loss.backward()
+            optimizer.step()
+        {more}
+Own().fit()
+"""
+
+
+def test_a_device_of_another_file_is_the_accelerators_by_its_name(tmp_path: Path) -> None:
+    own = OWN.format(more="return self.model(torch.ones(4).to(self.device))")
+    after = rewritten(tmp_path, "own.py", own=own, base=BASE)["own.py"].after.decode()
+    assert "noise = torch.randn(1).to(accelerator.device)\n" in after
+    assert "torch.ones(4).to(accelerator.device)" in after
+
+
+def test_a_device_of_another_file_that_is_read_otherwise_keeps_its_name(tmp_path: Path) -> None:
+    own = OWN.format(more="return torch.ones(4, device=self.device)")
+    after = rewritten(tmp_path, "own.py", own=own, base=BASE)["own.py"].after.decode()
+    assert "noise = torch.randn(1).to(self.device)\n" in after
+
+
+def test_a_device_of_the_same_file_keeps_its_name() -> None:
+    own = OWN.format(more="return None").replace("from base import Base\n", BASE.removeprefix("import torch\n"))
+    assert "noise = torch.randn(1).to(self.device)\n" in migrated(own)

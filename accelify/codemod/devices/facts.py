@@ -57,7 +57,8 @@ class Devices:
     maybe_brought_back: those that may be no tensors; read_on_host: what is read there only, wherever it is. cpu: what
     keeps the script on the CPU, such as an option of its own, as the accelerator gets it. options: those that get the
     accelerator's device where it is created. is_for_cuda: whether the script has something on a GPU under a
-    condition, in a way that no other accelerator's device can take the place of.
+    condition, in a way that no other accelerator's device can take the place of. set_elsewhere: the devices of moves
+    that stay, of variables that another file sets and that this one reads for moves only.
     """
 
     tracer: Tracer
@@ -81,6 +82,7 @@ class Devices:
     maybe_brought_back: tuple[ast.expr, ...] = ()
     numbered: tuple[ast.expr, ...] = ()
     moved_early: tuple[ast.Call, ...] = ()
+    set_elsewhere: frozenset[ast.expr] = frozenset()
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -442,7 +444,31 @@ def devices_of(
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         moved_early=own.moved_early(early, cpu),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
+        set_elsewhere=frozenset(_set_elsewhere(program, tracer, moves, access)) if not by_hand else frozenset(),
     )
+
+
+def _set_elsewhere(program: Program, tracer: Tracer, moves: Sequence[Move], access: Access) -> Iterator[ast.expr]:
+    """The devices of moves that the accelerator reaches, of variables of other files: a base class's `self.device`."""
+    reached = {m.device for m in moves if m.device is not None and access.at(m.call) is not None}
+    by_text: dict[tuple[str, str], list[ast.expr]] = {}
+    for device in sorted(filter(None, reached), key=program.position):
+        writes = _writes_of(program, tracer, device)
+        if writes and all(isinstance(w, ast.alias) or program.path(w) != program.path(device) for w in writes):
+            by_text.setdefault((program.path(device), ast.unparse(device)), []).append(device)
+    for (path, text), devices in by_text.items():
+        reads = (n for n in program.flow.parsed_of[path].nodes if isinstance(n, type(devices[0])))
+        if all(n in reached for n in reads if ast.unparse(n) == text):
+            yield from devices
+
+
+def _writes_of(program: Program, tracer: Tracer, device: ast.expr) -> Sequence[ast.AST]:
+    """Where a variable gets its values, an attribute those of the same object."""
+    if isinstance(device, ast.Attribute):
+        held = program.values(device.value)
+        return [w for w in program.attribute_writes.get(device.attr, ()) if program.values(w.value) & held]
+    owner = program.scope(device).owner(device.id) if isinstance(device, ast.Name) else None
+    return [] if owner is None or not isinstance(device, ast.Name) else list(tracer.writes(owner, device.id))
 
 
 def _is_numbered(named: Iterable[Destination]) -> bool:

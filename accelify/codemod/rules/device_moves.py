@@ -242,7 +242,9 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
         assert move.device is not None
-        if not script.devices.is_of_process(move.device):
+        if move.device in script.devices.set_elsewhere:
+            yield _to_accelerator(script, move, "the variable is set in another file")
+        elif not script.devices.is_of_process(move.device):
             message = (
                 f"not changed: `{ast.unparse(move.device)}` is set elsewhere; make sure that it is `accelerator.device`"
             )
@@ -257,10 +259,16 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         return
     if accelerator is None or inside_data:
         return  # it goes to the process's own GPU
+    yield _to_accelerator(script, move, "each process has a device of its own")
+
+
+def _to_accelerator(script: Script, move: Move, reason: str) -> Change:
+    accelerator = script.accelerator(move.call)
+    assert accelerator is not None
     kept = (move.receiver, *[k.value for k in move.call.keywords if k.arg != "device"], *move.call.args[1:])
     make = partial(to_accelerator, accelerator=accelerator)
     edits = (Replace(move.call, make, keeps=kept, reads=(accelerator.split(".")[0],)), *_choice(script, move))
-    yield Change(NAME, path, move.call.lineno, "each process has a device of its own", edits)
+    return Change(NAME, script.path(move.call), move.call.lineno, reason, edits)
 
 
 def _choice(script: Script, move: Move) -> Iterator[Replace]:

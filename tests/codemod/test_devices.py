@@ -898,3 +898,34 @@ def test_an_attribute_that_is_the_cpu_for_some_stays() -> None:
     text = TRAINER.format(parameter='device="cpu"', moved="device", given=", 'cuda'")
     other = "Trainer(torch.nn.Linear(4, 1), torch.utils.data.DataLoader(rows))\n"
     assert "self.device = device\n" in run(text + other).after.decode()
+
+
+RETURNED = """\
+import torch
+class Trainer:
+    def __init__(self, args, loader):
+        self.args, self.loader = args, loader
+        self.device = self.choose()
+        self.model = torch.nn.Linear(4, 1).to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def choose(self):
+        {choice}
+    def fit(self):
+        for x in self.loader:
+            loss = (self.model(x.to(self.device)) + torch.ones(1, device=self.device)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "count"),
+    [
+        ("device = torch.device('cuda' if self.args.gpu else 'cpu')\n        print(device)\n        return device", 1),
+        ("where = 'cuda:0'\n        print('on', where)\n        return where", 1),
+        ("print('choose')\n        return torch.device('cuda' if self.args.gpu else 'cpu')", 1),
+    ],
+)
+def test_a_device_that_a_function_returns_is_bound_once(choice: str, count: int) -> None:
+    assert migrated(RETURNED.format(choice=choice)).count(" = self.accelerator.device\n") == count

@@ -120,3 +120,33 @@ def test_a_device_of_another_file_that_is_read_otherwise_keeps_its_name(tmp_path
 def test_a_device_of_the_same_file_keeps_its_name() -> None:
     own = OWN.format(more="return None").replace("from base import Base\n", BASE.removeprefix("import torch\n"))
     assert "noise = torch.randn(1).to(self.device)\n" in migrated(own)
+
+
+IMPORTED = """\
+import torch
+from config import where
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(rows):
+    optimizer.zero_grad()
+    loss = model(x.cuda()).mean()
+    loss.backward()
+    optimizer.step()
+noise = torch.randn(1).to(where)
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "moved"),
+    [
+        ('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "accelerator.device"),
+        ('"cuda"', "accelerator.device"),
+        ('torch.device("cpu")', "where"),
+    ],
+)
+def test_an_imported_device_is_the_accelerators_unless_it_is_the_cpu(tmp_path: Path, device: str, moved: str) -> None:
+    config = f"import torch\nwhere = {device}\n"
+    after = rewritten(tmp_path, "own.py", own=IMPORTED, config=config)["own.py"].after.decode()
+    assert f"noise = torch.randn(1).to({moved})\n" in after
+    assert ("import where" in after) is (moved == "where")

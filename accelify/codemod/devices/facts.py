@@ -444,17 +444,21 @@ def devices_of(
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         moved_early=own.moved_early(early, cpu),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
-        set_elsewhere=frozenset(_set_elsewhere(program, tracer, moves, access)) if not by_hand else frozenset(),
+        set_elsewhere=frozenset(_set_elsewhere(lattice, moves, access)) if not by_hand else frozenset(),
     )
 
 
-def _set_elsewhere(program: Program, tracer: Tracer, moves: Sequence[Move], access: Access) -> Iterator[ast.expr]:
-    """The devices of moves that the accelerator reaches, of variables of other files: a base class's `self.device`."""
+def _set_elsewhere(lattice: Lattice, moves: Sequence[Move], access: Access) -> Iterator[ast.expr]:
+    """The process's own device in moves that the accelerator reaches, of other files: a base class's `self.device`."""
+    program = lattice.program
     reached = {m.device for m in moves if m.device is not None and access.at(m.call) is not None}
     by_text: dict[tuple[str, str], list[ast.expr]] = {}
     for device in sorted(filter(None, reached), key=program.position):
-        writes = _writes_of(program, tracer, device)
-        if writes and all(isinstance(w, ast.alias) or program.path(w) != program.path(device) for w in writes):
+        writes = _writes_of(program, lattice.tracer, device)
+        named = lattice.devices.resolved(lattice.devices.of(device))
+        is_own = bool(named) and all(d.now is Where.ACCELERATOR for d in named)
+        is_outside = all(isinstance(w, ast.alias) or program.path(w) != program.path(device) for w in writes)
+        if writes and is_own and is_outside:
             by_text.setdefault((program.path(device), ast.unparse(device)), []).append(device)
     for (path, text), devices in by_text.items():
         reads = (n for n in program.flow.parsed_of[path].nodes if isinstance(n, type(devices[0])))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -31,7 +31,7 @@ from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
-from accelify.codemod.semantics.scopes import Assignment, assignment, names_read_in
+from accelify.codemod.semantics.scopes import Assignment, assignment, names_read_in, returned
 from accelify.codemod.semantics.values import Constant
 
 NAME = "devices"
@@ -51,7 +51,7 @@ def find(script: Script) -> Iterator[Found]:
         found = tuple(_bound_to(script, binding, accelerator, done))
         if binding.value in script.devices.fixed:
             yield from found
-        else:
+        elif found:
             yield Attempt(found)
     for place in script.devices.out_of_reach:
         texts = tuple(Replace(n, without_number) for n in gpu_texts(place))
@@ -139,9 +139,25 @@ def _bound_to(script: Script, binding: Assignment, accelerator: str, done: set[a
     elif hasattr(statement, "body"):
         yield Remark(NAME, path, node, _ONE_GPU, Tier.REVIEW)
         return
+    elif _returns_accelerators(script, binding.value):
+        return
     else:
         edits = (Insert(statement, "after", code),)
     yield Change(NAME, path, node.lineno, reason, edits, gives=gives)
+
+
+def _returns_accelerators(script: Script, value: ast.expr) -> bool:
+    """Whether a call of the script's own functions returns a variable that is bound to the accelerator's device."""
+    functions = script.program.flow.callees.get(value) if isinstance(value, ast.Call) else None
+    bound = {b.target for b in script.devices.known.bindings if script.accelerator(b.node) is not None}
+    given = [node for function in functions or () for node in returned([function])]
+    return bool(given) and all(isinstance(n, ast.Name) and _is_written_by(script, n, bound) for n in given)
+
+
+def _is_written_by(script: Script, read: ast.Name, targets: Collection[ast.AST]) -> bool:
+    owner = script.program.scope(read).owner(read.id)
+    writes = script.program.reaching(read, script.tracer.writes(owner, read.id)) if owner is not None else ()
+    return bool(writes) and all(w in targets for w in writes)
 
 
 def _variable(script: Script, target: ast.expr) -> Variable | None:

@@ -4,31 +4,85 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from accelify.codemod.edits.values import AddParameter, DropParameter, Loaded, Place, Plan, Remark
+from accelify.codemod.edits.values import AddParameter, DropParameter, Edit, Loaded, Place, Plan, Remark
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.libraries import names
+from accelify.codemod.result import Tier
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.control_flow import position
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 
 
-def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> list[tuple[Parsed, frozenset[str]]]:
-    """The files, each with the functions that it calls as they were: by old parameters, or in own processes."""
+@dataclass(frozen=True)
+class Called:
+    """A function or class that changes, and the other files that call it as it was: by old parameters, for one."""
+
+    path: str
+    node: ast.AST
+    name: str
+    by: tuple[Parsed, ...]
+
+
+def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> list[Called]:
+    """What other files of the repository call by old parameters, or in processes or wrappers of their own."""
     known = {absolute(f.path) for f in files}
-    found: dict[str, tuple[Parsed, frozenset[str]]] = {}
+    found = []
     for parsed in files:
         changed, unwrapped = _changed_functions(made, parsed), _unwrapped_functions(made, parsed)
-        for other in project.importers([parsed]) if changed or unwrapped else ():
-            is_wrapping = any(sign in other.text for sign in _OF_WRAPPERS)
-            called = _called(other) & (changed | unwrapped if is_wrapping else changed)
-            if called and absolute(other.path) not in known:
-                before = found[other.path][1] if other.path in found else frozenset()
-                found[other.path] = (other, called | before)
-    return list(found.values())
+        others = [p for p in project.callers(parsed, sorted({*changed, *unwrapped})) if absolute(p.path) not in known]
+        wrapping = [p for p in others if any(sign in p.text for sign in _OF_WRAPPERS)]
+        for name, node in {**unwrapped, **changed}.items():
+            by = [p for p in (others if name in changed else wrapping) if name in _called(p)]
+            if by:
+                found.append(Called(parsed.path, node, name, tuple(by)))
+    return found
+
+
+def as_called_before(made: Plan, called: Sequence[Called]) -> Plan:
+    """The plan with a note on each function that other files call, whose new parameter they may leave out if it can be.
+
+    Code that never comes to the accelerator, as an inference server's may be, runs as before.
+    """
+    edits = [e for c in made.changes for e in c.edits]
+    kept = {e.node for e in edits if isinstance(e, AddParameter) and not _needs_a_value(e)}
+    kept -= {e.node for e in edits if isinstance(e, DropParameter)}
+    functions = {c.node: _functions_of(c.node) & kept for c in called}
+    optional = {node for nodes in functions.values() for node in nodes}
+
+    def changed(edit: Edit) -> Edit:
+        if isinstance(edit, AddParameter) and edit.node in optional:
+            return replace(edit, is_optional=True)
+        return edit
+
+    changes = [replace(c, edits=tuple(map(changed, c.edits))) for c in made.changes]
+    notes = [_note(c, is_optional=bool(functions[c.node])) for c in called]
+    return replace(made, changes=changes, remarks=[*made.remarks, *notes])
+
+
+def _needs_a_value(edit: AddParameter) -> bool:
+    """Whether a parameter takes the place of another, or others come after it."""
+    arguments = edit.node.args
+    return edit.instead_of is not None or edit.position < len(arguments.args) or arguments.vararg is not None
+
+
+def _functions_of(node: ast.AST) -> set[ast.AST]:
+    """The function that is run by a call of a function or class."""
+    if not isinstance(node, ast.ClassDef):
+        return {node}
+    return {n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"}
+
+
+def _note(called: Called, *, is_optional: bool) -> Remark:
+    paths = [p.path for p in called.by]
+    who = f"{', '.join(paths[:-1])} and {paths[-1]} call" if len(paths) > 1 else f"{paths[0]} calls"
+    message = f"{who} `{called.name}` as before: change {'them' if len(paths) > 1 else 'it'} too"
+    if is_optional:
+        message = f"{who} `{called.name}` without the accelerator, which is None then: pass it if that code uses it"
+    return Remark("callers", called.path, called.node, message, Tier.REVIEW)
 
 
 def users_of_parameter(program: Program, function: Scope, name: str) -> list[str]:
@@ -55,27 +109,27 @@ def _gives(call: ast.Call, function: str, name: str, position: int) -> bool:
     return any(k.arg in (name, None) for k in call.keywords) or (is_its_own and is_open)
 
 
-def _changed_functions(made: Plan, parsed: Parsed) -> frozenset[str]:
+def _changed_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
     """The functions and classes of a file that are to be called otherwise, or that no longer start or ask processes."""
     changes = made.of(parsed.path)
     nodes = [e.node for c in changes for e in c.edits if isinstance(e, (AddParameter, DropParameter))]
-    holders = [(node, parsed.parents.get(node)) for node in nodes]
-    called = {
-        holder.name if node.name == "__init__" and isinstance(holder, ast.ClassDef) else node.name
-        for node, holder in holders
-    }
-    by_hand = [e.node for c in changes if c.rule == "distributed" for e in c.edits]
-    return frozenset(called) | {top.name for node in by_hand if (top := _top(parsed, node)) is not None}
+    found: dict[str, ast.AST] = {}
+    for node in nodes:
+        holder = parsed.parents.get(node)
+        called = holder if node.name == "__init__" and isinstance(holder, ast.ClassDef) else node
+        found.setdefault(called.name, called)
+    by_hand = (_top(parsed, e.node) for c in changes if c.rule == "distributed" for e in c.edits)
+    return {**{top.name: top for top in by_hand if top is not None}, **found}
 
 
 _OF_WRAPPERS = ("DataParallel(", ".module")
 
 
-def _unwrapped_functions(made: Plan, parsed: Parsed) -> frozenset[str]:
+def _unwrapped_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
     """The functions of a file that put models into wrappers, or took them out of them, and do so no more."""
     nodes = [e.node for c in made.of(parsed.path) if c.rule == "parallel_wrappers" for e in c.edits]
     holders = (next((a for a in _around(parsed, n) if isinstance(a, _FUNCTIONS)), None) for n in nodes)
-    return frozenset(holder.name for holder in holders if holder is not None)
+    return {holder.name: holder for holder in holders if holder is not None}
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

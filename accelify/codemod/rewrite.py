@@ -233,22 +233,17 @@ def _with_outside_callers(
     project: Project,
     options: Options,
 ) -> list[FileResult]:
-    """The results with those of files that call what changes as it was, or changes for these; else a note on them."""
-    from accelify.codemod.outside_callers import outside_callers
+    """The results with those of files that call what changes as it was; else with notes on these files."""
+    from accelify.codemod.outside_callers import as_called_before, outside_callers
 
     outside = outside_callers(made, files, project)
-    others = [parsed for parsed, _ in outside]
+    others = list({parsed.path: parsed for called in outside for parsed in called.by}.values())
     if options.follow and 0 < len(others) <= _MOST_CALLERS:
         together = _rewrite([*named, *others], project, options, with_callers=False)
         migrated = {r.path for r in together if r.status is Status.MIGRATED}
         if migrated.issuperset([*(r.path for r in results if r.status is Status.MIGRATED), *(p.path for p in others)]):
             return together
-    for parsed, called in sorted(outside, key=lambda one: one[0].path):
-        functions = " and ".join(f"`{name}`" for name in sorted(called))
-        message = f"{parsed.path} calls {functions} as before: change it too"
-        note = Note(1, "callers", Tier.REVIEW, message)
-        results = [replace(r, notes=(*r.notes, note)) if r is results[0] else r for r in results]
-    return results
+    return _carried_out(as_called_before(made, outside), files, project, named, options) if outside else results
 
 
 def _launcher_pass(

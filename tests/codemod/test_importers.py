@@ -623,3 +623,76 @@ def test_the_script_that_calls_a_file_names_its_device(tmp_path: Path, engine: s
     assert b"Accelerator()" in found["engine.py"].after
     found = rewritten(tmp_path, "engine.py", engine=engine, main="from engine import *\ntrain(net, loaders)\n")
     assert b"Accelerator(cpu=True)" in found["engine.py"].after
+
+
+TRAINER = """\
+class Trainer:
+    def __init__(self, model, device):
+        self.model, self.device = model.to(device), device
+
+    def fit(self, optimizer, loader):
+        for x, y in loader:
+            x, y = x.to(self.device), y.to(self.device)
+            optimizer.zero_grad()
+            (self.model(x) - y).pow(2).mean().backward()
+            optimizer.step()
+
+    def predict(self, x):
+        return self.model(x.to(self.device))
+"""
+FIT = MAIN.format(imports="from lib.trainer import Trainer", call="Trainer(model, device).fit").replace(
+    "fit(model, loader, optimizer, device)", "fit(optimizer, loader)"
+)
+PREDICTS = """
+
+class Engine:
+    def predict(self, x):
+        return {call}(None, torch.device("cpu")).predict(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [
+        ("from lib.trainer import Trainer", "Trainer"),
+        ("import lib.trainer as t", "t.Trainer"),
+        ("from lib import Trainer", "Trainer"),
+        ("import sys; sys.path.append('..')\nfrom lib.trainer import Trainer as Net", "Net"),
+    ],
+)
+@pytest.mark.parametrize("user", ["web__serve", "tests__test_trainer"])
+def test_a_file_in_another_folder_may_call_as_before(tmp_path: Path, user: str, imports: str, call: str) -> None:
+    """It may import from the root of the project, without a word on where that is."""
+    text = f"import torch\n{imports}\n" + PREDICTS.format(call=call)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/__init__.py").write_text("from .trainer import Trainer\n")
+    found = rewritten(tmp_path, "train.py", lib__trainer=TRAINER, train=FIT, **{user: text})
+    assert b"def __init__(self, model, device, accelerator=None):" in found["lib/trainer.py"].after
+    assert b"Trainer(model, device, accelerator).fit(" in found["train.py"].after
+    notes = [(n.line, n.message) for n in found["lib/trainer.py"].notes if n.rule == "callers"]
+    path = user.replace("__", "/") + ".py"
+    assert [line for line, _ in notes] == [1]
+    assert notes[0][1].startswith(f"{path} calls `Trainer` without the accelerator")
+
+
+def test_several_files_that_call_as_before_are_named_in_one_note(tmp_path: Path) -> None:
+    text = "import torch\nfrom lib.trainer import Trainer\n" + PREDICTS.format(call="Trainer")
+    found = rewritten(tmp_path, "train.py", lib__trainer=TRAINER, train=FIT, web__a=text, web__b=text)
+    notes = [n.message for r in found.values() for n in r.notes if n.rule == "callers"]
+    assert len(notes) == 1
+    assert notes[0].startswith("web/a.py and web/b.py call `Trainer` without the accelerator")
+
+
+@pytest.mark.parametrize("user", ["from trainer import Trainer", "from other.trainer import Trainer", "import torch"])
+def test_a_file_that_calls_another_class_of_this_name_does_not_count(tmp_path: Path, user: str) -> None:
+    text = f"import torch\n{user}\n" + PREDICTS.format(call="Trainer")
+    files = {
+        "lib__trainer": TRAINER,
+        "train": FIT,
+        "web__serve": text,
+        "web__trainer": TRAINER,
+        "other__trainer": TRAINER,
+    }
+    found = rewritten(tmp_path, "train.py", **files)
+    assert b"def __init__(self, model, device, accelerator):" in found["lib/trainer.py"].after
+    assert not any(n.rule == "callers" for r in found.values() for n in r.notes)

@@ -129,6 +129,16 @@ class Project:
                         found[key] = other
         return [p for p in found.values() if p not in named]
 
+    def callers(self, parsed: Parsed, names: Collection[str]) -> list[Parsed]:
+        """The files of the repository that have one of some names and import a file, or a package that imports it."""
+        found = []
+        for path in map(str, self._repository(Path(parsed.path)) if self._is_on_disk else ()):
+            if any(self.disk.has(path, name) for name in names) and absolute(path) != absolute(parsed.path):
+                other = self._try(path)
+                if other is not None and self._may_call(other, parsed):
+                    found.append(other)
+        return found
+
     def users(self, parsed: Parsed, name: str) -> list[Parsed]:
         """The files of the repository, its tests and notebooks, too, that have a name and import its file.
 
@@ -183,10 +193,17 @@ class Project:
         return folders[: max(sum(is_within), 1 + self._is_there(here / "__init__.py"))]
 
     def _may_call(self, importer: Parsed, imported: Parsed) -> bool:
-        """Whether a script imports a file, and calls anything."""
+        """Whether a script imports a file, itself or from a package round it, and calls anything."""
         return any(isinstance(n, ast.Call) for n in importer.parents) and absolute(imported.path) in map(
-            absolute, self._imported(importer)
+            absolute, self._imported_with_packages(importer)
         )
+
+    def _imported_with_packages(self, importer: Parsed) -> Iterator[str]:
+        """The files that a file imports, and what the packages among them import: `from lib import Net`."""
+        for path in self._imported(importer):
+            yield path
+            package = self._try(path) if Path(path).name == "__init__.py" else None
+            yield from self._imported(package) if package is not None else ()
 
     def unreadable(self, parsed: Parsed) -> Iterator[tuple[ast.AST, FileError]]:
         """The imports in a file of files of the project that cannot be parsed, and why they cannot."""

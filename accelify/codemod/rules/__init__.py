@@ -97,7 +97,8 @@ BESIDE = {
 
     trainer.py: `fit(model, device)`  ->  `fit(model, accelerator)`, while main.py calls it by its old parameters
 
-Why: a function that is migrated without its callers breaks them. Callers that train are migrated with it.
+Why: a function that is migrated without its callers breaks them. Callers that train are migrated with it; others may
+leave the accelerator out.
 Left alone: callers where more than a few could be meant: name those that are to be migrated too.
 """,
     "comments": """List comments that went with removed lines.

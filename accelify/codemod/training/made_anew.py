@@ -53,6 +53,12 @@ class Anew:
         makers += [list(self._makers(v)) for v in trained]
         return bool(optimizers) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
 
+    def loop_round(self, places: Iterable[ast.AST], stepped: Sequence[ast.expr]) -> ast.AST | None:
+        """The innermost loop round all of some places whose rounds each train what they make: folds, seeds, a sweep."""
+        around = [self.stack(place) for place in places]
+        common = [loop for loop in around[0] if all(loop in stack for stack in around)] if around else []
+        return next((loop for loop in common if self.begins(loop, stepped)), None)
+
     def makes_data(self, loop: ast.AST, loader: Value) -> bool:
         """Whether each round of a loop makes a loader, and the data set that it is given."""
         made = list(self._makers(loader))

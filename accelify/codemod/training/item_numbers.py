@@ -8,7 +8,7 @@ What the iterator sets while it makes an item, too, is that of a later item by t
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -18,7 +18,7 @@ from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
-from accelify.codemod.semantics.values import Generated, Instance, Made
+from accelify.codemod.semantics.values import Element, Generated, Instance, Made, Value, Values, View
 from accelify.codemod.training.loops import Loop, Training, nodes_in
 from accelify.codemod.training.roles import Roles
 
@@ -90,9 +90,10 @@ class ItemNumbers:
 
     def asked(self, loop: Loop) -> Iterator[tuple[ast.stmt, bool]]:
         """The statements that go by the number of an item, each with whether the training is steered by it."""
-        if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not self._counts(loop.iter):
+        counted = self._item_numbers(loop) if isinstance(loop, ast.For) else set()
+        if not counted:
             return
-        numbers = self._calculated({loop.target.id}, loop)
+        numbers = self._calculated(counted, loop)
         sliced = {n for n, value in _assigned(loop) if isinstance(value, ast.Subscript) and names_in(value) & numbers}
         for node in nodes_in(loop):
             if isinstance(node, ast.If) and (names_in(node.test) & numbers or _sizes(node.test) & sliced):
@@ -140,9 +141,19 @@ class ItemNumbers:
         is_quotient = isinstance(quotient, ast.BinOp) and isinstance(quotient.op, divides)
         return is_quotient and isinstance(quotient, ast.BinOp) and self._is_whole(quotient.left, is_own)
 
-    def _counts(self, source: ast.expr) -> bool:
-        held = self.program.values(self.tracer.inside(source, "reversed"))
-        return bool(held) and all(isinstance(v, Made) and names.is_counter(v.name) for v in held)
+    def _item_numbers(self, loop: ast.For) -> set[str]:
+        """The variables that number the items that are sharded: `i` of `for i in bar`, where `bar = tqdm(range(n))`."""
+        held = set(self._looked_through(self.program.values(self.tracer.inside(loop.iter, "reversed"))))
+        targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+        return {t.id for t in targets if _are_numbers(self.program.values(t), held)}
+
+    def _looked_through(self, values: Values, depth: int = _DEPTH) -> Iterator[Value]:
+        """Values, and what they only go over; a copy may have been shuffled, so its order is its own."""
+        for value in values if depth else ():
+            yield value
+            called = value.node if isinstance(value, View) and isinstance(value.node, ast.Call) else None
+            if isinstance(value, View) and called and not any(map(names.is_copy, self.program.called(called))):
+                yield from self._looked_through(self.program.flow.view_source(value), depth - 1)
 
     def _round_numbers(self, loop: Loop) -> set[str]:
         """`i` of `for i, x in enumerate(xs)`, and what grows by one in each round."""
@@ -219,6 +230,15 @@ class ItemNumbers:
             return True
         is_step = isinstance(call.func, ast.Attribute) and call.func.attr == "step"
         return is_step and any(self.roles.is_scheduler(v) for v in self.program.values(call.func.value))  # type: ignore[attr-defined]  # an attribute
+
+
+def _are_numbers(values: Values, held: Collection[Value]) -> bool:
+    """Whether values come from a counter that a loop goes over, or number what an `enumerate` there yields."""
+    numbered = {v.node for v in held if isinstance(v, View) and v.kind == "enumerate"}
+    counters = {v for v in held if isinstance(v, Made) and names.is_counter(v.name)}
+    return bool(values) and all(
+        v.owner in counters if isinstance(v, Element) else isinstance(v, Made) and v.node in numbered for v in values
+    )
 
 
 def _counted_by(node: ast.AST) -> ast.expr | None:

@@ -21,10 +21,10 @@ scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
 STEP = "(model(X[i:i + 8]) - Y[i:i + 8]).pow(2).mean().backward()"
 
 
-def asked(body: str, loop: str = "for i in range(0, n, 8):") -> dict[str, bool]:
+def asked(body: str, loop: str = "for i in range(0, n, 8):", before: str = "") -> dict[str, bool]:
     """What goes by the number of an item, and whether it steers the training."""
     indented = body.replace("\n", "\n    ")
-    facts = Facts(f"{BEFORE}{loop}\n    {STEP}\n    {indented}\n")
+    facts = Facts(f"{BEFORE}{before}{loop}\n    {STEP}\n    {indented}\n")
     numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
     found = list(numbers.asked(facts.statement(loop.split(" in ")[0])))  # type: ignore[arg-type]  # a loop
     return dict(
@@ -54,8 +54,38 @@ def test_what_goes_by_the_number_of_an_item(body: str, steers: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "loop"),
+    [
+        ("bar = tqdm(range(n))", "for i in bar:"),
+        ("bar = trange(n)", "for i in bar:"),
+        ("bar = tqdm(range(n), desc='steps')", "for k, i in enumerate(bar):"),
+        ("pairs = enumerate(X)", "for i, x in pairs:"),
+        ("pairs = tqdm(zip(range(n), X))", "for i, x in pairs:"),
+        ("bar = reversed(range(n))", "for i in bar:"),
+    ],
+)
+def test_a_number_is_one_whatever_the_loop_is_written_over(made: str, loop: str) -> None:
+    before = f"from tqdm import tqdm, trange\n{made}\n"
+    assert list(asked("if i % 10 == 0: print(i)", loop, before).values()) == [False]
+
+
+def test_a_number_that_a_function_is_given() -> None:
+    facts = Facts(
+        f"from tqdm import tqdm\n{BEFORE}def train(steps):\n    for i in steps:\n        {STEP}\n"
+        "        if i % 10 == 0: print(i)\nwith tqdm(range(n)) as bar:\n    train(bar)\n"
+    )
+    numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
+    found = numbers.asked(facts.statement("for i"))  # type: ignore[arg-type]  # a loop
+    assert [steers for _, steers in found] == [False]
+
+
+@pytest.mark.parametrize(
     ("body", "loop"),
     [
+        ("if i % 10 == 0: print(i)", "for i in order:"),
+        ("if k % 10 == 0: print(k)", "for k, i in enumerate(bar):"),
+        ("if k % 10 == 0: print(k)", "for k, x in zip(range(n), X):"),
+        ("if x.sum() == 0: print(x)", "for i, x in pairs:"),
         ("optimizer.step()", "for i in range(0, n, 8):"),
         ("if n % 4 == 0: optimizer.step()", "for i in range(0, n, 8):"),
         ("if (k + 1) % 4 == 0: optimizer.step()", "for k, i in enumerate(range(0, n, 8)):"),
@@ -64,7 +94,8 @@ def test_what_goes_by_the_number_of_an_item(body: str, steers: bool) -> None:
     ],
 )
 def test_what_does_not(body: str, loop: str) -> None:
-    assert asked(body, loop) == {}
+    before = "order = list(range(n))\nbar = range(n)\npairs = enumerate(X)\n"
+    assert asked(body, loop, before) == {}
 
 
 @pytest.mark.parametrize(

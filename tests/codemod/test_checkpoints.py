@@ -479,3 +479,22 @@ main()
     loaded = 's = torch.load(p, map_location={"cuda:0": str(accelify.runtime.PartialState().device)})'
     assert loaded in after
     assert after.count("import accelify.runtime\n") == 1
+
+
+@pytest.mark.parametrize(("set_under", "is_noted"), [("time.time() - start > 60", True), ("epoch % 2 == 0", False)])
+def test_a_wait_that_each_process_decides_on_is_noted(set_under: str, is_noted: bool) -> None:
+    text = script(
+        imports="import time",
+        before="start, done = time.time(), None",
+        end=f"""
+        if {set_under}:
+            done = epoch
+        if done == epoch:
+            torch.save(model.state_dict(), "m.pt")
+            model.load_state_dict(torch.load("m.pt"))
+        """,
+    )
+    result = run(text)
+    assert "wait_for_everyone" in result.after.decode()
+    said = [n.message for n in result.notes if "by its own clock or data" in n.message]
+    assert bool(said) is is_noted

@@ -380,10 +380,12 @@ traits=attribute same=yes
     os: name sep linesep pathsep curdir devnull
 traits=attribute effects=reads_environment
     sys: argv path modules
+effects=changes_library traits=handles_signals
+    signal: signal
 effects=changes_library
     sys: setrecursionlimit settrace setprofile
     gc: collect enable disable freeze set_threshold
-    signal: signal alarm
+    signal: alarm
     locale: setlocale
     faulthandler: enable
     os: nice umask setpgrp sched_setaffinity

@@ -175,6 +175,7 @@ class Trait(Enum):
     FETCHES_VECTORS = "fetches_vectors"  # the same, of the vectors that `vectors` names
     REMOVES = "removes"  # what its first argument, or its object, names is gone afterwards
     LISTS = "lists"  # says which files there are in a folder, or reads them all
+    HANDLES_SIGNALS = "handles_signals"  # the function that it is given runs when a signal comes
     LOOKS = "looks"  # asks whether a file or a folder is there
     SWITCHES_MODE = "switches_mode"  # between training and evaluation
     PLAIN_LOADER = "plain_loader"  # torch's loader itself, of which the accelerator's is a copy

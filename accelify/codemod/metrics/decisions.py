@@ -3,28 +3,67 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from accelify.codemod.libraries import methods
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.effects import Effects
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Instance, Made
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+_DEPTH = 3  # variables and functions that a question is followed through
 
 
-def decided_apart(metrics: Metrics) -> Iterator[ast.If | ast.While]:
-    """The conditions of steps, and of what is prepared, that may hold on one rank and not on another."""
-    steps = _Steps(metrics)
-    program = metrics.measured.program
+def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterator[ast.If | ast.While]:
+    """The conditions of steps, and of what is prepared, that may hold on one rank and not on another.
+
+    together: what else all processes do together; without it, the steps of the training and what a signal asks for.
+    """
+    meetings = set(together)
+    steps = _Steps(metrics, meetings)
+    program, files = metrics.measured.program, FileQuestions(metrics)
     for parsed in program.files:
         tests = (n for n in parsed.parents if isinstance(n, (ast.If, ast.While)))
         for node in sorted(tests, key=program.position):
-            if program.frame(node) in program.reachable and steps.depend_on(node) and _is_own(metrics, node.test):
+            if program.frame(node) not in program.reachable:
+                continue
+            is_apart = steps.depend_on(node) and _is_own(metrics, node.test)
+            is_asked = not meetings and (_saves_at_a_signal(metrics, node) or steps.go_on_by(node, files))
+            if is_apart or is_asked:
                 yield node
+
+
+def _saves_at_a_signal(metrics: Metrics, node: ast.If | ast.While) -> bool:
+    """Whether a process writes a file when it gets a signal, though only the main process may write it."""
+    is_of_signal = bool(metrics.ranks.of(node.test).of(Mark.SIGNAL))
+    return is_of_signal and bool(metrics.measured.chains.effects.of(*node.body).files_written)
+
+
+class FileQuestions:
+    """Ask whether a value says that a file is there, which another process may find a moment later."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.chains = metrics.measured.chains
+        self.program = metrics.measured.program
+
+    def are_in(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether an expression looks for a file, itself, by a variable or by a function of the project's own."""
+        return any(self._is_one(n, depth) for n in ast.walk(node) if isinstance(n, (ast.Call, ast.Name)))
+
+    def _is_one(self, node: ast.Call | ast.Name, depth: int) -> bool:
+        if isinstance(node, ast.Call):
+            if any(row.has(Trait.LOOKS) for row in self.chains.kinds.called(node) or ()):
+                return True
+            given = returned(self.program.flow.callees.get(node, ()))
+        else:
+            made = (d.node for d in self.chains.definitions(node) if d.kind is Kind.ASSIGNMENT)
+            given = [self.chains.tracer.assigned(n) for n in made if isinstance(n, (ast.Name, ast.Attribute))]
+        return bool(depth) and any(self.are_in(n, depth - 1) for n in given if n is not None)
 
 
 def _is_own(metrics: Metrics, test: ast.expr) -> bool:
@@ -68,7 +107,7 @@ def _divides_whole_batches(measured: Measured, loader: ast.Call) -> bool:
 class _Steps:
     """The actions of all ranks together: backward passes, steps of optimizers, reductions, preparing."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, others: Collection[ast.AST]) -> None:
         training = metrics.measured.training
         self.program = metrics.measured.program
         self.nodes: set[ast.AST] = {*training.backwards, *training.steps, *(r.anchor for r in metrics.reductions)}
@@ -76,6 +115,7 @@ class _Steps:
         preparation = metrics.measured.prepared.preparation
         self.nodes |= {group.anchor for group in preparation.groups if group.anchor is not None}
         self.nodes |= {node for _, node in preparation.wrapped}
+        self.nodes = set(others) or self.nodes
         self.frames = {self.program.frame(n) for n in self.nodes}
         self._runs: dict[Scope, bool] = {}
 
@@ -83,6 +123,14 @@ class _Steps:
         """Whether a condition decides about a step, or whether what holds one goes on."""
         inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
         return self._are_in(inside) or any(self._are_left_by(n, node) for n in inside)
+
+    def go_on_by(self, node: ast.If | ast.While, files: FileQuestions) -> bool:
+        """Whether a loop that takes steps goes on until a file is there, or is there no more."""
+        if isinstance(node, ast.While):
+            return self._are_in(n for s in node.body for n in ast.walk(s)) and files.are_in(node.test)
+        leaving = (n for s in node.body for n in ast.walk(s) if not isinstance(n, (ast.Continue, ast.Raise)))
+        around = [loop for loop in self.program.loops_round(node) if self._are_in(ast.walk(loop))]
+        return bool(around) and any(self._are_left_by(n, node) for n in leaving) and files.are_in(node.test)
 
     def _are_left_by(self, leaving: ast.AST, node: ast.AST) -> bool:
         """Whether a node leaves a loop that takes steps, or a function that does; not one inside the condition."""

@@ -1,10 +1,10 @@
 """Which values are the same on all ranks, and which are one rank's own?
 
-A value is a rank's own if it comes from its shard of the data, its random draws, its number, its clock or its
-simulation, however it got there: through variables, attributes, containers, functions and conditions. What an unknown
-function gives is as its arguments are. Counts of a shard's rows and steps are the same on all ranks, but are no counts
-of the whole: they have marks of their own. Each value carries its origins: the loop whose batches it is computed from,
-or the place where a running value is updated from round to round.
+A value is a rank's own if it comes from its shard of the data, its random draws, its number, its clock, its simulation
+or a signal that it gets, however it got there: through variables, attributes, containers, functions and conditions.
+What an unknown function gives is as its arguments are. Counts of a shard's rows and steps are the same on all ranks,
+but are no counts of the whole: they have marks of their own. Each value carries its origins: the loop whose batches it
+is computed from, or the place where a running value is updated from round to round.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Effect, Role, Row, Rows, Same, Trait
@@ -23,7 +24,7 @@ from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue
+from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -43,9 +44,11 @@ class Mark(Enum):
     RANK = "the number of the rank"
     CLOCK = "the time"
     SIMULATION = "given by a simulation"
+    SIGNAL = "set when a signal comes"
 
 
 _COUNTS = frozenset({Mark.ROWS, Mark.STEPS})
+_STAYS = frozenset({Mark.RUNNING, Mark.CLOCK, Mark.SIGNAL})  # in what such a value decides about
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +272,30 @@ class Ranks:
             loop = self.running_in(definition)
             if loop is not None:
                 labels = self._made_running(labels, definition.node, loop)
+            if self._function(definition.node) in self._run_by_signals:
+                labels |= {Origin(Mark.SIGNAL, definition.node)}
         return labels
+
+    @cached_property
+    def _run_by_signals(self) -> frozenset[Scope]:
+        """The functions that run when a signal comes, and those that only these call."""
+        calls = (c for c in self.program.calls if self._handles_signals(c))
+        held = (v for c in calls for a in [*c.args, *(k.value for k in c.keywords)] for v in self.program.values(a))
+        found = {v.scope for v in held if isinstance(v, FunctionValue)}
+        for function in sorted(self.program.run_from(found) - found, key=lambda f: f.qualified_name):
+            callers = {self._function(call) for call in self.program.calls_of(function)}
+            found |= {function} if callers <= found else set()
+        return frozenset(found)
+
+    def _handles_signals(self, call: ast.Call) -> bool:
+        return any(row.has(Trait.HANDLES_SIGNALS) for row in self.chains.kinds.called(call) or ())
+
+    def _function(self, node: ast.AST) -> Scope:
+        """The function or lambda that runs a node, or the module."""
+        scope = self.program.scope(node)
+        while scope.kind == "comprehension" and scope.parent is not None:
+            scope = scope.parent
+        return scope
 
     def _made_running(self, labels: _Labels, node: ast.AST, loop: Loop) -> _Labels:
         """The labels of a value that is updated in each round; what is measured in time stays that."""
@@ -708,7 +734,7 @@ class Ranks:
             if isinstance(label, Given):
                 found.add(label)
             elif label.differs:
-                found.add(label if label.mark in (Mark.RUNNING, Mark.CLOCK) else Origin(Mark.CHOSEN, node))
+                found.add(label if label.mark in _STAYS else Origin(Mark.CHOSEN, node))
         return frozenset(found)
 
     # Expressions.
@@ -822,9 +848,10 @@ class Ranks:
         if getter is not None:
             return self._for_receiver(self._get(_Returned(getter, None)), getter, base)
         if self.is_options(base) or node.attr in self.program.attribute_writes or self._is_put_anywhere(node):
-            found = _part(labels, node.attr)
+            found, read = _part(labels, node.attr), self._read(node)
             is_known = self._is_tracked(base) and not self.shards.is_alike(base)
-            return found if is_known else found | self._read(node)
+            signalled = frozenset(la for la in read if isinstance(la, Origin) and la.mark is Mark.SIGNAL)
+            return found | signalled if is_known else found | read
         return _without_place(labels)
 
     def is_options(self, node: ast.expr) -> bool:

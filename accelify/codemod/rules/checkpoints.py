@@ -22,6 +22,7 @@ from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, lists_files, may_be_of
 from accelify.codemod.files_written.saves import Save
 from accelify.codemod.libraries import methods
+from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
@@ -58,7 +59,22 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     if script.distribution is None:
         yield from _loaded_where_saved(script)
     made = [s.call for s in script.written.saves if s.call in guarding.covered or _is_made(script, s)]
-    yield from _waits(script, [call for call in made if not guarding.is_cached(call)])
+    waits = list(_waits(script, [call for call in made if not guarding.is_cached(call)]))
+    yield from waits
+    yield from _waits_apart(script, waits)
+
+
+def _waits_apart(script: Script, waits: list[Change]) -> Iterator[Remark]:
+    """Conditions round waits that may hold on one process and not on another."""
+    statements = [e.node for change in waits for e in change.edits if isinstance(e, Insert)]
+    known = set(decided_apart(script.metrics)) if statements else set()
+    for node in decided_apart(script.metrics, statements) if statements else ():
+        message = (
+            "the processes wait here for a file that one saves, but each decides this by its own clock or data. "
+            "Decide from a value that is reduced across processes, or they wait for each other and hang"
+        )
+        if node not in known:
+            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _loaded_where_saved(script: Script) -> Iterator[Change]:

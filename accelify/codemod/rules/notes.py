@@ -22,9 +22,10 @@ from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
-from accelify.codemod.metrics.decisions import decided_apart
+from accelify.codemod.metrics.decisions import FileQuestions, decided_apart
 from accelify.codemod.metrics.forward_state import forward_states
 from accelify.codemod.metrics.progress import Ends, overlong_rounds, overstated_bars, shrunken_schedules
+from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.result import Tier
@@ -266,7 +267,7 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
 def _uneven(script: Script) -> Iterator[Remark]:
     """Actions that one process may take and another not, though all must together: they would wait for each other."""
     for node in decided_apart(script.metrics):
-        message = "this is decided from one process's own data: "
+        message = _why_apart(script, node.test)
         if script.run.ends_apart:
             message += (
                 "processes may take different numbers of steps. One that has finished joins the others' steps "
@@ -278,6 +279,18 @@ def _uneven(script: Script) -> Iterator[Remark]:
                 "across processes"
             )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _why_apart(script: Script, test: ast.expr) -> str:
+    """The beginning of a message on a condition that may hold on one process and not on another."""
+    marks = {o.mark for o in script.metrics.ranks.of(test).origins if o.differs}
+    if Mark.SIGNAL in marks:
+        return "a signal may come to one process alone, while only the main process saves: "
+    if marks == {Mark.CLOCK}:
+        return "this is decided by each process's own clock: "
+    if not marks and FileQuestions(script.metrics).are_in(test):
+        return "this is decided by a file that one process may find and another not yet: "
+    return "this is decided from one process's own data: "
 
 
 def _summed(script: Script) -> Iterator[Remark]:

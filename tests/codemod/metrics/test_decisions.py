@@ -183,3 +183,72 @@ def test_gradients_from_draws() -> None:
     (place,) = gradients_apart(facts.script.metrics)
     assert ast.unparse(place) == "p.grad = g"
     assert [rule for _, rule, message in facts.verdict.obstacles if "sets gradients" in message] == ["backward"]
+
+
+NOTICED = """\
+import os, signal, sys, threading, time
+from pathlib import Path
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{before}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters())
+loader = DataLoader(torch.randn(64, 4))
+start, saved = time.time(), False
+for epoch in range(3):
+    for x in loader:
+        model(x).mean().backward()
+        optimizer.step()
+    {after}
+"""
+LOCK = "stop = threading.Event()\nsignal.signal(signal.SIGTERM, lambda number, frame: stop.set())"
+FLAG = "STOP = False\ndef end(*args):\n    global STOP\n    STOP = True\nsignal.signal(signal.SIGINT, end)"
+OBJECT = (
+    "class Ending:\n    def __init__(self):\n        self.now = False\n"
+    "        signal.signal(signal.SIGINT, self.end)\n    def end(self, *args):\n        self.note()\n"
+    "    def note(self):\n        self.now = True\nending = Ending()"
+)
+ASKED = "def asked(folder):\n    return os.path.exists(folder + '/stop')"
+SAVE = "torch.save(model.state_dict(), 'm.pt')"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (LOCK, "if stop.is_set(): break", 1),
+        (LOCK, f"if stop.is_set(): {SAVE}; sys.exit(1)", 1),
+        (LOCK, f"if stop.is_set(): {SAVE}", 1),
+        (LOCK, "if stop.is_set(): print(epoch)", 0),
+        (FLAG, "if STOP: break", 1),
+        (FLAG, f"if STOP and epoch: {SAVE}", 1),
+        (FLAG.replace("signal.signal(signal.SIGINT, end)", "end()"), "if STOP: break", 0),
+        (OBJECT, "if ending.now: break", 1),
+        ("", "if time.time() - start > 60: break", 1),
+        ("", f"if time.time() - start > 60: {SAVE}", 0),  # when its clock says so, the main process saves
+        ("", "if os.path.exists('stop'): break", 1),
+        ("", "found = Path('stop').exists()\n    if found: sys.exit()", 1),
+        (ASKED, "if asked('.'): break", 1),
+        ("if not os.path.exists('data'): sys.exit()", "", 0),
+        ("", "if not os.path.exists('out'): os.makedirs('out')", 0),
+        ("", "if os.path.exists('m.pt'): model.load_state_dict(torch.load('m.pt'))", 0),
+    ],
+)
+def test_what_one_process_notices_alone(before: str, after: str, found: int) -> None:
+    facts = Facts(NOTICED.format(before=before, after=after))
+    assert len(list(decided_apart(facts.script.metrics))) == found
+
+
+def test_a_fold_that_is_done_is_left_out_by_all() -> None:
+    text = NOTICED.format(before="", after="").replace(
+        "    for x", "    if os.path.exists(f'{epoch}.pt'): continue\n    for x"
+    )
+    assert not list(decided_apart(Facts(text).script.metrics))
+
+
+def test_what_all_do_together_is_decided_apart() -> None:
+    load = "model.load_state_dict(torch.load('m.pt'))"
+    after = f"if time.time() - start > 60: saved = epoch\n    if saved == epoch: {SAVE}; {load}"
+    facts = Facts(NOTICED.format(before="", after=after))
+    found = decided_apart(facts.script.metrics, [facts[load]])
+    assert [ast.unparse(node.test) for node in found] == ["saved == epoch"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class AccelifyError(Exception):
-    """The base of them all: names the thing, the value and the way out."""
+    """The base of them all: names the object, the value and the way out."""
 
 
 class FileError(AccelifyError):

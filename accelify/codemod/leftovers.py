@@ -305,7 +305,7 @@ class _Ledger:
         return all(s in self.removed or s is besides for s in held) and self.filled.isdisjoint(held)
 
     def _does_nothing_else(self, node: ast.If | ast.For | ast.With) -> bool:
-        """Whether a condition, or going over something, does nothing by itself."""
+        """Whether a condition, or iterating over something, does nothing by itself."""
         if isinstance(node, ast.If):
             return self.uses.changes_nothing(node.test)
         if isinstance(node, ast.With):
@@ -600,7 +600,7 @@ def added_reads(program: Program, changes: Iterable[Change]) -> set[tuple[Scope 
 
 
 def _is_view(function: ast.expr) -> bool:
-    """Whether a call only goes over what a container has, or counts it: `list`, `d.items`, `len`."""
+    """Whether a call only iterates over what a container has, or counts it: `list`, `d.items`, `len`."""
     if isinstance(function, ast.Attribute):
         return methods.passes(function.attr) in ("keys", "items", "values")
     name = ast.unparse(function)

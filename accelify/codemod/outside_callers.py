@@ -101,7 +101,7 @@ def users_of_parameter(program: Program, function: Scope, name: str) -> list[str
 
 
 def _gives(call: ast.Call, function: str, name: str, position: int) -> bool:
-    """Whether a call of a function, or one that hands it on, gives it a parameter."""
+    """Whether a call of a function, or one that passes it on, gives it a parameter."""
     is_its_own = _last_name(call.func) == function
     if not is_its_own and function not in map(_last_name, call.args):
         return False

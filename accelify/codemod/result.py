@@ -13,7 +13,7 @@ class Tier(str, Enum):
 
     SAFE: in one process the script gives the same losses, in many the same meaning; applied.
     REVIEW: applied and flagged, because its meaning depends on the number of processes.
-    ADVICE: told only; the script is not changed for it.
+    ADVICE: only reported; the script is not changed for it.
     """
 
     SAFE = "safe"

@@ -33,7 +33,7 @@ from accelify.codemod.training.roles import Roles
 class Script:
     """A program with a training loop: rules read it, and never trace a name themselves.
 
-    files: those that change for the training: with a backward pass, a prepared thing, or a way of the accelerator.
+    files: those that change for the training: with a backward pass, a prepared object, or a way of the accelerator.
     wrapping: where a model has been replaced by its wrapper, for a runtime that wraps it. wrappers: the
     `DataParallel(model)` calls of these files, and of what builds their models; left_wrapped: all others; unwrapped:
     the choices that are none once these are gone, each with whether its body is what is done. batch_sizes: where the

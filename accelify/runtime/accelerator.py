@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, ParamSpec, TypeVar  # scripts hand in models, batches and objects of every kind
+from typing import IO, Any, ParamSpec, TypeVar  # scripts pass models, batches and objects of every kind
 
 import torch
 from torch import nn

@@ -302,7 +302,7 @@ def gather_object(object: Any) -> list[Any]:
 
 
 def tqdm(*args: Any, main_process_only: bool = True, **kwargs: Any) -> Any:
-    """The progress bar of the library `tqdm`, shown by process 0 of each machine alone unless told otherwise.
+    """The progress bar of the library `tqdm`, shown by process 0 of each machine alone unless asked otherwise.
 
     Raises: ImportError where the library is not installed; ValueError for a bool in place of what is iterated over.
     """

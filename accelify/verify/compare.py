@@ -12,7 +12,7 @@ from accelify.verify.trace import Sketch
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 # The deviation that any gradient may have however small it is, as a fraction of the gradients of all parameters.
 FLOOR = 1e-3
-# How far parameters may be apart, as a share of how far they moved. In float32, optimizers such as Adam turn the
+# How far parameters may be apart, as a fraction of how far they moved. In float32, optimizers such as Adam turn the
 # rounding of a small gradient into steps as large as any other's; gradients and losses are held more tightly.
 APART = {"float64": 1e-5}
 USUALLY_APART = 0.05
@@ -44,7 +44,7 @@ def tolerance(dtype: str, step: int = 1) -> float:
 
 
 def apart(dtype: str) -> float:
-    """How far parameters may be apart, as a share of how far they moved."""
+    """How far parameters may be apart, as a fraction of how far they moved."""
     return APART.get(dtype, USUALLY_APART)
 
 

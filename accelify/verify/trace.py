@@ -99,7 +99,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tensor, number or other thing in a checkpoint: its kind, and what stands for its value."""
+    """A tensor, number or other value in a checkpoint: its kind, and what stands for its value."""
 
     key: str
     kind: str
@@ -210,7 +210,7 @@ class Run:
 
     @property
     def error(self) -> End | None:
-        """The end of the first rank that failed; the one that failed by its own fault where that can be told."""
+        """The end of the first rank that failed; the one that failed by its own fault where that is known."""
         failed = [trace.end for trace in self.ranks if trace.end.how == "error" or trace.end.code]
         own = [end for end in failed if "peer" not in end.message and "onnection" not in end.message]
         return next(iter([*own, *failed]), None)

@@ -9,7 +9,7 @@ RESUME = "a resume"  # what only a script comes to that is given a checkpoint
 
 
 class Status(str, Enum):
-    """How one thing came out; only `differs` speaks against the rewritten script."""
+    """How one comparison came out; only `differs` speaks against the rewritten script."""
 
     HOLDS = "ok"
     NATURE = "by nature"
@@ -29,7 +29,7 @@ class Which(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing that was compared with the original.
+    """One fact that was compared with the original.
 
     processes: of the rewritten script's run. step counts from 1; `at` is a line of the script that ran.
     """

@@ -73,7 +73,7 @@ def _fix(processes: Processes, call: ast.Call, rows: tuple[Row, ...]) -> tuple[E
 
 
 def _is_of_shard(processes: Processes, call: ast.Call) -> bool:
-    """Whether what is written comes from the batches of one process's shard, while it goes over them."""
+    """Whether what is written comes from the batches of one process's shard, while it iterates over them."""
     values = processes.once(RankValues)
     around = [n for n in processes.program.loops_round(call) if isinstance(n, (ast.For, ast.AsyncFor))]
     is_inside = any(loop in values.loops and values.is_sharded_by_then(loop) for loop in around)

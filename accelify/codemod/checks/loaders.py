@@ -64,7 +64,7 @@ class Loaders:
         return [n for n in nodes if isinstance(n, (ast.For, ast.AsyncFor)) and self.over(n)]
 
     def over(self, loop: Loop) -> set[ast.AST]:
-        """The calls whose loaders a loop goes over."""
+        """The calls whose loaders a loop iterates over."""
         made = {v.node for v in self.loops.owners(loop.iter) if isinstance(v, Made)}
         return made.intersection(self.calls_of_loaders)
 

@@ -2,7 +2,7 @@
 
     loader = DataLoader(data, shuffle=True)    ->    loader = DataLoader(data, sampler=DistributedSampler(data))
 
-Why: each process goes over the whole data in an order of its own, so that an epoch sees each sample N times, and N
+Why: each process iterates over the whole data in an order of its own, so that an epoch sees each sample N times, and N
 processes are no faster than one.
 Left alone: programs that shard their data anywhere, by a sampler, by rank or by `prepare`; data that nothing is
 trained on.

@@ -84,5 +84,5 @@ def _loaders(processes: Processes, trained: Trained) -> set[ast.Call]:
 
 
 def _is_plain(loader: ast.Call) -> bool:
-    """Whether a loader goes over its data in the usual way, with no sampler that may shard them."""
+    """Whether a loader iterates over its data in the usual way, with no sampler that may shard them."""
     return not any(k.arg in (None, "sampler", "batch_sampler") for k in loader.keywords) and len(loader.args) < 4

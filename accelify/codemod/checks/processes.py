@@ -148,7 +148,7 @@ class Processes:
         return " ".join(texts)
 
     def given(self, read: ast.expr) -> Iterator[ast.expr]:
-        """The expressions that may have given a variable its value; of a loop's variable, what is gone over."""
+        """The expressions that may have given a variable its value; of a loop's variable, what is iterated over."""
         if not isinstance(read, (ast.Name, ast.Attribute)) or not isinstance(read.ctx, ast.Load):
             return
         found = self.program.definitions(read).definitions(read)
@@ -173,7 +173,7 @@ class Processes:
                 yield statement.value
 
     def is_of_loop(self, read: ast.Name) -> bool:
-        """Whether a variable may be given by a loop over other things than numbers."""
+        """Whether a variable may be given by a loop over other values than numbers."""
         for definition in self.program.definitions(read).definitions(read):
             loop = self.program.parsed(read).parents.get(definition.node)
             while isinstance(loop, (ast.Tuple, ast.List)):

@@ -41,7 +41,7 @@ class RankValues:
         return tuple(sorted(found, key=self.program.position))
 
     def _is_sharded(self, values: set[Value]) -> bool:
-        """Whether some values are loaders that hand out a shard, and nothing else."""
+        """Whether some values are loaders that yield a shard, and nothing else."""
         made = [v for v in values if not isinstance(v, Constant)]
         sampled, plain = self.sampled, set(self.loaders.calls_of_loaders)
         if any(map(self._is_prepared, made)):  # under the name that the loader had before
@@ -71,7 +71,7 @@ class RankValues:
 
     @cached_property
     def ranks(self) -> Ranks:
-        """The rank of every value; what the script reduces itself is everyone's afterwards."""
+        """The rank of every value; what the script reduces itself is the same on all ranks afterwards."""
         shards = Shards(self.loops, (), self._is_sharded_loader, self.is_alike)
         return ranks_by_hand(self.processes.chains, shards)
 

@@ -69,7 +69,7 @@ def _deciding(processes: Processes, backward: ast.Call, loop: Loop, names: set[s
 
 
 def _is_made_otherwise(branch: ast.If, names: set[str]) -> bool:
-    """Whether the other branch makes a backward pass, too, or hands the loss on."""
+    """Whether the other branch makes a backward pass, too, or passes the loss on."""
     sides = [[n for s in side for n in ast.walk(s)] for side in (branch.body, branch.orelse)]
     return all(
         any((isinstance(n, ast.Attribute) and n.attr == "backward") or getattr(n, "id", "") in names for n in side)

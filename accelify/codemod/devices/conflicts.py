@@ -215,7 +215,7 @@ _DEPTH = 6
 
 
 class Shapes:
-    """Tell by how a thing is made, and by how it is used."""
+    """Decided by how a value is made, and by how it is used."""
 
     def __init__(self, whereabouts: Lattice) -> None:
         self.whereabouts = whereabouts

@@ -121,7 +121,7 @@ class Mismatches(Meetings):
         return Operand(tuple(dict.fromkeys(self._sources(part, part, calls))))
 
     def _sources(self, node: ast.expr, part: ast.expr, calls: Calls) -> Iterator[tuple[Place, ast.expr | None]]:
-        """The tensors of an expression, each with the argument that hands it over, or the expression itself."""
+        """The tensors of an expression, each with the argument that passes it, or the expression itself."""
         for place in self.lattice.symbolic(node):
             owner = self.program.scope(place.origin) if isinstance(place.origin, ast.arg) else None
             if place.where is not Where.GIVEN:

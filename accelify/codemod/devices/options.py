@@ -362,7 +362,7 @@ class NamedDevices:
         return bool(callees) and all(self._only_moves_to_it(call, argument, c) for c in callees)
 
     def _only_moves_to_it(self, call: ast.Call, argument: ast.expr, function: Scope) -> bool:
-        """Whether a function of the project's own does nothing with an argument but move things there."""
+        """Whether a function of the project's own does nothing with an argument but move objects there."""
         taken = [p.arg for p in function.parameters if self.tracer.argument(call, function, p.arg) is argument]
         reads = [r for name in taken for r in self.program.reads_of(function, name)]
         return bool(reads) and all(self._is_where_something_goes(r) for r in reads)

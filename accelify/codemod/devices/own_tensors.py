@@ -34,7 +34,7 @@ class Homemade:
         self.prepared = on_device.prepared
 
     def find(self) -> ast.expr | None:
-        """The first such thing in the text; None where there is none, or where the script names a device."""
+        """The first such place in the text; None where there is none, or where the script names a device."""
         if self.names_a_device():
             return None
         found = [*self._given(), *self.tensors.made_in_models(), *self._without_a_model()]

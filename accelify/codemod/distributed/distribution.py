@@ -193,7 +193,7 @@ class Distributions:
     def data(self, loops: Loops, training: Training) -> list[Data]:
         """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too.
 
-        Not those that only the main process runs, which goes over all of the data then.
+        Not those that only the main process runs, which iterates over all of the data then.
         """
         found = self.samplers.data(loops, training)
         asked = Guards(self.program, self.found)
@@ -309,7 +309,7 @@ class Ranks:
         self.found.ranks[outer] = _VARIABLES[str(key)]
 
     def options(self, calls: list[ast.Call]) -> None:
-        """`--local_rank`, by which older launchers tell a process which it is."""
+        """`--local_rank`, by which older launchers give a process its number."""
         options = [c for c in calls if (option := option_of(c)) is not None and option[1] == "local_rank"]
         if not options:
             return
@@ -461,7 +461,7 @@ class Samplers:
     def data(self, loops: Loops, training: Training) -> list[Data]:
         """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too.
 
-        Not those that also go over a loader without one, if training prepares what they share.
+        Not those that also iterate over a loader without one, if training prepares what they share.
         """
         trained_on = {v for data in training.data for source in data.sources for v in loops.owners(source)}
         found = []

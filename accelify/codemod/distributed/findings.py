@@ -19,9 +19,9 @@ from accelify.codemod.semantics.values import External
 class Distribution:
     """The parts of a script that make it run on several processes.
 
-    removed: statements that go. ranks: what tells a process which it is, with the accelerator's word for it; firsts:
+    removed: statements that go. ranks: what gives a process its number, with the accelerator's word for it; firsts:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
-    together. samplers: loaders whose sampler shares the data out, with whether it shuffles. devices: where a process's
+    together. samplers: loaders whose sampler shards the data, with whether it shuffles. devices: where a process's
     number stands for its GPU. parameters: those of functions that are given one. synchronised: where
     batch norms use the batches of all processes. kept: options that only files outside the program read, with these
     files. foreign: what is not understood; one is enough to leave the script

@@ -57,7 +57,7 @@ class Launched:
                 yield parameter.arg
 
     def ranks_and_sizes(self, spawn: Spawn) -> Iterator[tuple[str, str]]:
-        """The parameters that tell a process its number, or how many there are, with what gives it now."""
+        """The parameters that give a process its number, or how many there are, with what gives it now."""
         first, *rest = spawn.worker.parameters
         yield first.arg, self.launching.words[(spawn.worker, first.arg)]
         for parameter, argument in zip(rest, spawn.arguments, strict=False):

@@ -1,4 +1,4 @@
-"""How does a script start its processes, and which of its names tell a process which it is?"""
+"""How does a script start its processes, and which of its names give a process its number?"""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Project:
     def users(self, parsed: Parsed, name: str) -> list[Parsed]:
         """The files of the repository, its tests and notebooks, too, that have a name and import its file.
 
-        A package round the file may hand the name on.
+        A package round the file may pass the name on.
         """
         path = Path(parsed.path)
         found = []

@@ -68,7 +68,7 @@ def parses(data: bytes) -> bool:
     """Whether Python can read a script."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is odd about a script is not ours to tell
+            warnings.simplefilter("ignore")  # what is odd about a script is not ours to report
             ast.parse(data)
     except (SyntaxError, ValueError):
         return False

@@ -214,7 +214,7 @@ class Guarding:
         return any(self._writes_to(a, opened, depth - 1) for c in calls for a in c.args)
 
     def _only_main_uses(self, made: ast.Call, covered: set[ast.AST]) -> bool:
-        """Whether all that other processes do with a value is to hand it on."""
+        """Whether all that other processes do with a value is to pass it on."""
         value = next(v for v in self.program.values(made) if isinstance(v, Made))
         for node, values in self.program.flow.values.items():
             if node is made or value not in values or node in covered:

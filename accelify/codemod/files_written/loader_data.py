@@ -111,7 +111,7 @@ class LoaderData:
         return not given or any(self.kinds.of(g) & _MAY_NAME_FILES for g in given)
 
     def _is_told(self, call: ast.Call, makers: set[ast.AST]) -> bool:
-        """Whether such an object is told to do something: `data.prepare()`."""
+        """Whether such an object is asked to do something: `data.prepare()`."""
         if not isinstance(call.func, ast.Attribute) or not isinstance(self.program.parent(call), ast.Expr):
             return False
         owners = (v.root if isinstance(v, Member) else v for v in self.program.values(call.func.value))

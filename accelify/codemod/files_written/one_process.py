@@ -127,7 +127,7 @@ class OneProcess:
         return not (summary.is_unknown or summary.writes or summary.effects & _OF_ALL or is_left)
 
     def runs_together(self, call: ast.Call) -> bool:
-        """Whether a call runs a model, goes over a loader, or asks a metric for what all processes have."""
+        """Whether a call runs a model, iterates over a loader, or asks a metric for what all processes have."""
         if self._is_of_all(call):
             return True
         for function in self.program.flow.callees.get(call, ()):
@@ -143,7 +143,7 @@ class OneProcess:
 
     @cached_property
     def _going_over(self) -> set[Scope]:
-        """The functions that go over a loader."""
+        """The functions that iterate over a loader."""
         nodes = (n for parsed in self.program.files for n in parsed.parents)
         loops = (n for n in nodes if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)))
         over = (n.iter for n in loops if any(map(self.roles.is_loader, self.program.values(n.iter))))
@@ -165,7 +165,7 @@ class OneProcess:
         return is_model and any(row.mutates for row in rows)
 
     def hands_out_data(self, node: ast.expr) -> bool:
-        """Whether going over an expression draws random numbers, or uses something up: a loader, a generator."""
+        """Whether iterating over an expression draws random numbers, or uses something up: a loader, a generator."""
         return any(isinstance(v, Generated) or self.roles.is_loader(v) for v in self.program.values(node))
 
     def becomes_a_save(self, call: ast.Call) -> bool:

@@ -1,7 +1,7 @@
 """The counterpart in accelify.runtime of each public name of Hugging Face Accelerate: the same, another, or none.
 
 A line without indentation holds what is true of the names in the indented lines below it: `same`; `different:` and how,
-or `different!:` where whoever moves a script is to be told; `absent:` and why. An indented line says where the names
+or `different!:` where whoever moves a script needs to know; `absent:` and why. An indented line says where the names
 are found in Accelerate, then the names. A name becomes that of the same spelling in the module that stands for its own
 (`PLACES`), or `name=other`, below `accelify.runtime`. `Accelerator.prepare` is a method, `Accelerator.prepare()` the
 place of its parameters. A parameter without a row of its own is the same; methods and attributes have rows, all of

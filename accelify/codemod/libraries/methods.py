@@ -136,7 +136,7 @@ def is_attribute(name: str) -> bool:
 
 
 def summarizes(name: str) -> bool:
-    """Methods of a tensor or an array that say one thing of all its values: `mean`, `std`, `max`."""
+    """Methods of a tensor or an array that make one value of all its values: `mean`, `std`, `max`."""
     rows = (table.member(kind, name) for kind in ("tensor", "ndarray"))
     return any(row is not None and row.rows in (Rows.MEAN, Rows.EXTREME) for row in rows)
 
@@ -207,7 +207,7 @@ def says_where(name: str) -> bool:
 
 
 def shows_a_tensor(name: str) -> bool:
-    """Members by whose use a thing is known to be a tensor: `size`, `view`, `long`."""
+    """Members by whose use a value is known to be a tensor: `size`, `view`, `long`."""
     return _row_has(table.member("tensor", name), Trait.SHOWS_TENSOR)
 
 

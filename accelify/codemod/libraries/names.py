@@ -399,7 +399,7 @@ def is_counter(name: str | None) -> bool:
 
 
 def asks_about(name: str | None) -> bool:
-    """Builtins that tell something about a value or make one number of it: `len`, `isinstance`, `int`."""
+    """Builtins that describe a value or make one number of it: `len`, `isinstance`, `int`."""
     row = table.function(name)
     return row is not None and "." not in str(name) and bool(row.traits & {Trait.SHAPE_ONLY, Trait.SCALAR})
 

@@ -145,7 +145,7 @@ class Trait(Enum):
     REMOVES_FOLDERS = "removes_folders"
     PARAMETERS = "parameters"  # gives the parameters of a module
     PARTS = "parts"  # gives the modules that a module is made of
-    ADDS = "adds"  # gives, or makes of its object, the sum of two things: of the first and the last of its arguments
+    ADDS = "adds"  # gives, or makes of its object, the sum of two arguments: the first and the last of its arguments
     GREATER = "greater"  # gives the greatest of its arguments
     LESS = "less"  # gives the least of its arguments
     REPLACES = "replaces"  # gives its object other values, which have nothing to do with the last ones

@@ -41,7 +41,7 @@ class Metrics:
     processes, each of which keeps what it makes of them. reductions: the sums that are reduced after their loops; a
     script that distributes itself does that by itself. metered: the meters and lists of loops over shared data, but for
     those of `sharded`. ranks: which values are one process's own, once what is reduced is everyone's. reports: those
-    that leave the training though nothing made them everyone's.
+    that leave the training though nothing reduced them over all ranks.
     """
 
     measured: Measured
@@ -153,7 +153,7 @@ class Measured:
         return tuple(sorted(loops, key=self.program.position))
 
     def loops_shared_for_some(self, files: frozenset[str], others: Collection[ast.AST]) -> Iterator[Loop]:
-        """The loops of some files, but for others, that go over a prepared loader for some of their callers."""
+        """The loops of some files, but for others, that iterate over a prepared loader for some of their callers."""
         nodes = (n for path in sorted(files) for n in self.program.flow.parsed_of[path].nodes)
         for node in nodes:
             if not isinstance(node, (ast.For, ast.AsyncFor)) or node in others or not self.program.values(node.iter):
@@ -210,7 +210,7 @@ class _Settled:
     by_hand: tuple[tuple[ast.expr, tuple[ast.AST, ...]], ...] = ()
 
     def __call__(self, ranks: Ranks, definition: Definition, read: ast.AST) -> bool:
-        """Whether what a definition gave has become everyone's where it is read."""
+        """Whether what a definition gave has become the same on all ranks where it is read."""
         if any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node)):
             return True
         return any(self._lies_between(each, statements, definition, read) for each, statements in self.by_hand)
@@ -228,7 +228,7 @@ class _Settled:
         )
 
     def holds(self, node: ast.AST) -> bool:
-        """Whether what a definition gives becomes everyone's at some time."""
+        """Whether what a definition gives becomes the same on all ranks at some time."""
         return bool(self._anchors(node))
 
     def _anchors(self, node: ast.AST) -> list[ast.stmt]:
@@ -276,7 +276,7 @@ def _reduced_by_hand(chains: Chains) -> Iterator[tuple[ast.expr, tuple[ast.AST, 
 
 
 def _reduces(row: Row) -> bool:
-    """Whether a library's function makes what it is given everyone's."""
+    """Whether a library's function reduces its argument over all ranks."""
     return row.role is Role.COLLECTIVE and row.same is Same.YES and bool(row.mutates)
 
 

@@ -321,7 +321,7 @@ class Elements:
     def _given(self, name: str, *, in_parts: bool = False) -> list[ast.expr]:
         """The values assigned to a variable in a loop, on request in a part of it too; none where some are not known.
 
-        A part of the batch stands for what a loader hands out, which came from another process often enough.
+        A part of the batch stands for a loader's batches, which came from another process often enough.
         """
         found: list[ast.expr] = []
         for node in ast.walk(self.loop):

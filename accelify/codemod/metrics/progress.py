@@ -41,7 +41,7 @@ def overstated_bars(metrics: Metrics) -> Iterator[ast.expr]:
 
 
 def _is_length(metrics: Metrics, total: ast.expr, loop: ast.AST) -> bool:
-    """Whether a number is the length of the very loader that a loop goes over."""
+    """Whether a number is the length of the very loader that a loop iterates over."""
     counted = total.args[0] if isinstance(total, ast.Call) and "len" in metrics.measured.program.called(total) else None
     over = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
     is_it = counted is not None and over is not None and ast.unparse(counted) in map(ast.unparse, ast.walk(over))
@@ -433,7 +433,7 @@ def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
 
 
 def _runs_out(metrics: Metrics, node: ast.AST, loop: ast.stmt) -> bool:
-    """Whether `next(batches)` goes over a loader once: nothing catches its end, and no round begins anew."""
+    """Whether `next(batches)` iterates over a loader once: nothing catches its end, and no round begins anew."""
     program = metrics.measured.program
     iterator = program.iterator(node)
     has_default = isinstance(node, ast.Call) and len(node.args) > 1

@@ -919,7 +919,7 @@ class Ranks:
         found: set[_Label] = set()
         measured = node.args[0] if isinstance(node, ast.Call) and node.args else node
         if isinstance(measured, ast.expr) and self.chains.kinds.of(measured) & {"set", "counter"}:
-            return labels  # of how many different things there are
+            return labels  # of how many different values there are
         for label in labels:
             if isinstance(label, Given) or label.mark in (Mark.CHOSEN, Mark.DRAW, Mark.SIMULATION):
                 found.add(label)

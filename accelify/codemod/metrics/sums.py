@@ -180,7 +180,7 @@ class Sums:
     # Loops over several loaders in turn.
 
     def _condition(self, loop: Loop) -> str | None:
-        """`phase == "train"`, where a loop goes over `loaders[phase]` and only `loaders["train"]` is prepared."""
+        """`phase == "train"`, where a loop iterates over `loaders[phase]` and only `loaders["train"]` is prepared."""
         keys: set[str | None] = set()
         for node in ast.walk(loop.iter):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Name, ast.Attribute)):
@@ -548,7 +548,7 @@ class Sums:
         return False
 
     def _is_length(self, call: ast.Call, loop: Loop) -> bool:
-        """`len(loader)`, of what the loop goes over or of another prepared loader."""
+        """`len(loader)`, of what the loop iterates over or of another prepared loader."""
         if ast.unparse(call.func) != "len" or len(call.args) != 1:
             return False
         text = ast.unparse(call.args[0])

@@ -1,4 +1,4 @@
-"""Where things are prepared: items that are ready at one place are prepared by one statement there."""
+"""Where objects are prepared: items that are ready at one place are prepared by one statement there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accelify.codemod.training.roles import stepped
 
 @dataclass(frozen=True)
 class Item:
-    """One thing to prepare under its name; `assigned` is whether the name may be given the result."""
+    """An object to prepare under its name; `assigned` is whether the name may be given the result."""
 
     kind: str
     text: str
@@ -189,7 +189,7 @@ class Grouper:
         return any(self._uses(s, item) and self.program.before(statement, s) for s in _simple_in(outer))
 
     def _is_needed_in(self, node: ast.stmt, item: Item) -> bool:
-        """Whether a branch trains, or goes over a loader that one of them binds: `batches = iter(make())`."""
+        """Whether a branch trains, or iterates over a loader that one of them binds: `batches = iter(make())`."""
         plain = [s for s in ast.walk(node) if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], item.text)]
         return any(self._uses(s, item) for s in plain)
 

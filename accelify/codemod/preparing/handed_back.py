@@ -10,9 +10,9 @@ from accelify.codemod.semantics.scopes import Scope, returned
 
 
 def handed_back(program: Program, tracer: Tracer, chain: Chain) -> list[Chain]:
-    """The ways back inside a function that hands an iterator back, `loader, iter(loader)`; the chain for others.
+    """The ways back inside a function that returns an iterator, `loader, iter(loader)`; the chain for others.
 
-    Such a loader is prepared where it is made: an iterator goes over what the loader was when it began.
+    Such a loader is prepared where it is made: an iterator iterates over what the loader was when it began.
     """
     call, place, size = _unpacked(chain[-1])
     if call is None:

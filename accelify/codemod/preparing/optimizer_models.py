@@ -207,7 +207,7 @@ class Owners:
         return list(found.values())
 
     def _as_called(self, expression: ast.expr, call: ast.Call, callee: Scope) -> ast.expr | None:
-        """The thing that a caller gave, of which an expression of the called function is a part, or the whole."""
+        """The argument of a caller, of which an expression of the called function is a part, or the whole."""
         root = expression
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
@@ -249,7 +249,7 @@ class Owners:
         return [] if self._is_one_of_several(node) else [node]
 
     def _is_one_of_several(self, node: ast.expr) -> bool:
-        """Whether a name is the variable of a comprehension or a loop, which holds one thing after another."""
+        """Whether a name is the variable of a comprehension or a loop, which holds one object after another."""
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
         owners = [(self.program.scope(n).owner(n.id), n.id) for n in names]
         return any(
@@ -258,7 +258,7 @@ class Owners:
         )
 
     def _is_gone_over(self, write: ast.AST) -> bool:
-        """Whether a loop binds a name, in every round another thing."""
+        """Whether a loop binds a name, in every round to another object."""
         loop = self.program.statement(write)
         return isinstance(loop, (ast.For, ast.AsyncFor)) and self.program.inside(write, loop.target)
 

@@ -339,7 +339,7 @@ class EarlyCode:
         return found
 
     def _calling(self, scope: Scope) -> Iterator[ast.AST]:
-        """The calls of a function, and the places that hand it to others, which may call it."""
+        """The calls of a function, and the places that pass it to others, which may call it."""
         yield from self.program.flow.callers.get(scope, ())
         yield from (node for node, function in self.program.flow.handed_on if function is scope)
 

@@ -1,4 +1,4 @@
-"""Which expressions of a script are prepared things: loaders, the batches that they hand out, models."""
+"""Which expressions of a script are prepared objects: loaders, the batches that they yield, models."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ class Prepared:
         return any(a in conditions for a in there)
 
     def is_sharded_sequence(self, loop: ast.AST) -> bool:
-        """Whether a loop goes over data of the script's own, sharded by `accelerator.shard`."""
+        """Whether a loop iterates over data of the script's own, sharded by `accelerator.shard`."""
         return any(data.loop is loop for data, _ in self.preparation.sharded)
 
     def has_no_length(self, loop: ast.AST | None) -> bool:
-        """Whether a sharded loop goes over what a generator yields, whose incomplete last round is left out."""
+        """Whether a sharded loop iterates over what a generator yields, whose incomplete last round is left out."""
         values = (v for data, of in self.preparation.sharded if data.loop is loop for v in self.program.values(of))
         return any(isinstance(value, Generated) for value in values)
 

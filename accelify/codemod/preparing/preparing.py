@@ -77,7 +77,7 @@ class Preparer:
         self._stepped: list[Binding] = []  # the optimizers
 
     def prepare(self, shared: Sequence[Data] = ()) -> Preparation:
-        """Find the items and group them; `shared` are further loops that each process takes its share of."""
+        """Find the items and group them; `shared` are further loops that each process takes its shard of."""
         self._optimizers()
         self._models_without_name()
         self._models_that_switch()
@@ -140,7 +140,7 @@ class Preparer:
         return False
 
     def _outermost(self, chain: Chain) -> Binding:
-        """Where a thing was first given a name; for a parameter that nobody fills, the attribute that keeps it."""
+        """Where an object was first given a name; for a parameter that nobody fills, the attribute that keeps it."""
         last = chain[-1]
         if last.kind == "inline" and len(chain) > 1:
             return last if chain[-2].kind == "parameter" or self._goes_over(chain[-2].value) else chain[-2]
@@ -163,7 +163,7 @@ class Preparer:
         return is_view or (bool(callees) and all(c.generates for c in callees))
 
     def _is_handed_up(self, constructor: Scope, base: Scope) -> bool:
-        """Whether a constructor hands what it is given to its base class's, which others may call too."""
+        """Whether a constructor passes its argument to its base class's, which others may call too."""
         cls, ancestor = constructor.parent, base.parent
         if constructor.name != "__init__" or base.name != "__init__" or cls is None or ancestor is None:
             return False
@@ -297,7 +297,7 @@ class Preparer:
                     self._items.append(self._item("model", binding))
 
     def _wrap_values(self, kind: str, expression: ast.expr, site: ast.AST) -> None:
-        """Prepare things that have no name of their own where they are made."""
+        """Prepare objects that have no name of their own where they are made."""
         held = set(self.program.values(expression))
         if kind == "loader":
             held |= Loops(self.program, self.roles, self.tracer).owners(expression)  # through `iter(loader)`
@@ -405,7 +405,7 @@ class Preparer:
         )
 
     def _is_of_unknown_make(self, source: ast.expr, data: Data) -> bool:
-        """Whether a loop goes over what nothing shows to be a loader: what it yields is sharded as it comes."""
+        """Whether a loop iterates over what nothing shows to be a loader: what it yields is sharded as it comes."""
         held = Loops(self.program, self.roles, self.tracer).owners(source)
         is_gone_over = isinstance(data.loop, ast.For) and self.program.inside(source, data.loop.iter)
         return is_gone_over and not any(self.roles.is_loader(v) for v in held)
@@ -499,7 +499,7 @@ def _whole(models: dict[str, Item]) -> dict[str, Item]:
 
 
 def _within(chain: Chain) -> Chain:
-    """The names that a thing has since it was taken out of a container, if it was."""
+    """The names that an object has since it was taken out of a container, if it was."""
     place = next((k for k, binding in enumerate(chain) if binding.kind == "item"), 0)
     return chain[:place] or chain
 

@@ -53,7 +53,7 @@ class Reach:
 def node_of(frame: Scope) -> Scope:
     """The node that stands for a frame in the graph: a method's class, the outermost function, or the module.
 
-    A method that gets no instance stands for itself: it is handed the accelerator like a function.
+    A method that gets no instance stands for itself: the accelerator is passed to it like a function.
     """
     found = frame
     scope: Scope | None = frame

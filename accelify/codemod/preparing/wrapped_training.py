@@ -181,7 +181,7 @@ class WrappedTraining:
                 yield node, message
 
     def _are_plain(self, values: Values) -> bool:
-        """Whether loaders are torch's own, as far as anyone can tell."""
+        """Whether loaders are torch's own, as far as can be known."""
         plain = {v for v in values if isinstance(v, Made) and names.is_plain_loader(v.name)}
         others = any(isinstance(v, Instance) or self.roles.is_loader(v) for v in values - plain)
         return not others and bool(plain or any(isinstance(v, (Argument, Member)) for v in values))

@@ -30,7 +30,7 @@ _RATE = "consider a larger learning rate (often N times, with a warm-up)"
 
 
 def find(script: Script) -> Iterator[Remark]:
-    """One note, in a file that the user named: where a size is, else where its batches are gone over."""
+    """One note, in a file that the user named: where a size is, else where its batches are iterated over."""
     sizes = script.batch_sizes
     if not sizes.loaders and not sizes.loops:
         return

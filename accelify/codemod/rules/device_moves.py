@@ -59,7 +59,7 @@ def find(script: Script) -> Iterator[Found]:
 
 
 def _guards(script: Script, dropped: dict[ast.Call, Move]) -> Iterator[Change]:
-    """Conditions under which things only go to the GPU: to the accelerator's device they go under any."""
+    """Conditions under which objects only go to the GPU: to the accelerator's device they go under any."""
     moves = {m.call: m for m in script.devices.moves if _goes_to_accelerator(script, m)}
     kept = [script.program.statement(call) for call in moves if call not in dropped]
     for guard in dict.fromkeys(script.program.parent(statement) for statement in kept):

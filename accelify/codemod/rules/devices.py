@@ -220,7 +220,7 @@ def _among_others(script: Script) -> Iterator[tuple[ast.Assign, ast.Name]]:
 
 
 def _holds_device(script: Script, target: ast.Name, call: ast.Call) -> bool:
-    """Whether a name holds the device that a call returns among other things."""
+    """Whether a name holds the device that a call returns among other values."""
     values = {v for v in script.program.values(target) if getattr(getattr(v, "owner", None), "node", None) is not call}
     return bool(values) and all(script.roles.is_device(v) for v in values)
 

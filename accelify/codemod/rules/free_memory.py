@@ -5,7 +5,7 @@
         ...                                      model = Net()
                                                  model, ... = accelerator.prepare(model, ...)
 
-Why: the accelerator keeps what it has prepared, with gradients and optimizer states, until it is told to forget it.
+Why: the accelerator keeps what it has prepared, with gradients and optimizer states, until it is asked to forget it.
 Five folds, or fifty settings of a sweep, would fill the GPU's memory.
 Left alone: loops round which a model or an optimizer lasts, and loops in which the accelerator itself is created.
 """

@@ -216,7 +216,7 @@ def _elsewhere(script: Script) -> Iterator[Remark]:
 
 
 def _gone_over(script: Script) -> Iterator[Remark]:
-    """Functions of libraries that go over a prepared loader: each process has a result of its own."""
+    """Functions of libraries that iterate over a prepared loader: each process has a result of its own."""
     kinds = script.program.once(Kinds)
     for call in script.program.calls:
         rows = kinds.called(call) if script.path(call) in script.files and script.distribution is None else None
@@ -423,7 +423,7 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
 
 
 def _iterates_a_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop goes over a loader of batches."""
+    """Whether a loop iterates over a loader of batches."""
     return Loops(script.program, script.roles, script.tracer).is_loader_loop(loop)
 
 
@@ -435,7 +435,7 @@ def _metrics_in(script: Script, loop: ast.For | ast.AsyncFor) -> set[str]:
 
 
 def _goes_over_parts(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop goes over parts of a batch, or of what was collected: `zip(shown, labels)`, `preds[:5]`."""
+    """Whether a loop iterates over parts of a batch, or of what was collected: `zip(shown, labels)`, `preds[:5]`."""
     if any(isinstance(n, ast.Slice) for n in ast.walk(loop.iter)):
         return True
     round_it = [n for n in script.program.loops_round(loop) if isinstance(n, ast.For) and n is not loop]

@@ -117,7 +117,7 @@ def _names_key(target: ast.expr, name: str) -> bool:
 
 
 def _goes_over_saved(script: Script, node: ast.expr) -> bool:
-    """Whether a loop goes over the items or keys of (a part of) what `torch.load` gave."""
+    """Whether a loop iterates over the items or keys of (a part of) what `torch.load` gave."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("items", "keys"):
         node = node.func.value
     found = set(script.program.values(node))
@@ -318,7 +318,7 @@ def _same(left: ast.expr, right: ast.expr) -> bool:
 
 
 def _may_be_wrapped(script: Script, node: ast.expr) -> bool:
-    """Whether a thing is a model, or unknown but for a `module` that no class of the project gives it."""
+    """Whether a value is a model, or unknown but for a `module` that no class of the project gives it."""
     values = script.program.values(node)
     if _has_its_own(script, values):
         return False

@@ -23,7 +23,7 @@ NAME = "prepare"
 
 
 def find(script: Script) -> Iterator[Change | Obstacle]:
-    """A statement for each group, and a call round each thing that has no name."""
+    """A statement for each group, and a call round each object that has no name."""
     for group in script.preparation.groups:
         yield from _statement(script, group)
     for item in script.preparation.bare_models:

@@ -171,7 +171,7 @@ def _is_same(script: Script, path: ast.expr, others: list[ast.expr]) -> bool:
 
 
 def _is_of_a_batch(script: Script, read: ast.Call, writes: list[ast.Call]) -> bool:
-    """Whether a round of a loop reads what it wrote, and each process goes over a shard of its own there."""
+    """Whether a round of a loop reads what it wrote, and each process iterates over a shard of its own there."""
     shared = set(script.program.loops_round(read)).intersection(script.metrics.shared_loops)
     return any(shared.intersection(script.program.loops_round(write)) for write in writes)
 

@@ -770,7 +770,7 @@ class _Solver:
         return found
 
     def is_late(self, node: ast.expr) -> bool:
-        """Whether a name is read when somebody goes over a generator expression, which may be much later."""
+        """Whether a name is read when somebody iterates over a generator expression, which may be much later."""
         child: ast.AST = node
         parent = self.flow.parents.get(child)
         while parent is not None and not isinstance(parent, (ast.stmt, ast.Lambda)):

@@ -15,7 +15,7 @@ _DEPTH = 12
 
 @dataclass(frozen=True)
 class Binding:
-    """One place where a thing gets a name.
+    """One place where an object gets a name.
 
     kind: `assign` (a name or an attribute, by a statement), `parameter` (of a function), `import`, `item` (a place in a
     container) or `inline` (an expression that never gets a name).
@@ -29,7 +29,7 @@ class Binding:
 
     @property
     def text(self) -> str:
-        """The expression that names the thing."""
+        """The expression that names the object."""
         if isinstance(self.node, ast.arg):
             return self.node.arg
         if isinstance(self.node, ast.alias):
@@ -42,7 +42,7 @@ class Binding:
         return isinstance(self.value, ast.Constant) and self.value.value is None
 
 
-Chain = tuple[Binding, ...]  # from the inside out: the last is where the thing was first given a name
+Chain = tuple[Binding, ...]  # from the inside out: the last is where the object was first given a name
 
 
 class Tracer:
@@ -75,7 +75,7 @@ class Tracer:
         return []
 
     def _item(self, node: ast.Subscript, seen: tuple[object, ...]) -> list[Chain]:
-        """The place in a container; where a literal was made of things that have names, the names of the one there."""
+        """The place in a container; where a literal was made of objects that have names, the names of the one there."""
         found: list[Chain] = []
         for chain in self.chains(node.value, seen):
             listed = self._listed(chain[-1].value, node.slice)
@@ -104,7 +104,7 @@ class Tracer:
         return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
 
     def handed_on(self, node: ast.Call) -> list[ast.expr] | None:
-        """The expressions whose things a call passes on; None when it makes something of its own."""
+        """The expressions whose objects a call passes on; None when it makes something of its own."""
         called = self.program.called(node)
         if any(names.iteration(n) for n in called) or self.is_progress(node):
             return self.gone_over(node)
@@ -209,7 +209,7 @@ class Tracer:
             if outer:
                 return [(binding, *chain) for chain in outer]
             if isinstance(value, ast.Call) and self.flow.callees.get(value):
-                return []  # the thing itself, returned by a function that was given it
+                return []  # the object itself, returned by a function that was given it
         return [(binding,)]
 
     def _looped(self, statement: ast.For | ast.AsyncFor, write: ast.Name, seen: tuple[object, ...]) -> list[Chain]:

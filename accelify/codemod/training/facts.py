@@ -24,7 +24,7 @@ class Run:
 
     leading: the functions and modules that training is called from, on whatever way, and those that train. run: the
     functions that the changed files may run, and their own. experience: what environments told this process, and what
-    was made of it. draws_in_its_data: whether a data set of the project's own draws at random what it hands out.
+    was made of it. draws_in_its_data: whether a data set of the project's own draws at random its items.
     ends_apart: whether processes draw what they train on, and one that has ended does not keep the others waiting.
     waits: whether callers who are not known pass an optimizer, what holds it, or the batches of each step.
     is_trial: whether a module tries itself out: it trains under its `__main__` guard alone, on random numbers.

@@ -168,7 +168,7 @@ class ItemNumbers:
         return found
 
     def _arguments_behind(self, loop: Loop) -> set[str]:
-        """The variables by which what a loop goes over is made: `n` of `list(batches(n))`."""
+        """The variables by which what a loop iterates over is made: `n` of `list(batches(n))`."""
         if not isinstance(loop, ast.For):
             return set()
         made = [c[-1].value for c in self.tracer.chains(self.tracer.inside(loop.iter)) if c[-1].value is not None]

@@ -191,7 +191,7 @@ class Loops:
 
     @staticmethod
     def _is_given(value: Value) -> bool:
-        """Whether a thing comes from a caller who is not known."""
+        """Whether a value comes from a caller who is not known."""
         while isinstance(value, Member):
             value = value.owner
         return isinstance(value, Argument)
@@ -199,7 +199,7 @@ class Loops:
     # Iterables of loops.
 
     def owners(self, node: ast.expr) -> set[Value]:
-        """The things whose items a loop over an expression yields."""
+        """The objects whose items a loop over an expression yields."""
         found: set[Value] = set()
         for value in self.program.values(node):
             self._owners_of(value, found, 4)
@@ -245,7 +245,7 @@ class Loops:
                 yield node.iter
 
     def is_loader_loop(self, loop: Loop) -> bool:
-        """Whether a loop goes over a loader."""
+        """Whether a loop iterates over a loader."""
         if not isinstance(loop, (ast.For, ast.AsyncFor)) or self.sources.is_part_of_a_batch(loop):
             return False
         return any(self.roles.is_loader(v) for v in self.owners(loop.iter))
@@ -304,7 +304,7 @@ class Loops:
                 yield asked
 
     def _goes_over_groups(self, loop: ast.For) -> bool:
-        """Whether a loop goes over what a collate function has cut the rows of one batch into."""
+        """Whether a loop iterates over what a collate function has cut the rows of one batch into."""
         loaders = [v for v in self.owners(loop.iter) if self.roles.is_loader(v)]
         is_within = bool(loaders) and self.sources.is_part_of_a_batch(loop)
         return is_within and all(regroups(self.program, v) for v in loaders)
@@ -431,7 +431,7 @@ class Sources:
         return any(map(self.experience.holds, [source, *picked]))
 
     def is_part_of_a_batch(self, loop: ast.For | ast.AsyncFor) -> bool:
-        """Whether a loop goes over what an outer loop shards: the micro-batches of a batch, its sequences."""
+        """Whether a loop iterates over what an outer loop shards: the micro-batches of a batch, its sequences."""
         source = self.tracer.inside(loop.iter, "reversed")
         parts = source.args if isinstance(source, ast.Call) and "zip" in self.program.called(source) else [source]
         held = [self.program.values(_container(part)) for part in parts]
@@ -450,7 +450,7 @@ class Sources:
         return False
 
     def _kind_of(self, owners: set[Value]) -> str | None:
-        """Whether batches come from a thing that can be prepared, or from one whose items are to be sharded."""
+        """Whether batches come from an object that can be prepared, or from one whose items are to be sharded."""
         own = [o for o in owners if isinstance(o, Instance) and self._yields(o)]
         if own:
             return "loaders" if all(self._is_counted(o) for o in own) else "sequence"

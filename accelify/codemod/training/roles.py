@@ -74,7 +74,7 @@ class Roles:
         )
 
     def is_stream(self, value: Value) -> bool:
-        """A data set that is gone over without positions."""
+        """A data set that is iterated over without positions."""
         if isinstance(value, Made):
             return names.is_stream(value.name)
         return isinstance(value, Instance) and any(map(names.is_stream, self.flow.external_bases(value.cls)))
@@ -98,7 +98,7 @@ class Roles:
         return isinstance(value, Made) and names.is_cuda_test(value.name)
 
     def is_part_of_a_batch(self, node: ast.expr) -> bool:
-        """Whether an expression holds what a loader hands out."""
+        """Whether an expression holds a loader's batches."""
         return any(isinstance(v, Element) and self.is_loader(v.owner) for v in self.program.values(node))
 
     def adds_up_itself(self, metric: ast.expr) -> bool:

@@ -39,7 +39,7 @@ def collate_functions(program: Program, loader: Value) -> Iterator[Scope]:
 
 
 def _cuts(function: Scope) -> bool:
-    """Whether a function divides the number of its rows, or goes over them in strides."""
+    """Whether a function divides the number of its rows, or iterates over them in strides."""
     given = function.parameters[int(function.is_method and not function.has_decorator("staticmethod")) :]
     if not given:
         return False

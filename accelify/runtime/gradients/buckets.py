@@ -108,7 +108,7 @@ def _laid_out_as(parameter: torch.Tensor, piece: torch.Tensor) -> torch.Tensor:
 
 
 def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup | None) -> None:
-    """Rank 0's values in everyone's tensors, in place, few messages."""
+    """Rank 0's values in the tensors of all ranks, in place, few messages."""
     for members in _by_kind(tensors):
         flat = torch.cat([member.detach().reshape(-1) for member in members])
         with answered():
@@ -117,7 +117,7 @@ def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup | Non
 
 
 def mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup | None, world_size: int) -> None:
-    """The mean over ranks in everyone's tensors, in place, one message."""
+    """The mean over ranks in the tensors of all ranks, in place, one message."""
     if not tensors:
         return
     # One message: the batch counts (int64) are small and the same on all ranks, so float32 carries them exactly.

@@ -85,7 +85,7 @@ class BucketedReplica(Replica):
         return self._group()
 
     def copy_from_rank_0(self, tensors: list[torch.Tensor]) -> None:
-        """Rank 0's values in everyone's tensors, in place, few messages."""
+        """Rank 0's values in the tensors of all ranks, in place, few messages."""
         copy_from_rank_0(tensors, self.group)
 
     def arrange(self, modules: list[nn.Module]) -> None:

@@ -73,7 +73,7 @@ class Replica(ABC):
 
     @abstractmethod
     def copy_from_rank_0(self, tensors: list[torch.Tensor]) -> None:
-        """Rank 0's values in everyone's tensors, in place."""
+        """Rank 0's values in the tensors of all ranks, in place."""
 
     @abstractmethod
     def arrange(self, modules: list[nn.Module]) -> None:

@@ -42,7 +42,7 @@ class XlaReplica(Replica):
         self._norms: list[nn.Module] = []
 
     def copy_from_rank_0(self, tensors: list[torch.Tensor]) -> None:
-        """Rank 0's values in everyone's tensors, in place, in one program."""
+        """Rank 0's values in the tensors of all ranks, in place, in one program."""
         if tensors:
             self._devices.copy(tensors, 0)
 

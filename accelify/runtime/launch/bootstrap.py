@@ -121,7 +121,7 @@ def warn_when_training_alone() -> None:
         nonlocal is_first_step
         if not is_first_step:
             return
-        is_first_step = False  # the hook stays: torch goes over its hooks while it calls them, so none may leave
+        is_first_step = False  # the hook stays: torch iterates over its hooks while it calls them, so none may leave
         is_joined = distributed.is_available() and distributed.is_initialized()
         if not is_joined and not any(name in sys.modules for name in OTHER_WAYS):
             print(ALONE.format(os.environ.get("WORLD_SIZE")), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The trace of one rank: a line of JSON for each thing that happens, with the script's line that made it happen."""
+"""The trace of one rank: a line of JSON for each event, with the line of the script that caused it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Samples:
         )
 
     def batch(self, iterator: Any, indices: Any) -> None:
-        """A batch was handed out."""
+        """A batch was yielded."""
         dataset, number = iterator._verified
         self._reach.took_batch(iterator._verified)
         if not hasattr(iterator, "_stream"):

@@ -177,7 +177,7 @@ def _other_rate(many: Run, step: Step, other: Step, index: int) -> Row:
 
 
 def printed(evidence: Evidence) -> Row:
-    """Whether every number that is shown is everyone's, and no rank's own."""
+    """Whether every number that is shown is the same on all ranks, and no rank's own."""
     many = evidence.many
     ranks = [by_site(trace.prints) for trace in many.ranks]
     shown, natural = 0, None

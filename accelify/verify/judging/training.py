@@ -200,7 +200,7 @@ def _first_step(run: Run, optimizer: int) -> str | None:
 
 
 def parameters(evidence: Evidence) -> Row:
-    """The parameters after the last step: how far apart, as a share of how far they moved."""
+    """The parameters after the last step: how far apart, as a fraction of how far they moved."""
     baseline, many = evidence.baseline.ranks[0], evidence.many.ranks[0]
     last: dict[int, tuple[Step, Step, int]] = {}
     for index, (a, b) in enumerate(zip(many.steps, baseline.steps, strict=False)):

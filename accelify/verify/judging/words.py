@@ -41,7 +41,7 @@ def masked(path: str) -> str:
 
 
 def share(distance: float, size: float) -> str:
-    """A distance as a share of a size."""
+    """A distance as a fraction of a size."""
     return f"{distance / size:.2g}" if size else "all"
 
 

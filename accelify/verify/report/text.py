@@ -1,4 +1,4 @@
-"""A verdict for a terminal: a line for each thing that was compared, and one that sums up."""
+"""A verdict for a terminal: a line for each comparison, and a summary."""
 
 from __future__ import annotations
 

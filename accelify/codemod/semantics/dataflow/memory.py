@@ -22,7 +22,7 @@ from accelify.codemod.semantics.values import (
 
 Key = tuple[Any, ...]  # what a cell belongs to: ("var", scope, name), ("attr", owner, name), ("item", node, key), ...
 _MOST_VISITS = 40
-_MOST_VALUES = 32  # a variable that may hold more than this tells nobody anything
+_MOST_VALUES = 32  # a variable that may hold more than this is of no use
 
 
 class Memory:

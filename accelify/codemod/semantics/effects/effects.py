@@ -459,7 +459,7 @@ class Effects:
     # Iteration.
 
     def _iterated(self, node: ast.expr, seen: tuple[ast.expr, ...] = ()) -> _Direct:
-        """Going over an object uses it up, and runs what makes its elements."""
+        """Iterating over an object uses it up, and runs what makes its elements."""
         found = _NOTHING
         for value in self.program.values(node):
             if isinstance(value, Generated):
@@ -564,7 +564,7 @@ class Effects:
         instances = any(isinstance(v, Instance) for v in values)
         for callee in sorted(callees, key=_by_name):
             if callee.generates:
-                continue  # it runs when it is gone over
+                continue  # it runs when it is iterated over
             is_new = makes and callee.name in _MAKES_NEW
             yield Run(callee, node, node.func if instances else owner, (), is_new)
         for value in values:

@@ -1,6 +1,6 @@
 """Which training loops ask, batch by batch, for one pass over all data, in an order that was drawn before?
 
-Drawn anew in each step, data may be each process's own. One pass is not: every process would go over all of it.
+Drawn anew in each step, data may be each process's own. One pass is not: every process would iterate over all of it.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _as_numbers(data: Any) -> Any:
 
 
 def _placed(function: Call, args: Any, kwargs: Any) -> Any:
-    """A function that is told where to put what it makes."""
+    """A function that takes the device of its result as an argument."""
     index = GPU.index_of(kwargs["device"])
     _check_generator(kwargs.get("generator"), index)
     needs = kwargs.pop("requires_grad", False) if index is not None else kwargs.get("requires_grad", False)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.devices.bringing import Bringing, Brought
+from accelify.codemod.devices.comparisons import Comparison, Comparisons
 from accelify.codemod.devices.conflicts import Meetings
 from accelify.codemod.devices.destinations import (
     Destination,
@@ -58,7 +59,8 @@ class Devices:
     keeps the script on the CPU, such as an option of its own, as the accelerator gets it. options: those that get the
     accelerator's device where it is created. is_for_cuda: whether the script has something on a GPU under a
     condition, in a way that no other accelerator's device can take the place of. set_elsewhere: the devices of moves
-    that stay, of variables that another file sets and that this one reads for moves only.
+    that stay, of variables that another file sets and that this one reads for moves only. comparisons: those of a
+    device with a named GPU.
     """
 
     tracer: Tracer
@@ -83,6 +85,7 @@ class Devices:
     numbered: tuple[ast.expr, ...] = ()
     moved_early: tuple[ast.Call, ...] = ()
     set_elsewhere: frozenset[ast.expr] = frozenset()
+    comparisons: tuple[Comparison, ...] = ()
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -435,6 +438,7 @@ def devices_of(
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     out_of_reach = () if by_hand else (*_out_of_reach(program, moves, files, access), *_elsewhere(program, files))
     early = EarlyCode(program, access)
+    compared = Comparisons(known, lattice.devices, placed.options, lambda node: access.at(node) is not None)
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
         *(brought, homemade, tuple(back), read, setting, placed.options),
@@ -445,6 +449,7 @@ def devices_of(
         moved_early=own.moved_early(early, cpu),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
         set_elsewhere=frozenset(_set_elsewhere(lattice, moves, access)) if not by_hand else frozenset(),
+        comparisons=() if by_hand else tuple(compared.find()),
     )
 
 

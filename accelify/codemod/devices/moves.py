@@ -114,18 +114,19 @@ class Moves:
         outer = self.program.ancestors(assigned.node)
         around = (a for a in outer if isinstance(a, (ast.If, ast.Try)) and a is not guard)
         devices = [m.device for m in self._of_training if m.device is not None]
-        return bool(self._of_training) and not any(around) and not any(self._is_from(d, target) for d in devices)
+        return bool(self._of_training) and not any(around) and not any(self.is_from(d, target) for d in devices)
 
     @cached_property
     def _of_training(self) -> list[Move]:
         return [m for m in self.found if self.is_needless(m)]
 
-    def _is_from(self, device: ast.expr, target: ast.Name) -> bool:
+    def is_from(self, device: ast.expr, target: ast.expr) -> bool:
         """Whether a device may be what a statement gives to its target."""
         scope = self.program.scope(target)
-        if not isinstance(device, ast.Name) or self.program.scope(device).owner(device.id) is not scope:
-            return bool(self.program.values(device) & self.program.values(target))
-        return target in self.program.reaching(device, self.tracer.writes(scope, target.id))
+        owner = self.program.scope(device).owner(device.id) if isinstance(device, ast.Name) else None
+        if isinstance(target, ast.Name) and owner is scope:
+            return target in self.program.reaching(device, self.tracer.writes(scope, target.id))
+        return bool(self.program.values(device) & self.program.values(target))
 
     @cached_property
     def bindings(self) -> tuple[Assignment, ...]:
@@ -170,7 +171,7 @@ class Moves:
     def _is_for_models(self, target: ast.expr) -> bool:
         """Whether a model that is prepared was moved by a variable: `device = settings.get("device", "cuda")`."""
         moved = (m.device for m in self.found if isinstance(m.device, ast.Name) and self.prepared.is_model(m.receiver))
-        return isinstance(target, ast.Name) and any(self._is_from(d, target) for d in moved if d.id == target.id)
+        return isinstance(target, ast.Name) and any(self.is_from(d, target) for d in moved if d.id == target.id)
 
     def _is_from_outside(self, value: ast.expr) -> bool:
         """Whether an attribute is a setting that the script does not give a value: `args.device`."""

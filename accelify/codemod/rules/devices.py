@@ -8,6 +8,8 @@ moves itself follow through the variable.
 An option that other code goes on reading, `args.device`, is set where the accelerator is created.
 Where the accelerator does not reach, `"cuda:0"` and `f"cuda:{gpu}"` become `"cuda"`: the process's own, too. Text that
 is read as text, as in `if device == "cuda":` and `torch.autocast(device)`, becomes `accelerator.device.type`.
+A comparison with the script's GPU, `device == torch.device("cuda")` or `str(device) == "cuda:0"`, becomes one with any:
+`device.type == "cuda"`.
 Left alone: a variable that nothing reads any more, which goes; other devices where the accelerator does not reach; the
 CPU, chosen beside the device that the script trains on.
 """
@@ -22,17 +24,16 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.devices.comparisons import Comparison, must_be_text
 from accelify.codemod.devices.destinations import gpu_texts
 from accelify.codemod.devices.moves import is_cpu, is_lookup
-from accelify.codemod.devices.options import is_dumped_text
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
-from accelify.codemod.libraries import methods, names, vocabulary
+from accelify.codemod.libraries import methods, vocabulary
 from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
 from accelify.codemod.semantics.scopes import Assignment, assignment, names_read_in, returned
-from accelify.codemod.semantics.values import Constant
 
 NAME = "devices"
 _ONE_GPU = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
@@ -53,7 +54,10 @@ def find(script: Script) -> Iterator[Found]:
             yield from found
         elif found:
             yield Attempt(found)
+    compared = {comparison.named for comparison in script.devices.comparisons}
     for place in script.devices.out_of_reach:
+        if place in compared:
+            continue
         texts = tuple(Replace(n, without_number) for n in gpu_texts(place))
         yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", texts)
     yield from _set_options(script)
@@ -77,6 +81,36 @@ def find(script: Script) -> Iterator[Found]:
             numbered -= own
             yield Attempt((change,), unread=others, otherwise=tuple(_without_numbers(script, own)))
     yield from _without_numbers(script, numbered)
+    for comparison in script.devices.comparisons:
+        yield _with_any_gpu(script, comparison) if comparison.is_any else _with_one_gpu(script, comparison)
+
+
+def _with_any_gpu(script: Script, comparison: Comparison) -> Change:
+    """The comparison of the kind of a device, which each process answers as the plain script does."""
+
+    def kind(node: cst.CSTNode) -> cst.BaseExpression:
+        inner = node.args[0].value if isinstance(node, cst.Call) and comparison.asked is not comparison.device else node
+        if isinstance(comparison.asked, ast.Attribute) and comparison.asked is not comparison.device:
+            inner = cst.ensure_type(node, cst.Attribute).value
+        assert isinstance(inner, cst.BaseExpression)
+        return inner if comparison.is_text else cst.Attribute(inner, cst.Name("type"))
+
+    edits = (
+        Replace(comparison.asked, kind, keeps=(comparison.device,)),
+        Replace(comparison.named, partial(_just, code='"cuda"')),
+    )
+    node, reason = comparison.node, "each process has a GPU of its own, so this asks for any"
+    return Change(NAME, script.path(node), node.lineno, reason, edits)
+
+
+def _with_one_gpu(script: Script, comparison: Comparison) -> Remark:
+    node, device = comparison.node, ast.unparse(comparison.device)
+    kind = f"`{device}`" if comparison.is_text else f"`{device}.type`"
+    message = (
+        f"this asks for one particular GPU, and each process has its own: to ask whether there is one, compare {kind} "
+        'with `"cuda"`'
+    )
+    return Remark(NAME, script.path(node), node, message, Tier.REVIEW, When.KEPT)
 
 
 def _without_numbers(script: Script, sources: Iterable[ast.expr]) -> Iterator[Change]:
@@ -330,40 +364,7 @@ def _just(node: cst.CSTNode, code: str) -> cst.BaseExpression:
 
 
 def _kind(script: Script, binding: Assignment) -> str:
-    return ".type" if _must_be_text(script, binding) else ""
-
-
-def _must_be_text(script: Script, binding: Assignment) -> bool:
-    """Whether a device that is mere text is read, or written out, where a `torch.device` will not do."""
-    value = binding.value
-    if is_dumped_text(script.program, script.files, binding):
-        return True
-    texts = {v for v in script.program.values(value) if isinstance(v, Constant)}
-    if not texts or len(texts) < len(script.program.values(value)):
-        return False
-    nodes = (n for parsed in script.program.files for n in parsed.parents)
-    return any(texts & script.program.values(held) for node in nodes for held in _texts_in(script, node))
-
-
-def _texts_in(script: Script, node: ast.AST) -> list[ast.expr]:
-    """`device` of `device == "cuda"`, of `autocast(device)` and of `device.startswith("cuda")`."""
-    if isinstance(node, ast.Compare) and all(isinstance(o, (ast.Eq, ast.NotEq, ast.In)) for o in node.ops):
-        sides = [node.left, *node.comparators]
-        is_with_text = any(_is_text(script, n) for n in sides)
-        return [n for n in sides if is_with_text and isinstance(n, (ast.Name, ast.Attribute))]
-    if not isinstance(node, ast.Call):
-        return []
-    if any(names.is_autocast(n) or names.is_scaler(n) for n in script.program.called(node)):
-        return [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("device_type", "device"))]
-    if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, (ast.Name, ast.Attribute)):
-        return []  # `"cuda:{}".format(gpu)` makes a text, and asks for none
-    return [node.func.value] if methods.is_of("string", node.func.attr) else []
-
-
-def _is_text(script: Script, node: ast.expr) -> bool:
-    """Whether an expression is a text that is written out, here or where a constant gets it: `"cuda"`, `CUDA`."""
-    values = script.program.values(node)
-    return bool(values) and all(isinstance(v, Constant) and isinstance(v.value, str) for v in values)
+    return ".type" if must_be_text(script.program, script.files, binding) else ""
 
 
 def _said_before(script: Script, binding: Assignment) -> ast.If | None:

@@ -48,11 +48,11 @@ effects=writes_files+logs mutates=self
     <tensorboard>: add_scalar add_scalars add_histogram add_histogram_raw add_image add_images add_image_with_boxes
         add_figure add_hparams
         add_text add_video add_audio add_embedding add_graph add_mesh add_pr_curve add_custom_scalars log_value
-        add_summary add_tensor
+        add_summary add_tensor *  # a writer has hardly a method that does not write
 effects=writes_files mutates=self
     <tensorboard>: flush close
 -
-    <tensorboard>: as_default
+    <tensorboard>: as_default get_logdir
 effects=writes_files+logs
     tensorboard_logger: configure log_value
     tensorflow.summary: scalar image histogram text

@@ -43,6 +43,24 @@ def test_what_is_written_may_be_gone_over_for_it(given: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "log.export_scalars_to_json('all.json')",
+        "log.add_custom_scalars_multilinechart(['a', 'b'])",
+        "log.add_onnx_graph('net.onnx')",
+        "log.of_a_later_version(1)",
+    ],
+)
+def test_any_method_of_a_writer_writes(line: str) -> None:
+    assert runs(f"log = SummaryWriter('x')\n{line}\n") == [["log = SummaryWriter('x')", line]]
+
+
+@pytest.mark.parametrize("line", ["folder = log.get_logdir()", "folder = log.of_a_later_version(1)"])
+def test_a_value_of_a_writer_is_for_all_processes(line: str) -> None:
+    assert runs(f"log = SummaryWriter('x')\n{line}\nuse(folder)\n") == []
+
+
+@pytest.mark.parametrize(
     ("made", "saved"),
     [
         (

@@ -40,7 +40,7 @@ def beginnings() -> frozenset[str]:
 def is_name_of_a_library(text: str) -> bool:
     """Whether a text is a qualified name, the beginning of one, a builtin, a method or an attribute of a kind."""
     bare = text.strip(".")
-    if not bare or bare in SYNTAX or bare.startswith("__"):
+    if bare in ("", "*") or bare in SYNTAX or bare.startswith("__"):
         return False
     return ("." in text and bare in beginnings()) or table.function(bare) is not None or bool(table.members(bare))
 

@@ -1,11 +1,11 @@
-"""Values made from an environment's results: the experience of one process, which no other has."""
+"""Values made from what some calls return, as from an environment's results: the experience of one process."""
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.effects.kinds import tells_about
@@ -18,21 +18,22 @@ Slot = tuple[Scope | None, str]  # a variable; an attribute, of whatever object;
 _RESULT = "return"  # no variable can be called so
 
 
-class Experience:
-    """Follow it through variables, attributes, containers, parameters and results."""
+class Results:
+    """What some calls return, followed through variables, attributes, containers, parameters and results."""
 
-    def __init__(self, program: Program, tracer: Tracer) -> None:
+    def __init__(self, program: Program, tracer: Tracer, is_source: Callable[[ast.Call], bool]) -> None:
         self.program = program
         self.tracer = tracer
+        self.is_source = is_source
 
     def holds(self, node: ast.AST) -> bool:
-        """Whether an expression reads what an environment returned, or what was made of it."""
+        """Whether an expression reads what such a call returned, or what was made of it."""
         return bool(self._observed) and (self._asks(node) or any(slot in self._observed for slot in self._read(node)))
 
     @cached_property
     def asks(self) -> bool:
-        """Whether a script asks an environment at all."""
-        return any(asks_environment(self.program, call) for call in self.program.calls)
+        """Whether a script has such a call at all."""
+        return any(map(self.is_source, self.program.calls))
 
     @cached_property
     def _observed(self) -> set[Slot]:
@@ -54,7 +55,7 @@ class Experience:
         return found
 
     def _asks(self, node: ast.AST) -> bool:
-        return any(isinstance(n, ast.Call) and asks_environment(self.program, n) for n in _parts(node))
+        return any(isinstance(n, ast.Call) and self.is_source(n) for n in _parts(node))
 
     def _read(self, node: ast.AST) -> Iterator[Slot]:
         for part in _parts(node):
@@ -100,6 +101,13 @@ class Experience:
             and (methods.puts_in(call.func.attr) or call.func.attr == "copy_")
         ):
             yield from ((argument, slot) for argument in call.args for slot in self._slot(call.func.value))
+
+
+class Experience(Results):
+    """What an environment returned to this process, and what was made of it."""
+
+    def __init__(self, program: Program, tracer: Tracer) -> None:
+        super().__init__(program, tracer, partial(asks_environment, program))
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:

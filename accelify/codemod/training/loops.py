@@ -24,8 +24,8 @@ from accelify.codemod.semantics.values import (
     Value,
     View,
 )
-from accelify.codemod.training.experience import Experience
-from accelify.codemod.training.losses import without_gradients
+from accelify.codemod.training.experience import Experience, Results
+from accelify.codemod.training.losses import losses_of, without_gradients
 from accelify.codemod.training.made_anew import Anew, Nested
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.randomness.draws import draws, function_draws
@@ -90,6 +90,7 @@ class Loops:
         self.sources = Sources(program, roles, tracer, self.owners)
         self.anew = Anew(program, roles, tracer, self.stack)
         self.passes = Passes(program, self.stack, self.owners)
+        self._outputs = Results(program, tracer, self._runs_model)
 
     def find(self) -> Training:
         """The backward passes that the named files may run, and all that hangs on them."""
@@ -186,8 +187,17 @@ class Loops:
 
     def _runs_a_model(self, loop: Loop) -> bool:
         """Whether a model is called in a loop."""
-        calls = (n for n in nodes_in(loop) if isinstance(n, ast.Call))
-        return any(self.roles.is_model(v) for call in calls for v in self.program.values(call.func))
+        return any(isinstance(n, ast.Call) and self._runs_model(n) for n in nodes_in(loop))
+
+    def _runs_model(self, call: ast.Call) -> bool:
+        return any(map(self.roles.is_model, self.program.values(call.func)))
+
+    def _is_over_parts_of_a_loss(self, loop: Loop, backward: ast.Call) -> bool:
+        """Whether the models ran before a loop, and it goes back through them from one objective after the other."""
+        if not all(map(self._outputs.holds, losses_of(self.program, backward) or [backward])):
+            return False
+        runs = (call for call in self.program.calls if self._runs_model(call))
+        return not any(loop in self.stack(call) for call in runs)
 
     @staticmethod
     def _is_given(value: Value) -> bool:
@@ -283,6 +293,8 @@ class Loops:
                     return [Data("random", loops[0])]
                 if self.anew.begins(loop, [stepped(s) for s in steps if loop in self.stack(s)]):
                     break
+                if self._is_over_parts_of_a_loss(loop, backward):
+                    continue
                 return [Data(source[0], loop, (source[1],))]
         once = self.passes.asked(loops)
         if once is not None:

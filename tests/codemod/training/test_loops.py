@@ -212,3 +212,47 @@ def test_a_critic_that_a_loss_of_another_file_holds_trains_on_its_caller_s_batch
     facts = Facts({"main.py": main, "losses.py": wrapped, "critics.py": CRITIC.format(step=step)})
     assert kinds(facts) == ["loaders"]
     assert len(facts.training.backwards) == 2
+
+
+ONE_PASS = """\
+import torch
+from torch import nn
+x, ys, weights = torch.randn(64, 4), torch.randn(3, 64), torch.ones(3)
+model, criterion = nn.Linear(4, 3), nn.MSELoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def objectives():
+    out = model(x)
+    return [criterion(out[:, k], ys[k]) for k in range(3)]
+def go_back(part):
+    part.backward(retain_graph=True)
+for step in range(20):
+    optimizer.zero_grad()
+    {before}
+    {loop}
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "loop", "kind"),
+    [
+        ("parts = objectives()", "for i in range(3): parts[i].backward(retain_graph=True)", "full"),
+        ("parts = objectives()", "for part in parts: part.backward(retain_graph=True)", "full"),
+        ("parts = objectives()", "for part in parts: go_back(part)", "full"),
+        ("parts = objectives()", "for k, w in enumerate(weights): (w * parts[k]).backward(retain_graph=True)", "full"),
+        ("out = model(x)", "for k in range(3): criterion(out[:, k], ys[k]).backward(retain_graph=True)", "full"),
+        # What runs the model in the loop learns from the items of the loop.
+        ("", "for i in range(0, 64, 8): criterion(model(x[i:i + 8]), ys.T[i:i + 8]).backward()", "sequence"),
+        ("out = model(x)", "for i in range(0, 64, 8): model(out[i:i + 8]).sum().backward()", "sequence"),
+        ("w = model.weight", "for i in range(0, 64, 8): (x[i:i + 8] @ w.T).sum().backward()", "sequence"),
+    ],
+)
+def test_parts_of_a_loss_are_no_data(before: str, loop: str, kind: str) -> None:
+    assert kinds(Facts(ONE_PASS.format(before=before, loop=loop))) == [kind]
+
+
+def test_nor_are_they_in_a_closure() -> None:
+    """As for gradients that are combined by hand, each objective's on its own."""
+    loop = "for i in range(3): parts[i].backward(retain_graph=True)"
+    text = ONE_PASS.format(before="def closure():\n        parts = objectives()", loop=f"    {loop}")
+    assert kinds(Facts(text.replace("optimizer.step()", "optimizer.step(closure)"))) == ["full"]

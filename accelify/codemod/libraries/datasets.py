@@ -95,6 +95,8 @@ mutates=self effects=calls+reads_files+asks_network+writes_files traits=fetches_
 returns=transform
     torchvision.transforms torchaudio.transforms monai.transforms timm.data: *
     albumentations albumentations.pytorch kornia.augmentation kornia.geometry: *
+effects=seeds_given mutates=self returns=self role=seed
+    <transform>: set_random_state                # MONAI's
 returns=transform traits=setup keeps=0
     torchvision.transforms torchvision.transforms.v2: Compose
 returns=transform traits=setup

@@ -50,16 +50,20 @@ class Seeds:
     @cached_property
     def is_by_rank(self) -> bool:
         """Whether the script seeds torch by the rank, so that no two processes draw alike."""
-        conditions = self.program.once(Conditions)
-        main, other = (next(iter(worlds_where(p, True, True))) for p in (Process.MAIN, Process.OTHER))
         given = [
             call.args[0]
             for call in self.program.calls
             if call.args and self.effects.of_call(call).effects & {Effect.SEEDS_TORCH}
             if self.program.frame(call) in self.program.reachable and not self.program.flow.callees.get(call)
         ]
-        outcomes = [(conditions.outcome(g, main), conditions.outcome(g, other)) for g in given]
-        return bool(given) and all(truth(compared(ast.Eq(), *pair)) is False for pair in outcomes)
+        return bool(given) and all(map(self.differs, given))
+
+    def differs(self, seed: ast.expr) -> bool:
+        """Whether a seed is another number in each process."""
+        conditions = self.program.once(Conditions)
+        worlds = [next(iter(worlds_where(p, True, True))) for p in (Process.MAIN, Process.OTHER)]
+        main, other = (conditions.outcome(seed, world) for world in worlds)
+        return truth(compared(ast.Eq(), main, other)) is False
 
     def after(self, statement: ast.stmt, depth: int = _DEPTH) -> ast.stmt:
         """The statement itself, or the one that runs it for the last time."""

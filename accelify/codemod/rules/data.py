@@ -79,6 +79,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     kinds = {d.kind for d in script.training.data}
     if "loaders" in kinds and script.run.draws_in_its_data and not script.options.runtime.has("seed_by_rank"):
         yield from _drawn_alike(script)
+    if kinds & {"loaders", "sequence"}:
+        yield from _seeded_alike(script)
     if "random" in kinds and not _sets_learning_rate(script):
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
@@ -204,6 +206,18 @@ def _drawn_alike(script: Script) -> Iterator[Remark]:
         "own samples"
     )
     yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _seeded_alike(script: Script) -> Iterator[Remark]:
+    """Generators of the script's own, which nothing seeds by rank."""
+    generators = OwnGenerators(script.program, Loops(script.program, script.roles, script.tracer), script.training)
+    for seed in generators.alike({d.loop for d in script.training.data if d.loop is not None}):
+        if not script.seeds.differs(seed) and not script.metrics.ranks.is_own(seed):
+            message = (
+                "every process draws the same random numbers with this seed, each for its own samples: let these draw "
+                f"from a generator whose seed contains `{script.reach.name}.process_index`"
+            )
+            yield Remark(NAME, script.path(seed), seed, message, Tier.REVIEW)
 
 
 def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:

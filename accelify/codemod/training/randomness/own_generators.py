@@ -6,12 +6,13 @@ Seeded alike in every process, they give every process the same batches.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import DRAWS, Role
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Made
@@ -37,19 +38,42 @@ class OwnGenerators:
 
     def find(self) -> Iterator[OwnGenerator]:
         """Each with the expressions that seed it."""
+        for generator, draws in self._draws.items():
+            inside = [c for c in draws if self.round_steps & set(self.loops.stack(c))]
+            made = generator.node
+            if inside and isinstance(made, ast.Call):
+                seeding = self._seeding(generator)
+                shared = any(self._is_other_use(n, {*inside, *seeding}) for n in self._reads(generator))
+                yield OwnGenerator(made, tuple(_seeds_in([made, *seeding])), shared)
+
+    def alike(self, sharded: Set[ast.AST]) -> Iterator[ast.expr]:
+        """What seeds the generators and transforms that all processes draw alike from, each for its own shard.
+
+        sharded: the loops over data of which each process has a shard; a data set gives each process its own samples.
+        """
+        kinds = self.program.once(Effects).kinds
+        seeding = [c for c in self.program.calls if any(row.role is Role.SEED for row in kinds.called(c) or ())]
+        yield from _seeds_in([c for c in seeding if "transform" in kinds.of(getattr(c.func, "value", c))])
+        getters = [f for f in self.program.reachable if f.name == "__getitem__" and f.is_method]
+        getting = self.program.run_from(getters)
+        for generator, draws in self._draws.items():
+            made = generator.node
+            is_own = any(self.program.frame(c) in getting or not sharded.isdisjoint(self.loops.stack(c)) for c in draws)
+            if is_own and isinstance(made, ast.Call):
+                around = {*self.loops.stack(made), self.program.frame(made).node}
+                if around.isdisjoint({*sharded, *(f.node for f in getting)}):
+                    yield from _seeds_in([made, *self._seeding(generator)])
+
+    @cached_property
+    def _draws(self) -> dict[Made, list[ast.Call]]:
         used: dict[Made, list[ast.Call]] = {}
         for call in self.program.calls:
             for generator in self._drawn_from(call):
                 used.setdefault(generator, []).append(call)
-        for generator, draws in used.items():
-            inside = [c for c in draws if self.round_steps & set(self.loops.stack(c))]
-            made = generator.node
-            if inside and isinstance(made, ast.Call):
-                seeding = [c for c in self.program.calls if self._seeds(c, generator)]
-                given = [c.args[0] for c in (made, *seeding) if c.args]
-                seeds = [s for s in given if not isinstance(s, ast.Constant) or s.value is not None]
-                shared = any(self._is_other_use(n, {*inside, *seeding}) for n in self._reads(generator))
-                yield OwnGenerator(made, tuple(seeds), shared)
+        return used
+
+    def _seeding(self, generator: Made) -> list[ast.Call]:
+        return [c for c in self.program.calls if self._seeds(c, generator)]
 
     def seeded_again(self) -> list[ast.expr]:
         """The calls that seed the generators of the libraries in the loops of the training."""
@@ -113,3 +137,9 @@ class OwnGenerators:
         if isinstance(parent, ast.Call):
             return parent not in known and not self.program.flow.callees.get(parent)
         return not isinstance(parent, (ast.Assign, ast.AnnAssign, ast.Return))
+
+
+def _seeds_in(calls: Sequence[ast.Call]) -> Iterator[ast.expr]:
+    """The seeds that are given to generators, where they are made or later."""
+    given = [*(c.args[0] for c in calls if c.args), *(k.value for c in calls for k in c.keywords if k.arg == "seed")]
+    return (s for s in given if not isinstance(s, ast.Constant) or s.value is not None)

@@ -66,7 +66,7 @@ def _built_from_a_shard(script: Script) -> Found:
         if _makes_a_model(script, call) and script.program.frame(call) in script.program.reachable:
             given = [*call.args, *(k.value for k in call.keywords)]
             found = [o for a in given for o in script.metrics.ranks.of(a).of(Mark.BATCH, Mark.RUNNING) if o.differs]
-            if any(not script.program.inside(call, o.node) for o in found):
+            if any(not script.program.inside(call, o.node) and script.program.may_follow(call, o.node) for o in found):
                 yield call, "prepare", message
 
 

@@ -88,3 +88,17 @@ def test_a_model_that_is_built_from_a_shard(found: str, size: str, is_obstacle: 
     text = BUILT.format(start="other = DataLoader(held_out)", found=found, size=size)
     obstacles = [m for _, _, m in Facts(text).verdict.obstacles if "would build another model" in m]
     assert len(obstacles) == is_obstacle
+
+
+OPTIONS = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
+WIDER = "for x, y in loader:\n    args.width = int(x.max())\n"
+WIDEN = "def widen():\n    for x, y in loader:\n        args.width += int(x.max())\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "is_obstacle"),
+    [(WIDER, "", True), (WIDEN + "widen()\n", "", True), ("", WIDER, False), ("", WIDEN + "widen()\n", False)],
+)
+def test_a_model_is_not_built_from_what_a_later_loop_finds(above: str, below: str, is_obstacle: bool) -> None:
+    text = BUILT.format(start="", found=OPTIONS + above, size="args.width") + below
+    assert any("would build another model" in m for _, _, m in Facts(text).verdict.obstacles) is is_obstacle

@@ -31,6 +31,11 @@ RUNS = {
     "m = nn.Linear(4, 2); o = torch.optim.Adam(m.parameters()); m.to('cuda'); m(torch.ones(3, 4).cuda()).sum()"
     ".backward(); o.step(); print(len(o.state))": "2",
     "m = nn.LSTM(4, 5).cuda(); print(m(torch.ones(2, 3, 4).cuda())[0].device)": "cuda:0",
+    "p = nn.utils.rnn.pack_padded_sequence(torch.ones(2, 3, 4).cuda().requires_grad_(), torch.tensor([3, 2]), True); "
+    "y = nn.GRU(4, 5).cuda()(p)[0]; y.data.sum().backward(); "
+    "print(y.data.device, y.batch_sizes.device, nn.utils.rnn.pad_packed_sequence(y)[0].device)": "cuda:0 cpu cuda:0",
+    "p = nn.utils.rnn.pack_sequence([torch.ones(3, 4).cuda(), torch.ones(1, 4).cuda()]); "
+    "print(p.data.device, p.batch_sizes.tolist(), nn.LSTM(4, 5).cuda()(p)[1][0].device)": "cuda:0 [2, 1, 1] cuda:0",
     "x = torch.arange(9, device='cuda'); print(x[torch.tensor([1, 2])].tolist(), f'{x[2]:d}')": "[1, 2] 2",
     "with torch.autocast('cuda'):\n y = nn.Linear(2, 2).cuda()(torch.ones(1, 2).cuda())\n"
     " print(y.dtype, nn.functional.mse_loss(y, y).dtype)": "torch.float16 torch.float32",
@@ -54,6 +59,9 @@ REFUSED = {
     ),
     "m = nn.Linear(4, 2)\nm(torch.ones(3, 4, device='cuda'))": "`bias` of Linear on cpu (made at s.py:1",
     "nn.LSTM(4, 5).cuda()(torch.ones(2, 3, 4).cuda(), (torch.zeros(1, 3, 5), torch.zeros(1, 3, 5)))": "lstm of ",
+    "nn.utils.rnn.pack_padded_sequence(torch.ones(2, 3, 4).cuda(), torch.tensor([3, 2]).cuda(), True)": (
+        "'lengths' argument should be a 1D CPU int64 tensor"
+    ),
     "nn.CrossEntropyLoss(torch.ones(2))(torch.ones(1, 2).cuda(), torch.tensor([0]).cuda())": "`weight` of CrossEnt",
     "torch.ones(2).cuda().numpy()": "can't convert cuda:0 device type tensor to numpy",
     "torch.arange(9)[torch.tensor([1]).cuda()]": "index of ",

@@ -17,6 +17,8 @@ INDEXES = {
     *(aten.index.Tensor, aten.index_put_.default, aten.index_put.default),
     *(aten._index_put_impl_.default, aten._unsafe_index.Tensor),
 }
+# Rows of several lengths are packed by lengths and counts that are on the CPU, and stay there.
+PACKS = {aten._pack_padded_sequence.default, aten._pack_padded_sequence_backward.default}
 MADE_AT = "_accelify_made_at"
 MOVED_AT = "_accelify_moved_at"
 NAMED = "_accelify_name"
@@ -111,6 +113,8 @@ class GpuTensor(torch.Tensor):
     ) -> Any:
         """The operation on the CPU, unless a GPU would refuse it."""
         kwargs = dict(kwargs or {})
+        if function in PACKS:
+            return _packed(function, *args)
         tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         if function not in COPIES:
             _check_devices(function, args, tensors)
@@ -138,6 +142,18 @@ def _inner(tensor: GpuTensor) -> torch.Tensor:
 def as_gpu(tensor: torch.Tensor, index: int | None = None) -> GpuTensor:
     """The tensor itself if it is on a GPU already, else one that stands for it."""
     return tensor if isinstance(tensor, GpuTensor) else GpuTensor(tensor, index)
+
+
+def _packed(function: Any, rows: torch.Tensor, *rest: Any) -> Any:
+    """Rows, or their gradient, packed on the GPU. Raises: WrongDevice for lengths that are there, too."""
+    other = next((each for each in rest if isinstance(each, GpuTensor)), None)
+    if other is not None:
+        raise WrongDevice(
+            f"'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:{other.gpu} tensor: {described(other)}"
+        )
+    out = function(inner_of(rows), *rest)
+    index = rows.gpu if isinstance(rows, GpuTensor) else None
+    return (as_gpu(out[0], index), *out[1:]) if isinstance(out, tuple) else as_gpu(out, index)
 
 
 def _check_devices(function: Any, args: Any, tensors: list[torch.Tensor]) -> None:

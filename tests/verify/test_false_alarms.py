@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from accelify.verify.verdict import Status
 from tests.verify.conftest import Prove, differing, row
 from tests.verify.scripts import CLASSIFIER
@@ -145,3 +147,25 @@ def test_the_loss_of_each_step_and_a_schedule_over_all_steps(proving: Prove) -> 
     assert differing(verdict) == []
     assert row(verdict, "printed").status is Status.NATURE
     assert "the loss of one step, on each rank that of its own batch" in row(verdict, "printed").words
+
+
+SEVERAL_PASSES = {
+    "one after the other": ("{0}(loss, retain_graph=True)", "{0}(size)"),
+    "the second first": ("{0}(size, retain_graph=True)", "{0}(loss)"),
+}
+
+
+@pytest.mark.parametrize("passes", SEVERAL_PASSES.values(), ids=SEVERAL_PASSES)
+def test_the_loss_of_a_step_that_learns_from_several_backward_passes(
+    proving: Prove, passes: tuple[str, ...]
+) -> None:
+    def learning(text: str, backward: str) -> str:
+        lines = ["size = head(encoder(x)).square().mean()", *passes, "print(f'{(loss + size).item():.4f}')"]
+        both = "".join(f"        {line}\n" for line in lines).replace("{0}", backward)
+        return re.sub(r" +[\w.]+backward\(.*\n", lambda _: both, text, count=1)
+
+    verdict = proving(
+        learning(CLASSIFIER, "torch.autograd.backward"), learning(MIGRATED, "accelerator.backward"), launched=True
+    )
+    assert differing(verdict) == []
+    assert "the loss of one step" in row(verdict, "printed").words

@@ -181,24 +181,45 @@ def is_of_one_step(evidence: Evidence, ours: str | None, theirs: str | None, *, 
         for column, texts in enumerate(zip(*(numbers for numbers, _ in lines), strict=True))
         if any(compare.are_apart(text, texts[0]) for text in texts[1:])
     }
-    deepest = min(len(losses) for _, losses in shown)
+    known = set.intersection(*(set(losses) for _, losses in shown))
     return bool(differing) and all(
-        any(
-            compare.are_multiples([(numbers[column], losses[-back]) for numbers, losses in shown])
-            for back in range(1, 1 + deepest)
-        )
+        any(compare.are_multiples([(numbers[column], losses[each]) for numbers, losses in shown]) for each in known)
         for column in differing
     )
 
 
-def _beside_losses(trace: Trace, at: str | None) -> list[tuple[list[str], list[float]]]:
-    """The numbers that a line printed, each time with the losses of the last backward passes."""
-    losses = trace.losses
+# The last of some backward passes counted back from a line, and how many they are.
+Span = tuple[int, int]
+
+
+def _beside_losses(trace: Trace, at: str | None) -> list[tuple[list[str], dict[Span, float]]]:
+    """The numbers that a line printed, each time with the losses of the last backward passes, and sums of a step's."""
+    steps = list(_steps_before(trace))
     return [
-        (compare.values(line.text), losses[max(line.passes - RECENT, 0) : line.passes])
+        (compare.values(line.text), dict(_losses_before(trace.losses[: line.passes], steps)))
         for line in trace.prints
         if line.at == at
     ]
+
+
+def _steps_before(trace: Trace) -> Iterator[int]:
+    """How many optimizer steps there were before each backward pass."""
+    steps = 0
+    for call in trace.calls:
+        steps += call.kind == "step"
+        if call.kind == "backward":
+            yield steps
+
+
+def _losses_before(losses: Sequence[float], steps: Sequence[int]) -> Iterator[tuple[Span, float]]:
+    """The losses of the last passes, and the sums of those that one step learns from: of real and made-up rows, say."""
+    for last in range(len(losses) - 1, max(len(losses) - 1 - RECENT, -1), -1):
+        total = 0.0
+        for first in range(last, max(last - RECENT, -1), -1):
+            if steps[first] != steps[last]:
+                break
+            total += losses[first]
+            yield (len(losses) - 1 - last, last - first), total
 
 
 def _is_sum_over_ranks(evidence: Evidence, line: Line, differ: tuple[str, str]) -> bool:

@@ -269,7 +269,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
             "the data are replicated on every process here, and only the model draws at random: a step averages "
             "over N draws, and more processes make it no faster"
         )
-    yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+    shows = tuple((script.path(call), call) for call in script.run.experience.shown)
+    yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
 
 
 def _draws_in_the_model_alone(script: Script) -> bool:

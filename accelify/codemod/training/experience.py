@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 
 from accelify.codemod.libraries import methods
+from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -15,6 +17,7 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.randomness.draws import asks_environment
 
 Slot = tuple[Scope | None, str]  # a variable; an attribute, of whatever object; what a function gives
+_SHOWS = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS})
 _RESULT = "return"  # no variable can be called so
 
 
@@ -34,6 +37,16 @@ class Results:
     def asks(self) -> bool:
         """Whether a script has such a call at all."""
         return any(map(self.is_source, self.program.calls))
+
+    @cached_property
+    def shown(self) -> tuple[ast.Call, ...]:
+        """The calls of libraries that print or log what an environment returned, or what was made of it."""
+        if not self.asks:
+            return ()
+        effects = self.program.once(Effects)
+        calls = [call for call in self.program.calls if not self.program.flow.callees.get(call)]
+        showing = [call for call in calls if effects.of_call(call).effects & _SHOWS]
+        return tuple(c for c in showing if any(map(self.holds, [*c.args, *(k.value for k in c.keywords)])))
 
     @cached_property
     def _observed(self) -> set[Slot]:

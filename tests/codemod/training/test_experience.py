@@ -48,3 +48,24 @@ def test_what_was_not(expression: str) -> None:
 
 def test_without_an_environment() -> None:
     assert not holds("memory", "memory = []\nmemory.append(load())\n")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "print(obs)",
+        'print(f"score {step[0]:.2f}")',
+        "print('mean', sum(memory) / len(memory))",
+        "import logging\nlogging.getLogger().info('%f', agent.reward)",
+    ],
+)
+def test_where_it_is_shown(call: str) -> None:
+    facts = Facts(f"{BEFORE}{call}\n")
+    shown = Experience(facts.program, facts.tracer).shown
+    assert [each.lineno for each in shown] == [len(f"{BEFORE}{call}".splitlines())]
+
+
+@pytest.mark.parametrize("call", ["print(other)", "print(len(memory))", "double(obs)", "env.step(obs)"])
+def test_where_it_is_not_shown(call: str) -> None:
+    facts = Facts(f"{BEFORE}{call}\n")
+    assert Experience(facts.program, facts.tracer).shown == ()

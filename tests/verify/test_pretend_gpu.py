@@ -157,6 +157,21 @@ def test_a_script_is_run_to_its_evaluation(proving: Prove) -> None:
     assert (found.status, found.at) == (Status.DIFFERS, line_of(text, "correct += "))
 
 
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        "torch.load(file, map_location='cuda:0' if torch.cuda.is_available() else 'cpu')",
+        "torch.load(file).to('cuda:0' if torch.cuda.is_available() else 'cpu')",
+    ],
+)
+def test_a_rank_that_takes_the_memory_of_another_ones_gpu_is_found(loaded: str, proving: Prove) -> None:
+    line = f"import io\nfile = io.BytesIO()\ntorch.save(torch.ones(2), file)\nfile.seek(0)\nstart = {loaded}\nfor epoch"
+    text = MIGRATED.replace("for epoch", line, 1)
+    found = devices(proving(CLASSIFIER, text, FEW, on_gpus=True))
+    assert (found.status, found.at) == (Status.DIFFERS, line_of(text, "start = "))
+    assert found.words.startswith("rank 1 puts a tensor on cuda:0, the GPU of another rank")
+
+
 def test_a_mistake_of_the_originals_own_is_not_the_rewrites() -> None:
     def ended(message: str) -> Run:
         return Run("on pretend GPUs", (replace(traced(), end=End("error", 1, message, "train.py:7")),))

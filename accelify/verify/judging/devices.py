@@ -19,6 +19,8 @@ def devices(evidence: Evidence) -> Row:
     if evidence.are_real:
         return _on_real_gpus(run, original)
     if error is None and not run.hang:
+        if (other := _on_other_gpu(run)) is not None:
+            return other
         steps = counted(run.ranks[0].taken, "step")
         return make_row("devices", run, HOLDS, f"{steps}, in which no operation mixes devices; kernels are the CPU's")
     refused = _refusal(run)
@@ -29,6 +31,18 @@ def devices(evidence: Evidence) -> Row:
     if original is not None and _refusal(original) is not None:
         return make_row("devices", run, NATURE, f"the original fails on a GPU, too; {refused}", at)
     return make_row("devices", run, DIFFERS, refused, at)
+
+
+def _on_other_gpu(run: Run) -> Row | None:
+    """A rank that puts tensors into the memory of another one's GPU, as where a file is loaded onto `cuda:0`."""
+    for trace in run.ranks:
+        for nature in trace.natures:
+            if nature.kind == "other GPU":
+                words = (
+                    f"rank {trace.rank} puts a tensor on {nature.what}, the GPU of another rank, whose memory it takes"
+                )
+                return make_row("devices", run, DIFFERS, words, nature.at)
+    return None
 
 
 def _on_real_gpus(run: Run, original: Run | None) -> Row:

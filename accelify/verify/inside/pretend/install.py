@@ -30,6 +30,9 @@ def install(recorder: Recorder, world: int) -> AbstractContextManager[object]:
     from accelify.verify.inside.pretend.functions import Functions
 
     GPU.count, GPU.process, GPU.place = world, os.getpid(), recorder.place
+    GPU.report_other = lambda index: recorder.write(
+        "nature", kind="other GPU", at=recorder.place(), what=f"cuda:{index}"
+    )
     factories.install()
     functions = Functions()
     devices.install()

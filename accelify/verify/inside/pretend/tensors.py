@@ -42,6 +42,7 @@ class Gpu:
         self.count = 1
         self.process = os.getpid()
         self.place: Callable[[], str | None] = lambda: None
+        self.report_other: Callable[[int], None] = lambda index: None
 
     def index_of(self, device: Any) -> int | None:
         """The number of a GPU that a script names in any way; None for the CPU."""
@@ -93,6 +94,8 @@ class GpuTensor(torch.Tensor):
     def __init__(self, inner: torch.Tensor, index: int | None = None) -> None:
         self.held = inner.detach()
         self.gpu = GPU.index if index is None else index
+        if self.gpu != GPU.index:
+            GPU.report_other(self.gpu)
 
     def __tensor_flatten__(self) -> tuple[list[str], int]:
         return ["held"], self.gpu
@@ -148,9 +151,8 @@ def _packed(function: Any, rows: torch.Tensor, *rest: Any) -> Any:
     """Rows, or their gradient, packed on the GPU. Raises: WrongDevice for lengths that are there, too."""
     other = next((each for each in rest if isinstance(each, GpuTensor)), None)
     if other is not None:
-        raise WrongDevice(
-            f"'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:{other.gpu} tensor: {described(other)}"
-        )
+        refused = f"'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:{other.gpu} tensor"
+        raise WrongDevice(f"{refused}: {described(other)}")
     out = function(inner_of(rows), *rest)
     index = rows.gpu if isinstance(rows, GpuTensor) else None
     return (as_gpu(out[0], index), *out[1:]) if isinstance(out, tuple) else as_gpu(out, index)

@@ -75,3 +75,21 @@ def test_what_changes_in_training_is_no_setting() -> None:
     late = trained((0, {"A.p": "0.5", "A.training": "True"}), (2, {"A.training": "False"}))
     found = settings.settings(evidence(original, original, late))  # type: ignore[arg-type]
     assert (found.words, found.step) == ("A is in eval() on rank 1, not in train(), at backward pass 3", 3)
+
+
+def test_groups_of_an_optimizer_that_are_lost_are_named(proving: Prove) -> None:
+    one = "torch.optim.SGD(model.parameters(), lr=0.1)"
+    groups = '[{"params": [p], "weight_decay": 0.1 * (p.dim() > 1)} for p in model.parameters()]'
+    assert one in ORIGINAL
+    verdict = proving(ORIGINAL.replace(one, f"torch.optim.SGD({groups}, lr=0.1)"), MIGRATED)
+    assert row(verdict, "settings", 1).words.startswith("optimizer 1: len(param_groups) is 1 for ")
+
+
+def test_a_buffer_that_is_lost_is_named(proving: Prove) -> None:
+    loss = "loss_function = nn.CrossEntropyLoss({})\nfor epoch in"
+    original, text = (
+        script.replace("for epoch in", loss.format(given), 1).replace("nn.functional.cross_entropy(", "loss_function(")
+        for script, given in ((scripts.CLASSIFIER, "torch.tensor([1.0, 2.0])"), (scripts.CLASSIFIER_MIGRATED, ""))
+    )
+    found = row(proving(original, text), "settings", 1)
+    assert found.words == "CrossEntropyLoss.weight is None for a tensor, at backward pass 1"

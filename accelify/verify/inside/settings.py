@@ -40,7 +40,7 @@ class Settings:
 
     def before_step(self, number: int, optimizer: Optimizer) -> None:
         """Record how an optimizer is set."""
-        found: dict[str, str] = {}
+        found = {f"optimizer {number + 1}: len(param_groups)": str(len(optimizer.param_groups))}
         for index, group in enumerate(optimizer.param_groups):
             front = f"optimizer {number + 1}" + (f", group {index + 1}" if len(optimizer.param_groups) > 1 else "")
             found |= {f"{front}: {name}": value for name, value in _plain(group) if name not in ELSEWHERE}
@@ -68,6 +68,7 @@ def _of_module(module: nn.Module) -> Iterator[tuple[str, str]]:
     if not isinstance(module, WRAPPERS):
         yield "class", type(module).__name__
     yield from ((name, value) for name, value in _plain(vars(module)) if not name.startswith("_"))
+    yield from ((name, "None" if buffer is None else "a tensor") for name, buffer in module._buffers.items())
 
 
 def _plain(values: dict[str, Any]) -> Iterator[tuple[str, str]]:

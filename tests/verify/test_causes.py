@@ -73,6 +73,11 @@ UNLIKE = Nature("BatchNorm in evaluation", "a.py:4")
             "draw by randn in the training step, which the original has not",
         ),
         (
+            drawing(Nature("draw", "a.py:3", "randn")),
+            drawing(Nature("draw", "a.py:3", "randn from a generator"), loss=2.0),
+            "no draw by randn in the training step, which the original has at a.py:3",
+        ),
+        (
             drawing(),
             drawing(UNLIKE),
             "BatchNorm with an evaluation's own batches, as where `model.eval()` is missing, "

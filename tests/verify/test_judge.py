@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from accelify.verify.judging import data, endings, launched, outputs, training
 from accelify.verify.judging.evidence import Evidence
+from accelify.verify.judging.judge import judge
 from accelify.verify.scratch import OwnValue
 from accelify.verify.trace import (
     Backward,
+    Call,
     Checkpoint,
     End,
     Leaf,
@@ -353,3 +355,19 @@ def test_words_that_only_one_process_prints_are_no_number_that_is_missing() -> N
 
     assert found("one process") == (Status.NATURE, "0 lines for 1, without a number")
     assert found("loss 2.0") == (Status.DIFFERS, "0 lines for 1")
+
+
+def test_samples_that_differ_after_losses_follow_from_them() -> None:
+    def trained(losses: tuple[float, ...], second: tuple[int, ...]) -> Run:
+        backwards = [Backward(loss) for loss in losses]
+        calls = [Call("backward")] * len(losses)
+        passes = [*passing((0, 1)), Pass(0, 1, "Data", 2, batches=[second], backwards=1, is_over=True)]
+        return Run("run", (traced(backwards=backwards, passes=passes, calls=calls),))
+
+    def order(original: Run, one: Run) -> list[str]:
+        rows = judge(replace(evidence(original.ranks[0], original.ranks[0]), one=one))
+        return [row.name for row in rows if row.processes == 1 and row.status is Status.DIFFERS]
+
+    original = trained((1.0, 0.5), (0, 1))
+    assert order(original, trained((1.0, 0.4), (1, 0))) == ["samples", "losses"]
+    assert order(original, trained((0.9, 0.4), (1, 0))) == ["losses", "samples"]

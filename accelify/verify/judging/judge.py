@@ -30,6 +30,7 @@ def judge(evidence: Evidence) -> tuple[Row, ...]:
     single += [row(evidence) for row in SINGLE_OUTPUT]
     several = [row(evidence) for row in SEVERAL]
     single, several = (_earliest_first(rows, evidence.original.ranks[0]) for rows in (single, several))
+    _put_late_samples_last(single)
     if single[0].status is Status.DIFFERS and evidence.one.error is None and not evidence.one.hang:
         _put_before("learning rate", single.pop(0), single)  # how many steps there were follows from something
     if evidence.operations is not None:
@@ -46,6 +47,15 @@ def judge(evidence: Evidence) -> tuple[Row, ...]:
 def _put_before(name: str, row: Row | None, rows: list[Row]) -> None:
     if row is not None:
         rows.insert(next(index for index, each in enumerate(rows) if each.name == name), row)
+
+
+def _put_late_samples_last(rows: list[Row]) -> None:
+    """Move other samples behind losses that differ before them: what is drawn otherwise also shuffles otherwise."""
+    names = [row.name for row in rows]
+    samples, losses = (rows[names.index(name)] for name in ("samples", "losses"))
+    both = samples.status is losses.status is Status.DIFFERS
+    if both and (losses.step or math.inf) < (samples.step or 0):
+        rows.insert(names.index("output"), rows.pop(names.index("samples")))
 
 
 def _earliest_first(rows: list[Row], trace: Trace) -> list[Row]:

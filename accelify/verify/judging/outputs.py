@@ -216,7 +216,7 @@ def _losses_before(losses: Sequence[float], steps: Sequence[int]) -> Iterator[tu
     for last in range(len(losses) - 1, max(len(losses) - 1 - RECENT, -1), -1):
         total = 0.0
         for first in range(last, max(last - RECENT, -1), -1):
-            if steps[first] != steps[last]:
+            if first < last and steps[first : first + 1] != steps[last : last + 1]:
                 break
             total += losses[first]
             yield (len(losses) - 1 - last, last - first), total

@@ -27,12 +27,6 @@ LIBRARIES = {"digits": "sklearn", "tutorial": "transformers"} if IS_SOAK else {"
 STEPS = None if IS_SOAK else 24  # an epoch, its evaluation and one more
 # What trains only under another launcher, with a process for each GPU, or with what a model hub has.
 UNTRAINED = ("spawned", "torchrun", "torchrun_trainer", "tutorial", "tutorial_device_elsewhere", "tutorial_in_main")
-# What verify says of these, and why.
-KNOWN = {
-    "agents_by_name": ["printed"],  # each process plays episodes of its own, and no note says so of their scores
-    # Each process draws batches of its own from a loader that is not prepared, as often as it needs.
-    "searched_batches": ["samples", "operations", "losses", "gradients", "parameters", "checkpoints"],
-}
 
 
 @pytest.fixture(scope="module", params=WANTED)
@@ -69,4 +63,4 @@ def test_every_fixture_is_proven(name: str, server: Server, tmp_path: Path) -> N
         assert (verdict.error or "").startswith("the original ")
         return
     assert verdict.error is None
-    assert differing(verdict) == KNOWN.get(name, [])
+    assert differing(verdict) == []

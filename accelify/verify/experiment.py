@@ -90,7 +90,8 @@ class Experiment:
         compared = self._in_float64(first, one) or self._in_its_own_precision(first, one)
         launched = self._launched() if self._request.launched else None
         made = _as_it_was_made(compared)
-        if launched is not None and not compared.cannot_split and (times(first, launched) or 1) > 1:
+        is_divided = launched is not None and (times(first, launched) or 1) > (times(first, compared.many) or 1)
+        if is_divided and not compared.cannot_split:
             made = tuple(each for words in made for each in ((DIVIDED, words) if words == IN_FLOAT64 else (words,)))
             made = made if DIVIDED in made else (*made, DIVIDED)
         notes = self._rewritten.notes

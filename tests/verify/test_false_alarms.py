@@ -156,9 +156,7 @@ SEVERAL_PASSES = {
 
 
 @pytest.mark.parametrize("passes", SEVERAL_PASSES.values(), ids=SEVERAL_PASSES)
-def test_the_loss_of_a_step_that_learns_from_several_backward_passes(
-    proving: Prove, passes: tuple[str, ...]
-) -> None:
+def test_the_loss_of_a_step_that_learns_from_several_backward_passes(proving: Prove, passes: tuple[str, ...]) -> None:
     def learning(text: str, backward: str) -> str:
         lines = ["size = head(encoder(x)).square().mean()", *passes, "print(f'{(loss + size).item():.4f}')"]
         both = "".join(f"        {line}\n" for line in lines).replace("{0}", backward)
@@ -169,3 +167,53 @@ def test_the_loss_of_a_step_that_learns_from_several_backward_passes(
     )
     assert differing(verdict) == []
     assert "the loss of one step" in row(verdict, "printed").words
+
+
+SOME_BATCHES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+rows = torch.randn(60, 4)
+loader = DataLoader(TensorDataset(rows, rows.sum(1, keepdim=True)), batch_size=6, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    {asks}
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {ends}
+torch.save(model.state_dict(), "model.pt")
+"""
+ASKS = {
+    "next": ("x, y = next(iter(loader))", "pass"),
+    "until a batch is found": ("x, y = next((a, b) for a, b in loader if b.mean() > 0)", "pass"),
+    "break": ("for x, y in loader: break", "pass"),
+}
+
+
+def own_batches(text: str) -> str:
+    """The script migrated: each rank draws from the loader, which is not prepared, what its own stream says."""
+    text = text.replace("import torch\n", "import torch\nfrom accelify.runtime import Accelerator\n", 1)
+    text = text.replace("torch.manual_seed", "accelerator = Accelerator()\ntorch.manual_seed", 1)
+    prepared = "model, optimizer = accelerator.prepare(model, optimizer)\naccelerator.seed_by_rank()\nfor step"
+    text = text.replace("loss.backward()", "accelerator.backward(loss)").replace("torch.save", "accelerator.save")
+    return text.replace("for step", prepared, 1)
+
+
+@pytest.mark.parametrize(("asks", "ends"), ASKS.values(), ids=ASKS)
+def test_batches_that_each_rank_asks_of_a_loader_for_itself(proving: Prove, asks: str, ends: str) -> None:
+    script = SOME_BATCHES.format(asks=asks, ends=ends)
+    verdict = proving(script, own_batches(script), launched=True)
+    assert differing(verdict) == []
+    assert row(verdict, "samples").status is Status.NATURE
+    assert "each rank draws random numbers of its own (train_many.py:13)" in row(verdict, "samples").words
+    assert not any("each batch divided" in words for words in verdict.made_comparable)
+
+
+def test_whole_passes_that_each_rank_takes_for_itself_are_a_fault(proving: Prove) -> None:
+    script = SOME_BATCHES.format(asks="for x, y in loader: model(x)", ends="pass")
+    assert ("samples", 2) in differing(proving(script, own_batches(script), launched=True))

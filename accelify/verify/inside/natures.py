@@ -18,14 +18,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
+from types import FrameType
 from typing import Any  # torch's functions take what they take
 
 import numpy
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import dataloader
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
+from accelify.runtime.data import random_state
 from accelify.runtime.data.streams import Loop, RankStreams
 from accelify.verify.inside.record import Recorder, digest_of
 from accelify.verify.inside.rows import ARRAYS, Rows
@@ -43,6 +46,7 @@ SAMPLES = 64
 STATES = 3
 # Whose draws are no training step's: weights, samplers, the runtime's own.
 OURS = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parents[2]}{os.sep}")
+LOADERS = f"{Path(__file__).parents[2] / 'runtime' / 'data'}{os.sep}"  # the runtime's, whose order is one for all ranks
 SEEDERS = ("accelify/runtime/data/random_state.py", "accelerate/utils/random.py")
 # As they are before anything is watched.
 _SEED_TORCH, _SEED_NUMPY, _SEED_PYTHON = torch.manual_seed, numpy.random.seed, random.seed
@@ -130,6 +134,7 @@ def install(recorder: Recorder, comparable: bool, rank: int, *, notes_states: bo
     _watch_batch_norm(natures)
     _watch_autocast(natures)
     _watch_fetching(natures)
+    _watch_samplers(natures, recorder)
     _watch_draws(natures, recorder, rows)
     _watch_loops(natures)
     _watch_plateaus(natures)
@@ -290,6 +295,30 @@ def _watch_fetching(natures: Natures) -> None:
     _IterableDatasetFetcher.fetch = fetch_next  # type: ignore[method-assign]
 
 
+def _watch_samplers(natures: Natures, recorder: Recorder) -> None:
+    """Notice batches that a rank draws from a loader that is not prepared: in an order of its own stream's."""
+    kind: Any = dataloader._BaseDataLoaderIter
+    real = kind._next_index
+
+    def next_index(self: Any) -> Any:
+        before = torch.get_rng_state()
+        indices = real(self)
+        if not before.equal(torch.get_rng_state()) and not _is_runtimes(sys._getframe(1)):
+            natures.drawn.setdefault(recorder.place(), "the order of a loader")
+        return indices
+
+    kind._next_index = next_index
+
+
+def _is_runtimes(frame: FrameType | None) -> bool:
+    """Whether one of the runtime's loaders is under way."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(LOADERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _seed_of(index: Any) -> int:
     """A seed for a sample: its index alone, since workers and ranks do not know how often it was seen elsewhere."""
     return hash(("sample", index if isinstance(index, (int, str)) else str(index))) % 2**31
@@ -331,7 +360,7 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
                 return drawn
             drawn = real(*given, **options)
             if passes[0] and torch.is_grad_enabled() and not rows.is_for_all(drawn):
-                natures.tell("draw", name)
+                natures.tell("draw", f"{name} from a generator" if has_generator else name)
             return drawn
 
         setattr(owner, name, draw)
@@ -439,3 +468,6 @@ def _watch_seeds(natures: Natures, recorder: Recorder) -> None:
     watch(numpy.random, "seed", "numpy")
     watch(numpy.random, "default_rng", "numpy")
     watch(random, "seed", "random")
+    watch(random_state, "_seed_torch", "torch")  # the runtime's own, bound before anything was watched
+    watch(random_state, "_seed_numpy", "numpy")
+    watch(random_state, "_seed_python", "random")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from accelify.verify.judging.evidence import (
     OWN_RANDOM_NUMBERS,
     Evidence,
+    draws_batches,
     told_same_data,
     training_passes,
     why_by_nature,
@@ -38,12 +40,20 @@ def samples_of_one(original: Run, one: Run) -> Row:
             batches += 1
             if a != b:
                 words = f"batch {index + 1} of {passed.name} {_other_batch(a or (), b or ())}"
-                return make_row("samples", one, DIFFERS, words, mine.at)
+                return make_row(
+                    "samples", one, DIFFERS, words, mine.at, _passes_before(theirs.values(), passed, index) + 1
+                )
     if (short := _less_evaluated(original, one)) is not None:
         return short
     if not batches:
         return make_row("samples", one, NOTHING, "no DataLoader feeds the training")
     return make_row("samples", one, HOLDS, f"{counted(batches, 'batch')} of the same samples in the same order")
+
+
+def _passes_before(passes: Iterable[Pass], passed: Pass, batch: int) -> int:
+    """About how many backward passes the original took before a batch of a pass: as many for each of its batches."""
+    before = sum(each.backwards for each in takewhile(lambda each: each is not passed, passes))
+    return before + batch * passed.backwards // max(len(passed.batches), 1)
 
 
 def _other_batch(ours: Sequence[object], theirs: Sequence[object]) -> str:
@@ -98,6 +108,9 @@ def samples(evidence: Evidence) -> Row:
             return make_row("samples", many, NATURE, words, other.at)
         return other
     theirs = training_passes(baseline.ranks[0])
+    if (drawn := draws_batches(evidence)) is not None:
+        words = f"{drawn}, and with them batches from a loader of which the script ends no pass"
+        return make_row("samples", many, NATURE, words, many.ranks[0].passes[0].at)
     seen = batches = filled = 0
     for key, passed in theirs.items():
         parts = [trace.get(key) for trace in map(training_passes, many.ranks)]

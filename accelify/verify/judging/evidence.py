@@ -99,6 +99,14 @@ def batch_sizes(trace: Trace) -> set[int]:
     return {len(batch) for passed in trace.passes if passed.trains for batch in passed.batches if batch}
 
 
+def draws_batches(evidence: Evidence) -> str | None:
+    """Why each rank has batches of its own, where loaders are asked for some batches and never to the end of a pass."""
+    passes = list(training_passes(evidence.baseline.ranks[0]).values())
+    is_asked = len(passes) > 1 and not any(passed.is_over for passed in passes)
+    nature = why_by_nature(evidence) or ""
+    return nature if is_asked and nature.startswith(OWN_RANDOM_NUMBERS) else None
+
+
 def training_passes(trace: Trace) -> dict[tuple[int, int], Pass]:
     """The passes over loaders that feed the training, by data set and number."""
     return {(each.dataset, each.number): each for each in trace.passes if each.trains}

@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 
 from accelify.verify import compare
-from accelify.verify.judging.evidence import OWN_RANDOM_NUMBERS, Evidence, training_passes, why_by_nature
+from accelify.verify.judging.evidence import (
+    OWN_RANDOM_NUMBERS,
+    Evidence,
+    draws_batches,
+    training_passes,
+    why_by_nature,
+)
 from accelify.verify.judging.words import (
     DIFFERS,
     HOLDS,
@@ -82,7 +88,9 @@ def _first_loss_of_rank_0(evidence: Evidence, nature: str | None) -> Row | None:
     """Where every rank has batches of its own, rank 0 has the original's first one, and so its first loss."""
     many, baseline = evidence.many, evidence.baseline.ranks[0]
     own_batches = many.ranks[0].shards or (nature or "").startswith(OWN_RANDOM_NUMBERS)
-    if not own_batches or training_passes(baseline) or not many.ranks[0].backwards:
+    if draws_batches(evidence) is None and (not own_batches or training_passes(baseline)):
+        return None
+    if not many.ranks[0].backwards:
         return None
     mine, other = many.ranks[0].backwards[0], baseline.backwards[0]
     if compare.is_close(mine.loss, other.loss, compare.tolerance(other.dtype) * abs(other.loss)):

@@ -1,10 +1,10 @@
-"""Comparing numbers of two runs: tolerances that follow from the dtype, distances of tensors from their sketches."""
+"""Comparing numbers of two runs: what rounding alone may do to one, distances of tensors from their sketches."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from accelify.verify.trace import Sketch
 
@@ -12,10 +12,6 @@ from accelify.verify.trace import Sketch
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 # The deviation that any gradient may have however small it is, as a fraction of the gradients of all parameters.
 FLOOR = 1e-3
-# How far parameters may be apart, as a fraction of how far they moved. In float32, optimizers such as Adam turn the
-# rounding of a small gradient into steps as large as any other's; gradients and losses are held more tightly.
-APART = {"float64": 1e-5}
-USUALLY_APART = 0.05
 # A gradient that is smaller than this share of all parameters' is zero but for rounding. Units: epsilons.
 NOISE = 256
 
@@ -28,24 +24,12 @@ _TIME = re.compile(
 _NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 
 
-# Optimizers that divide by the size of a gradient turn the rounding of one near zero into a whole step.
-AMPLIFIED = 30
-PLAIN = ("SGD", "ASGD", "LBFGS", "no optimizer")
+def tolerance(dtype: str) -> float:
+    """How far two numbers may be apart by rounding, relatively: the root of the dtype's epsilon.
 
-
-def amplification(kinds: Iterable[str], step: int) -> int:
-    """By how much rounding may have grown at a step, beside with the steps, for optimizers of these kinds."""
-    return 1 if step <= 1 or all(kind in PLAIN for kind in kinds) else AMPLIFIED
-
-
-def tolerance(dtype: str, step: int = 1) -> float:
-    """How far two runs may be apart at a step, relatively: the root of the dtype's epsilon, times the step."""
-    return math.sqrt(EPSILON.get(dtype, EPSILON["float32"])) * max(step, 1)
-
-
-def apart(dtype: str) -> float:
-    """How far parameters may be apart, as a fraction of how far they moved."""
-    return APART.get(dtype, USUALLY_APART)
+    What training makes of it in several steps is measured: see `judging/rounding.py`.
+    """
+    return math.sqrt(EPSILON.get(dtype, EPSILON["float32"]))
 
 
 def is_noise(gradient: Sketch, whole: float, dtype: str) -> bool:
@@ -101,12 +85,16 @@ def mask_times(line: str) -> str:
 
 
 def numbers_differ(
-    one: str, other: str, relative: float, unstable: frozenset[int] | None = frozenset()
+    one: str,
+    other: str,
+    relative: float,
+    unstable: frozenset[int] | None = frozenset(),
+    moved: Sequence[float] = (),
 ) -> tuple[str, str] | None:
     """The first numbers of two printed lines that are not the same, or None; the words around them must be equal.
 
     A number with a fraction may be off by the tolerance and by one in its last digit; a whole one not at all.
-    unstable: which numbers differ from run to run; None where the words do.
+    unstable: which numbers differ from run to run; None where the words do. moved: by how much each may be off beside.
     """
     if unstable is None:
         return None
@@ -117,9 +105,9 @@ def numbers_differ(
         if ours == theirs or index in unstable:
             continue
         a, b = float(ours), float(theirs)
-        allowed = 0.0
+        allowed = moved[index] if index < len(moved) else 0.0
         if "." in ours or "." in theirs:
-            allowed = 1.01 * last_digit(theirs) + relative * abs(b)
+            allowed += 1.01 * last_digit(theirs) + relative * abs(b)
         if not is_close(a, b, allowed):
             return ours, theirs
     return None

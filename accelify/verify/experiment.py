@@ -7,8 +7,7 @@ from pathlib import Path
 
 from accelify.codemod.options import Options
 from accelify.verify import compare
-from accelify.verify.judging import training
-from accelify.verify.judging.contents import CHECKPOINTS
+from accelify.verify.judging import contents, outputs, rounding, training
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.judging.launched import times
 from accelify.verify.judging.parts import MIXES_ROWS, agree_on_parts, agree_undivided
@@ -17,6 +16,11 @@ from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.trace import Backward, Run, Trace
 from accelify.verify.verdict import Status
 
+# What rounding moves, and training amplifies.
+MOVED_BY_ROUNDING = (
+    *(training.losses, training.gradients, training.parameters, outputs.printed, outputs.evaluation),
+    *(outputs.checkpoints, contents.contents),
+)
 # Sources of randomness that can be taken away in all runs alike, so that runs over several processes are comparable.
 REMOVABLE = {
     "dropout": "dropout off",
@@ -100,8 +104,24 @@ class Experiment:
         evidence = Evidence(
             first, one, baseline, many, notes, made, cannot_split, launched, again=again, own_values=own
         )
-        evidence = self._with_operations(self._with_parts(self._with_batches_as_launched(evidence)))
+        evidence = self._with_parts(self._with_batches_as_launched(self._with_perturbations(evidence)))
+        evidence = self._with_operations(evidence)
         return self._with_gpus(evidence) if self._request.on_gpus else evidence
+
+    def _with_perturbations(self, evidence: Evidence) -> Evidence:
+        """The evidence with runs of the original that are moved by rounding, where only numbers of several differ."""
+        many = evidence.many
+        if many.hang or many.error is not None or _first_difference(evidence.original, evidence.one) is not None:
+            return evidence
+        if not any(row(evidence).status is Status.DIFFERS for row in MOVED_BY_ROUNDING):
+            return evidence
+        is_comparable, is_double = self._how_compared(evidence)
+        runs = []
+        for seed in range(rounding.RUNS):
+            label = f"original, perturbed by rounding, {seed + 1} of {rounding.RUNS}"
+            order = self._of_original(label, comparable=is_comparable, float64=is_double)
+            runs.append(self._start(replace(order, perturbed=seed)))
+        return replace(evidence, perturbed=tuple(run for run in runs if run.error is None and not run.hang))
 
     def _with_batches_as_launched(self, evidence: Evidence) -> Evidence:
         """The evidence with undivided batches, where a script divides its batch size by the processes itself."""
@@ -354,7 +374,7 @@ def _shown(run: Run) -> list[str]:
 
 
 def _kept(run: Run) -> dict[str, bytes]:
-    return {name: content for name, content in run.contents.items() if not name.endswith(CHECKPOINTS)}
+    return {name: content for name, content in run.contents.items() if not name.endswith(contents.CHECKPOINTS)}
 
 
 def _first_difference(run: Run, other: Run) -> tuple[Backward, Backward] | None:

@@ -56,7 +56,8 @@ class Order:
     changed: what is put over files of the project. launched: ranks draw, and take batches, as `accelify launch` has
     them. bare: nothing is watched. device: `cpu`, `pretend` GPUs, or `cuda`. whole: data sets, by number, whose batches
     ranks take whole, as launched, though others are divided. part: the rank whose rows of each batch one process is to
-    take, and of how many ranks. operations: those of the first step are recorded.
+    take, and of how many ranks. operations: those of the first step are recorded. perturbed: a seed, with which
+    parameters are moved by rounding.
     """
 
     label: str
@@ -75,6 +76,7 @@ class Order:
     operations: bool = False
     whole: tuple[int, ...] = ()
     part: tuple[int, int] | None = None
+    perturbed: int | None = None
     module: str | None = None
     synthetic: int = 0
     seed: int = 0
@@ -183,6 +185,7 @@ class Runner:
             "operations": order.operations,
             "whole": order.whole,
             "part": order.part,
+            "perturbed": order.perturbed,
             "module": order.module,
             "synthetic": order.synthetic,
             "seed": order.seed,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # numpy is imported where an array is read
+from typing import Any, TypeVar  # numpy is imported where an array is read
 
 from accelify.verify import compare
 from accelify.verify.judging.evidence import Evidence, note_on_file, why_by_nature
+from accelify.verify.judging.rounding import MARGIN, of_texts
 from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row, masked, share
 from accelify.verify.trace import Run
 from accelify.verify.verdict import Row
@@ -19,6 +22,8 @@ ARRAYS = (".npy", ".npz")
 CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")  # their tensors are compared elsewhere
 # By how many of 255 levels a pixel may be off that shows a number within the tolerance; JPEG spreads it over others.
 LEVELS = {".png": 1, ".bmp": 1, ".gif": 1, ".tif": 1, ".tiff": 1, ".jpg": 8, ".jpeg": 8}
+Arrays = dict[str, Any]
+Read = TypeVar("Read")
 _ZIP = b"PK\x03\x04"
 
 
@@ -29,8 +34,7 @@ def contents_of_one(evidence: Evidence) -> Row:
 
 def contents(evidence: Evidence) -> Row:
     """The contents of each file, equal within the tolerance."""
-    steps = len(evidence.baseline.ranks[0].steps)
-    row = _row(evidence.baseline, evidence.many, evidence, compare.tolerance(evidence.dtype, steps))
+    row = _row(evidence.baseline, evidence.many, evidence, compare.tolerance(evidence.dtype), evidence.perturbed)
     if row.status is not DIFFERS:
         return row
     nature = why_by_nature(evidence)
@@ -41,14 +45,30 @@ def contents(evidence: Evidence) -> Row:
     return row
 
 
-def _row(theirs: Run, ours: Run, evidence: Evidence, relative: float) -> Row:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a file of the original holds, holds in a second run, and in runs that are perturbed by rounding."""
+
+    content: bytes
+    again: bytes
+    perturbed: tuple[bytes, ...] = ()
+
+    def read(self, read: Callable[[bytes], Read]) -> tuple[Read, Read, list[Read]]:
+        """Each as a reader gives it."""
+        return read(self.content), read(self.again), [read(each) for each in self.perturbed]
+
+
+def _row(theirs: Run, ours: Run, evidence: Evidence, relative: float, perturbed: Sequence[Run] = ()) -> Row:
     wanted, found = _by_name(theirs), _by_name(ours)
     again = _by_name(evidence.again) if evidence.again is not None else {}
+    moved = [_by_name(run) for run in perturbed]
     compared, left = 0, []
     for key, (name, content) in wanted.items():
         if key not in found or name.endswith(CHECKPOINTS):
             continue  # that a file is missing is said elsewhere
-        problem = _differ(name, found[key][1], content, again.get(key, (name, content))[1], relative)
+        others = tuple(names[key][1] for names in moved if key in names)
+        known = Known(content, again.get(key, (name, content))[1], others)
+        problem = _differ(name, found[key][1], known, relative)
         if problem:
             at = next((write.at for write in ours.ranks[0].writes if write.path == found[key][0]), None)
             return make_row("contents", ours, DIFFERS, f"{name}: {problem}", at)
@@ -72,33 +92,39 @@ def _by_name(run: Run) -> dict[tuple[str, int], tuple[str, bytes]]:
     return found
 
 
-def _differ(name: str, ours: bytes, theirs: bytes, again: bytes, relative: float) -> str | None:
+def _differ(name: str, ours: bytes, known: Known, relative: float) -> str | None:
     """How the contents of two files differ, nothing where they do not; None where that is not known."""
-    if ours == theirs:
+    if ours == known.content:
         return ""
     levels = LEVELS.get(Path(name).suffix.lower())
     if name.endswith(ARRAYS) or levels is not None:
+        read = _arrays if levels is None else _pixels
         try:
-            read = _arrays if levels is None else _pixels
-            ours_read, theirs_read, again_read = (dict(read(content)) for content in (ours, theirs, again))
+            mine, (other, repeated, moved) = dict(read(ours)), known.read(lambda content: dict(read(content)))
         except (ImportError, OSError, ValueError):  # no Pillow, an array of Python objects, or half a file
             return None
         allowed = levels if relative and levels else 0
-        return _arrays_differ(ours_read, theirs_read, again_read, relative, allowed)
-    texts = [_as_text(content) for content in (ours, theirs, again)]
-    if any(text is None for text in texts):
+        return _arrays_differ(mine, other, repeated, moved, relative, allowed)
+    if any(_as_text(content) is None for content in (ours, known.content, known.again, *known.perturbed)):
         return None
-    mine, other, repeated = (text or "" for text in texts)
-    if name.endswith(".json"):
-        mine, other, repeated = (_spread(text) for text in (mine, other, repeated))
-    return _texts_differ(mine.splitlines(), other.splitlines(), repeated.splitlines(), relative)
+    spread = name.endswith(".json")
+    return _texts_differ(_lines(ours, spread), *known.read(lambda content: _lines(content, spread)), relative)
 
 
-def _texts_differ(ours: list[str], theirs: list[str], again: list[str], relative: float) -> str:
+def _lines(content: bytes, spread: bool) -> list[str]:
+    text = _as_text(content) or ""
+    return (_spread(text) if spread else text).splitlines()
+
+
+def _texts_differ(
+    ours: list[str], theirs: list[str], again: list[str], perturbed: Sequence[list[str]], relative: float
+) -> str:
     is_repeated = len(again) == len(theirs)
+    others = [lines for lines in perturbed if len(lines) == len(theirs)]
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=False)):
         unstable = compare.unstable_numbers(other, again[number]) if is_repeated else None
-        found = compare.numbers_differ(mine, other, relative, unstable)
+        moved = of_texts([other, *(lines[number] for lines in others)])
+        found = compare.numbers_differ(mine, other, relative, unstable, moved)
         if found is not None:
             return f"line {number + 1} has {found[0][:80]} for {found[1][:80]}{compare.in_numbers(found)}"
     if len(ours) != len(theirs) and is_repeated:
@@ -122,7 +148,7 @@ def _spread(text: str) -> str:
 
 
 def _arrays_differ(
-    mine: dict[str, Any], other: dict[str, Any], repeated: dict[str, Any], relative: float, levels: int
+    mine: Arrays, other: Arrays, repeated: Arrays, perturbed: Sequence[Arrays], relative: float, levels: int
 ) -> str:
     """How arrays differ; `levels`: by how much whole numbers may."""
     if mine.keys() != other.keys():
@@ -134,14 +160,23 @@ def _arrays_differ(
             return f"{front}{a.dtype}{list(a.shape)} for {b.dtype}{list(b.shape)}"
         if (a == b).all() or (b != repeated[key]).any():
             continue
-        if levels and abs(a.astype(int) - b).max() <= levels:
+        rounding = MARGIN * max((_furthest(arrays[key], b) for arrays in perturbed if key in arrays), default=0.0)
+        if levels and _furthest(a, b) <= levels + rounding:
             continue
         if b.dtype.kind not in "fc" or not relative:
             return f"{front}{int((a != b).sum())} of {b.size} values are not the original's"
         apart, size = float(abs(a - b).max()), float(abs(b).max())
-        if not apart <= relative * size:
+        if not apart <= relative * size + rounding:
             return f"{front}values differ by {share(apart, size)} of their size"
     return ""
+
+
+def _furthest(one: Any, other: Any) -> float:
+    """By how much two arrays of numbers are apart at most; 0 for what is not of one shape."""
+    if one.shape != other.shape or one.dtype.kind not in "iufc" or not one.size:
+        return 0.0
+    apart = float(abs(one.astype(complex) - other).max())
+    return apart if math.isfinite(apart) else 0.0
 
 
 def _pixels(content: bytes) -> Iterator[tuple[str, Any]]:

@@ -31,6 +31,7 @@ class Evidence:
     again: Run | None = None  # the original once more, where what it prints or writes may differ from run to run
     operations: tuple[Run, Run] | None = None  # of the original and of one process, where their losses differ
     operations_of_ranks: Run | None = None  # where only those of several processes do
+    perturbed: tuple[Run, ...] = ()  # the original as in `baseline`, moved by rounding: where numbers differ
     own_values: tuple[OwnValue, ...] = ()  # which the notes of the rewrite name
     mixes_rows: str | None = None  # why parts of a batch give other losses than the whole one, where that is shown
     compared: Evidence | None = None  # beside the launched run: what was compared, in which samples are looked into

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from accelify.verify import compare
 from accelify.verify.judging.evidence import Evidence, batch_sizes, note_on_line, why_by_nature
+from accelify.verify.judging.rounding import MARGIN, Rounding
 from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row, masked, named_ranks, share
 from accelify.verify.trace import Checkpoint, Print, Run, Trace
 from accelify.verify.verdict import Row
@@ -104,14 +105,13 @@ def by_site(prints: Sequence[Print]) -> dict[str | None, list[Print]]:
 
 def _printed(name: str, evidence: Evidence, evaluates: bool, nothing: str) -> Row:
     many, nature = evidence.many, why_by_nature(evidence)
-    steps = len(evidence.baseline.ranks[0].steps)
-    unstable = _unstable(evidence)
+    unstable, rounding = _unstable(evidence), Rounding(evidence)
     count, natural = 0, None
     for at, lines, found, wanted in _lines(evidence):
         chosen = [line for line in lines if line.theirs.evaluation is evaluates]
         for line in chosen:
-            allowed = compare.tolerance(evidence.dtype, steps)
-            differ = compare.numbers_differ(line.ours.text, line.theirs.text, allowed, unstable(line.index))
+            allowed, moved = compare.tolerance(evidence.dtype), rounding.of_line(line.index)
+            differ = compare.numbers_differ(line.ours.text, line.theirs.text, allowed, unstable(line.index), moved)
             if differ is not None:
                 row = _other_number(name, evidence, line, differ, nature)
                 if row.status is DIFFERS:
@@ -259,19 +259,16 @@ def checkpoints_of_one(original: Run, one: Run) -> Row:
 
 def checkpoints(evidence: Evidence) -> Row:
     """The same keys, kinds and, within the tolerance, values."""
-    steps = len(evidence.baseline.ranks[0].steps)
-    # In float64 nothing grows but what only rounding moves, and that is a small part of a checkpoint.
-    row = _checkpoints(
-        evidence.baseline, evidence.many, 10 * compare.tolerance("float32", 1 if evidence.dtype == "float64" else steps)
-    )
+    row = _checkpoints(evidence.baseline, evidence.many, compare.tolerance(evidence.dtype), evidence.perturbed)
     nature = why_by_nature(evidence)
     if row.status is DIFFERS and nature and "value" in row.words:
         return make_row("checkpoints", evidence.many, NATURE, f"{nature}; {row.words}", row.at)
     return row
 
 
-def _checkpoints(theirs: Run, ours: Run, relative: float) -> Row:
+def _checkpoints(theirs: Run, ours: Run, relative: float, perturbed: Sequence[Run] = ()) -> Row:
     wanted = _by_path(theirs.ranks[0])
+    moved = [_by_path(run.ranks[0]) for run in perturbed]
     found: dict[tuple[str, int], Checkpoint] = {}
     for trace in reversed(ours.ranks):
         found.update(_by_path(trace))
@@ -290,7 +287,7 @@ def _checkpoints(theirs: Run, ours: Run, relative: float) -> Row:
             return make_row(
                 "checkpoints", ours, DIFFERS, f"{checkpoint.path or 'a checkpoint'} is not written", checkpoint.at
             )
-        problem = _compare_leaves(mine, checkpoint, relative)
+        problem = _compare_leaves(mine, checkpoint, relative, [paths[key] for paths in moved if key in paths])
         if problem:
             return make_row("checkpoints", ours, DIFFERS, f"{checkpoint.path or 'a checkpoint'}: {problem}", mine.at)
     how = "same keys and shapes, values within the tolerance" if relative else "the same bit for bit"
@@ -310,8 +307,9 @@ def _by_path(trace: Trace) -> dict[tuple[str, int], Checkpoint]:
     return found
 
 
-def _compare_leaves(mine: Checkpoint, theirs: Checkpoint, relative: float) -> str:
-    ours, others = {leaf.key: leaf for leaf in mine.leaves}, {leaf.key: leaf for leaf in theirs.leaves}
+def _compare_leaves(mine: Checkpoint, theirs: Checkpoint, relative: float, perturbed: Sequence[Checkpoint] = ()) -> str:
+    ours, others = ({leaf.key: leaf for leaf in each.leaves} for each in (mine, theirs))
+    moved = _moved(theirs, perturbed)
     if missing := others.keys() - ours.keys():
         return f"the key {min(missing)} is missing"
     if more := ours.keys() - others.keys():
@@ -327,16 +325,30 @@ def _compare_leaves(mine: Checkpoint, theirs: Checkpoint, relative: float) -> st
         if not relative or not leaf.sketch or leaf.kind.startswith(("int", "bool")):
             return f"the value of {key} is not the original's"
         if len(leaf.sketch) == 1:
-            if not compare.is_close(leaf.sketch[0], other.sketch[0], relative * abs(other.sketch[0])):
+            if not compare.is_close(leaf.sketch[0], other.sketch[0], relative * abs(other.sketch[0]) + moved[key]):
                 return f"the value of {key} is {leaf.value} for {other.value}"
             continue
         distance = compare.distance(leaf.sketch, other.sketch)
         furthest, worst = max((furthest, worst), (distance, key))
         apart += distance**2
         size += other.sketch[0] ** 2
-    if math.sqrt(apart) > relative * math.sqrt(size) and apart:
+    rounding = math.sqrt(sum(value**2 for value in moved.values()))
+    if math.sqrt(apart) > relative * math.sqrt(size) + rounding and apart:
         return f"the values differ by {share(math.sqrt(apart), math.sqrt(size))} of their size, most {worst}"
     return ""
+
+
+def _moved(theirs: Checkpoint, perturbed: Sequence[Checkpoint]) -> dict[str, float]:
+    """By how much each tensor and number of a checkpoint may differ, from those of perturbed runs."""
+    moved = {leaf.key: 0.0 for leaf in theirs.leaves}
+    for checkpoint in perturbed:
+        known = {leaf.key: leaf.sketch for leaf in checkpoint.leaves}
+        for leaf in theirs.leaves:
+            sketch = known.get(leaf.key, ())
+            if sketch and len(sketch) == len(leaf.sketch):
+                apart = compare.distance(leaf.sketch, sketch)
+                moved[leaf.key] = max(moved[leaf.key], MARGIN * apart if math.isfinite(apart) else 0.0)
+    return moved
 
 
 def files(evidence: Evidence) -> Row:

@@ -13,6 +13,7 @@ from accelify.verify.judging.evidence import (
     training_passes,
     why_by_nature,
 )
+from accelify.verify.judging.rounding import MARGIN, Rounding
 from accelify.verify.judging.words import (
     DIFFERS,
     HOLDS,
@@ -50,14 +51,13 @@ def losses(evidence: Evidence) -> Row:
     nature = why_by_nature(evidence)
     size = sum(abs(each.loss) for each in theirs if math.isfinite(each.loss)) / max(len(theirs), 1)
     furthest = 0.0
-    kinds = [known.kind for known in many.ranks[0].optimizers.values()]
+    rounding = Rounding(evidence).of_losses()
     if problem := _first_loss_of_rank_0(evidence, nature):
         return problem
     for index, (ranks, other) in enumerate(zip(rows, theirs, strict=False)):
         mean = sum(each.loss for each in ranks) / len(ranks)
         scale = max(abs(other.loss), 0.1 * size)
-        more = compare.amplification(kinds, len(many.ranks[0].steps) and index + 1)
-        allowed = compare.tolerance(other.dtype, index + 1) * more * scale
+        allowed = compare.tolerance(other.dtype) * scale + (rounding[: index + 1] or [0.0])[-1]
         if compare.is_close(mean, other.loss, allowed):
             furthest = max(furthest, abs(mean - other.loss) / scale if scale and math.isfinite(mean) else 0.0)
             continue
@@ -79,7 +79,9 @@ def losses(evidence: Evidence) -> Row:
             "losses", many, status, f"{nature or 'the count differs'}; {len(rows)} backward passes for {len(theirs)}"
         )
     dtype = theirs[0].dtype
-    allowance = f"allowed for {dtype}: {compare.tolerance(dtype):.1g} times the step"
+    allowance = f"allowed for {dtype}: {compare.tolerance(dtype):.1g}"
+    if rounding:
+        allowance += f", and {MARGIN} times what the original moves when it is perturbed by rounding"
     words = f"{counted(len(rows), 'backward pass')}, the ranks' mean within {furthest:.1g} ({allowance})"
     return make_row("losses", many, HOLDS, words)
 
@@ -103,7 +105,7 @@ def gradients(evidence: Evidence) -> Row:
     """The gradients that every step uses, within the tolerance."""
     baseline, many = evidence.baseline.ranks[0], evidence.many.ranks[0]
     furthest, compared = 0.0, 0
-    kinds = [known.kind for known in many.optimizers.values()]
+    rounding = Rounding(evidence).of_gradients()
     nature = why_by_nature(evidence)
     for index, (a, b) in enumerate(zip(many.steps, baseline.steps, strict=False)):
         whole = compare.norm(b.gradients)
@@ -120,8 +122,7 @@ def gradients(evidence: Evidence) -> Row:
             else:
                 size = max(other[0], compare.FLOOR * whole)
                 apart = compare.distance(mine, other)
-                more = compare.amplification(kinds, index + 1)
-                allowed = compare.tolerance(_dtype(many, a, number), index + 1) * more * size
+                allowed = compare.tolerance(_dtype(many, a, number)) * size + rounding[index][number]
                 if compare.is_close(apart, 0.0, allowed) or mine == other or not math.isfinite(other[0]):
                     furthest = max(furthest, apart / size if size and math.isfinite(apart) else 0.0)
                 else:
@@ -214,7 +215,7 @@ def parameters(evidence: Evidence) -> Row:
     for index, (a, b) in enumerate(zip(many.steps, baseline.steps, strict=False)):
         last[a.optimizer] = a, b, index + 1
     furthest, compared = 0.0, 0
-    nature = why_by_nature(evidence)
+    nature, perturbed = why_by_nature(evidence), Rounding(evidence)
     for number, (a, b, step) in last.items():
         known = baseline.optimizers.get(number)
         if known is None or not a.sketches:
@@ -228,7 +229,8 @@ def parameters(evidence: Evidence) -> Row:
         moved = math.sqrt(sum(compare.distance(other, start) ** 2 for _, other, start in triples))
         rounding = 32 * compare.EPSILON.get(known.dtypes[0], 1e-7) * compare.norm(b.sketches)
         whole = math.sqrt(sum(value**2 for value in apart))
-        if math.isfinite(moved) and not whole <= compare.apart(known.dtypes[0]) * moved + rounding:
+        rounding += perturbed.of_parameters(number, [index for index in range(len(triples)) if index not in noise])
+        if math.isfinite(moved) and not whole <= compare.tolerance(known.dtypes[0]) * moved + rounding:
             worst = max(range(len(apart)), key=lambda index: apart[index])
             words = f"{known.names[worst]} differs by {share(whole, moved)} of the way it moved, after step {step}"
             status, front = (NATURE, f"{nature}; ") if nature else (DIFFERS, "")

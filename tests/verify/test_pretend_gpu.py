@@ -78,6 +78,9 @@ from torch import nn
 from accelify.verify.inside.pretend.install import install
 
 class Places:
+    def write(self, event, **fields):
+        pass
+
     def place(self):
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != "s.py":

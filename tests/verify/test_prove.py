@@ -207,3 +207,30 @@ def test_a_large_file_that_the_script_changes_is_copied_first(server: object, tm
     assert verdict.error is None
     assert log.read_bytes() == b"x" * (2**20 + 1)
     assert row(verdict, "files").words == "2 files, each written by one rank"
+
+
+RELOADS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+rows = torch.randn(48, 4)
+loader = DataLoader(TensorDataset(rows, rows.sum(1, keepdim=True)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "last.pt")
+    model.load_state_dict(torch.load("last.pt")["model"])
+"""
+
+
+def test_a_script_that_reads_its_files_computes_in_float64(proving: Prove) -> None:
+    verdict = proving(RELOADS)
+    assert differing(verdict) == []
+    assert "computed in float64" in verdict.made_comparable

@@ -78,10 +78,10 @@ def test_what_changes_in_training_is_no_setting() -> None:
 
 
 def test_groups_of_an_optimizer_that_are_lost_are_named(proving: Prove) -> None:
-    one = "torch.optim.SGD(model.parameters(), lr=0.1)"
     groups = '[{"params": [p], "weight_decay": 0.1 * (p.dim() > 1)} for p in model.parameters()]'
-    assert one in ORIGINAL
-    verdict = proving(ORIGINAL.replace(one, f"torch.optim.SGD({groups}, lr=0.1)"), MIGRATED)
+    original = ORIGINAL.replace("(model.parameters(), lr", f"({groups}, lr")
+    assert groups in original
+    verdict = proving(original, MIGRATED)
     assert row(verdict, "settings", 1).words.startswith("optimizer 1: len(param_groups) is 1 for ")
 
 

@@ -6,6 +6,7 @@ that needs float32, for its bits say, fails; its runs are then compared in float
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from functools import wraps
 from typing import Any  # wrapped functions take what they take
@@ -20,6 +21,7 @@ _READERS = ("from_numpy", "frombuffer", "from_dlpack", "tensor", "as_tensor", "a
 
 def install() -> None:
     """Compute in float64 from here on."""
+    _read_a_file()
     torch.set_default_dtype(torch.float64)
     names: dict[str, Any] = {"float32": torch.float64, "float": torch.float64, "FloatTensor": torch.DoubleTensor}
     vars(torch).update(names)
@@ -35,6 +37,14 @@ def install() -> None:
         return kind(tensor, wanted, *rest, **options)
 
     torch.Tensor.type = convert  # type: ignore[method-assign, assignment]
+
+
+def _read_a_file() -> None:
+    """Have torch make its tables of dtypes by name, as it does when it first reads a file, before names change."""
+    file = io.BytesIO()
+    torch.save(torch.zeros(1), file)
+    file.seek(0)
+    torch.load(file)
 
 
 def _to_double(tensor: torch.Tensor, *given: Any, **options: Any) -> torch.Tensor:

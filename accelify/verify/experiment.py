@@ -11,10 +11,11 @@ from accelify.verify.judging import contents, outputs, rounding, training
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.judging.launched import times
 from accelify.verify.judging.parts import MIXES_ROWS, agree_on_parts, agree_undivided
+from accelify.verify.resuming import STEPS, find_resume
 from accelify.verify.runs import Limits, Order, Runner
 from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.trace import Backward, Run, Trace
-from accelify.verify.verdict import Status
+from accelify.verify.verdict import RESUME, Status
 
 # What rounding moves, and training amplifies.
 MOVED_BY_ROUNDING = (
@@ -106,6 +107,7 @@ class Experiment:
         )
         evidence = self._with_parts(self._with_batches_as_launched(self._with_perturbations(evidence)))
         evidence = self._with_operations(evidence)
+        evidence = self._with_resume(evidence)
         return self._with_gpus(evidence) if self._request.on_gpus else evidence
 
     def _with_perturbations(self, evidence: Evidence) -> Evidence:
@@ -158,6 +160,29 @@ class Experiment:
         order = replace(self._many(is_comparable, is_double), split=False, undivided=True)
         undivided = self._start(replace(order, label=f"{order.label}, on the same batches"))
         return replace(evidence, mixes_rows=MIXES_ROWS) if agree_undivided(evidence, undivided) else evidence
+
+    def _with_resume(self, evidence: Evidence) -> Evidence:
+        """The evidence with runs from a checkpoint on, where the script can go on from one and nothing differs yet."""
+        first, project = evidence.original, self._rewritten.project
+        is_known = first.ranks[0].end.how == evidence.one.ranks[0].end.how and project.root == self._project.root
+        if RESUME not in first.ranks[0].unreached or not is_known or _first_difference(first, evidence.one) is not None:
+            return evidence
+        found = find_resume(self._runner.run, self._of_original("original"), self._limits)
+        if found is None:
+            return evidence
+        original, one = self._of_original("original, resumed"), self._of_rewritten("rewritten, 1 process, resumed")
+        runs = [self._start(found.of(order), STEPS) for order in (original, one)]
+        resumed = replace(evidence, original=runs[0], one=runs[1], perturbed=(), operations=None, again=None)
+        has_many = not (evidence.cannot_split or evidence.mixes_rows or _is_summed(evidence) or evidence.many.error)
+        if has_many:
+            is_comparable, is_double = self._how_compared(evidence)
+            original = self._of_original("original, resumed to compare", comparable=is_comparable, float64=is_double)
+            several = self._many(is_comparable, is_double)
+            several = replace(several, label=f"{several.label}, resumed")
+            baseline, many = (self._start(found.of(order), STEPS) for order in (original, several))
+            has_many = baseline.error is None and not baseline.hang
+            resumed = replace(resumed, baseline=baseline, many=many)
+        return replace(evidence, resumed=replace(resumed, has_many=has_many), resumed_by=found.words)
 
     def _with_operations(self, evidence: Evidence) -> Evidence:
         """The evidence with the operations of the first step, where losses differ and these may say why."""
@@ -319,6 +344,10 @@ def _as_it_was_made(compared: Compared) -> tuple[str, ...]:
     if alike and not any(words.startswith(REMOVABLE["draw"]) for words in made):
         made = (*made, f"{ALIKE} ({alike[0]})")
     return made
+
+
+def _is_summed(evidence: Evidence) -> bool:
+    return any(words.startswith(ADDED_UP) for words in evidence.made_comparable)
 
 
 def _made_comparable(original: Run) -> tuple[str, ...]:

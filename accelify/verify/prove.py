@@ -27,7 +27,7 @@ from accelify.verify.scratch import (
     scratch_folder,
     take_new,
 )
-from accelify.verify.verdict import Circumstances, Verdict
+from accelify.verify.verdict import RESUME, Circumstances, Verdict
 
 
 def prove(request: Request, progress: Progress, server: Server | None = None) -> Verdict:
@@ -58,7 +58,8 @@ def _prove(request: Request, progress: Progress, server: Server, folder: Path, b
         rows=judge(evidence),
         steps=len(original.ranks[0].steps),
         is_whole=original.ranks[0].end.how == "exit",
-        not_reached=original.ranks[0].unreached,
+        not_reached=tuple(w for w in original.ranks[0].unreached if w != RESUME or evidence.resumed is None),
+        resumed_by=evidence.resumed_by,
         made_comparable=evidence.made_comparable,
         replaced=tuple(dict.fromkeys(original.ranks[0].replaced)),
         notes=rewritten.notes,

@@ -57,7 +57,7 @@ class Order:
     them. bare: nothing is watched. device: `cpu`, `pretend` GPUs, or `cuda`. whole: data sets, by number, whose batches
     ranks take whole, as launched, though others are divided. part: the rank whose rows of each batch one process is to
     take, and of how many ranks. operations: those of the first step are recorded. perturbed: a seed, with which
-    parameters are moved by rounding.
+    parameters are moved by rounding. until: what is to be reached before the steps count.
     """
 
     label: str
@@ -77,6 +77,7 @@ class Order:
     whole: tuple[int, ...] = ()
     part: tuple[int, int] | None = None
     perturbed: int | None = None
+    until: str | None = None
     module: str | None = None
     synthetic: int = 0
     seed: int = 0
@@ -113,7 +114,7 @@ class Runner:
             stacks = self._end(names, place) if hang else ()
         ranks = tuple(read_trace(place / "own" / f"trace.{rank}", rank) for rank in range(order.processes))
         contents = _contents(root, ranks)
-        return Run(order.label, ranks, time.monotonic() - begun, hang, stacks, contents)
+        return Run(order.label, ranks, time.monotonic() - begun, hang, stacks, contents, root)
 
     @contextmanager
     def _store(self, place: Path) -> Iterator[int]:
@@ -186,6 +187,7 @@ class Runner:
             "whole": order.whole,
             "part": order.part,
             "perturbed": order.perturbed,
+            "until": order.until,
             "module": order.module,
             "synthetic": order.synthetic,
             "seed": order.seed,

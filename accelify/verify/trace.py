@@ -181,6 +181,8 @@ class Trace:
     settings: list[tuple[int, dict[str, str]]] = field(default_factory=list)  # what changed, by backward pass
     samples: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # what stands for those first fetched
     buffers: list[tuple[str | None, dict[str, str]]] = field(default_factory=list)  # after each step
+    options: list[tuple[str, bool]] = field(default_factory=list)  # that may take a checkpoint; whether by a value
+    has_resumed: bool = False  # an optimizer was given a state before the first backward pass
     taken: int = 0  # steps of a run that is not watched
     stopped_after: int | None = None  # steps, where it was stopped by us
     unreached: tuple[str, ...] = ()  # what it had not come to by then
@@ -202,6 +204,7 @@ class Run:
     hang: str | None = None
     stacks: tuple[str | None, ...] = ()
     contents: dict[str, bytes] = field(default_factory=dict)  # of the files that it wrote
+    root: Path | None = None  # the copy of the project that it ran in
 
     @property
     def world(self) -> int:
@@ -304,6 +307,10 @@ class _Reader:
             trace.unreached = (event["what"],)
         elif kind == "sample":
             trace.samples.setdefault((event["name"], event["index"]), set()).add(event["digest"])
+        elif kind == "resumed":
+            trace.has_resumed = True
+        elif kind == "options":
+            trace.options = [(name, takes_value) for name, takes_value in event["options"]]
         elif kind == "replaced":
             trace.replaced.append(event["what"])
 

@@ -23,6 +23,8 @@ class Which(str, Enum):
     ALONE = "alone"
     COMPARED = "compared"
     LAUNCHED = "launched"
+    RESUMED = "resumed"
+    RESUMED_TOGETHER = "resumed together"
     PRETEND = "pretend GPU"
     GPU = "GPU"
 
@@ -78,6 +80,7 @@ class Verdict:
     steps: int = 0
     is_whole: bool = False  # the runs ended by themselves
     not_reached: tuple[str, ...] = ()  # what they would have to go on for
+    resumed_by: str = ""  # how runs were made to go on from a checkpoint
     made_comparable: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -117,6 +120,8 @@ class Verdict:
             Which.ALONE: "one process against the original",
             Which.COMPARED: f"{self.processes} processes against the original",
             Which.LAUNCHED: f"{self.processes} processes as launched",
+            Which.RESUMED: f"one process, resumed {self.resumed_by}, against the original",
+            Which.RESUMED_TOGETHER: f"{self.processes} processes, resumed {self.resumed_by}, against the original",
             Which.PRETEND: f"{self.processes} processes, each with a pretend GPU",
             Which.GPU: "on this machine's GPUs, a process for each",
         }

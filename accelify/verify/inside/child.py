@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn  # an order is JSON
 
 from accelify.codemod.files.source import decode, is_notebook
-from accelify.verify.inside import float64, natures, perturbation, prints, samples, training, writes
+from accelify.verify.inside import float64, natures, options, perturbation, prints, samples, training, writes
 from accelify.verify.inside.reach import Reach
 from accelify.verify.inside.record import Recorder
 
@@ -68,7 +68,7 @@ def _watched(recorder: Recorder, order: dict[str, Any], ending: Ending) -> Abstr
         _add_up_losses()
     if order["undivided"]:
         _give_all_batches()
-    reach = Reach(recorder, order["reach"])
+    reach = Reach(recorder, order["reach"], order["until"])
     if order["bare"]:
         training.count_steps(recorder, order["steps"], ending.stop)
     else:
@@ -78,6 +78,7 @@ def _watched(recorder: Recorder, order: dict[str, Any], ending: Ending) -> Abstr
         training.install(recorder, order["steps"], reach, ending.stop)
         samples.install(recorder, reach, order["whole"], order["part"])
         prints.install(recorder, reach)
+        options.install(recorder)
         if order["perturbed"] is not None:
             perturbation.install(order["perturbed"])
     folders = order["root"], order["protected"], order["own"], order["temporary"]

@@ -27,11 +27,15 @@ Key = tuple[int, int]
 
 
 class Reach:
-    """The events that this run has come to. `seconds`: how long to go on for the rest once its steps are taken."""
+    """The events that this run has come to. `seconds`: how long to go on for the rest once its steps are taken.
 
-    def __init__(self, recorder: Recorder, seconds: float) -> None:
+    until: what a step has to follow to be far enough, and nothing else.
+    """
+
+    def __init__(self, recorder: Recorder, seconds: float, until: str | None = None) -> None:
         self._recorder = recorder
         self._seconds = seconds
+        self._until = until
         self._seen: set[str] = set()
         self._since: float | None = None  # when the steps were taken
         self._wanted: tuple[str, ...] = ()
@@ -69,13 +73,17 @@ class Reach:
     def learned(self) -> None:
         """There was a backward pass, from the last batch."""
         self._passes += 1
-        if self._passes == 1 and not self._has_resumed and self._is_written(_RESUMES):
+        if self._passes == 1 and self._has_resumed:
+            self._recorder.write("resumed")
+        elif self._passes == 1 and self._is_written(_RESUMES):
             self._recorder.write("unreached", what=RESUME)
         if self._under_way is not None:
             self._training.add(self._under_way)
 
     def is_far_enough(self, steps: int) -> bool:
         """Whether to stop now that as many steps were taken as were asked for; records what was not reached."""
+        if self._until is not None:
+            return self._until in self._seen
         if self._since is None:
             self._since = time.monotonic()
             self._wanted = tuple(self._all())

@@ -32,6 +32,9 @@ class Evidence:
     operations: tuple[Run, Run] | None = None  # of the original and of one process, where their losses differ
     operations_of_ranks: Run | None = None  # where only those of several processes do
     perturbed: tuple[Run, ...] = ()  # the original as in `baseline`, moved by rounding: where numbers differ
+    resumed: Evidence | None = None  # the same from a checkpoint on; of several processes only where it `has_many`
+    resumed_by: str = ""  # how it was given one
+    has_many: bool = True
     own_values: tuple[OwnValue, ...] = ()  # which the notes of the rewrite name
     mixes_rows: str | None = None  # why parts of a batch give other losses than the whole one, where that is shown
     compared: Evidence | None = None  # beside the launched run: what was compared, in which samples are looked into

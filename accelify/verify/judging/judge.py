@@ -40,8 +40,16 @@ def judge(evidence: Evidence) -> tuple[Row, ...]:
     found = [] if evidence.launched is None else [row(evidence.as_launched) for row in LAUNCHED]
     launched_rows = [replace(row, shown_by=Which.LAUNCHED) for row in found]
     kind = Which.GPU if evidence.are_real else Which.PRETEND
+    resumed = [] if evidence.resumed is None else _resumed(evidence.resumed)
     on_gpus = [] if evidence.on_gpus is None else [replace(devices(evidence), shown_by=kind)]
-    return (*single, *several, *launched_rows, *on_gpus)
+    return (*single, *several, *launched_rows, *resumed, *on_gpus)
+
+
+def _resumed(evidence: Evidence) -> list[Row]:
+    """The rows of runs that go on from a checkpoint."""
+    single = [replace(row(evidence.original, evidence.one), shown_by=Which.RESUMED) for row in RESUMED]
+    several = RESUMED_TOGETHER if evidence.has_many else ()
+    return [*single, *(replace(row(evidence), shown_by=Which.RESUMED_TOGETHER) for row in several)]
 
 
 def _put_before(name: str, row: Row | None, rows: list[Row]) -> None:
@@ -118,4 +126,25 @@ LAUNCHED: tuple[Callable[[Evidence], Row], ...] = (
     launched.learning_rate,
     launched.printed,
     outputs.written_once,
+)
+# Of runs that go on from a checkpoint: whether they do so as the original, and from the same state.
+RESUMED: tuple[Callable[[Run, Run], Row], ...] = (
+    endings.ending,
+    settings.settings_of_one,
+    training.start_of_one,
+    data.samples_of_one,
+    training.learning_rate_of_one,
+    training.losses_of_one,
+    training.parameters_of_one,
+)
+RESUMED_TOGETHER: tuple[Callable[[Evidence], Row], ...] = (
+    endings.ending_of_many,
+    endings.work,
+    data.samples,
+    settings.settings,
+    training.agreement,
+    training.learning_rate,
+    training.losses,
+    training.gradients,
+    training.parameters,
 )

@@ -158,6 +158,9 @@ def test_a_batch_of_another_size_and_an_evaluation_of_less_are_named() -> None:
     assert of_one([whole, evaluated], [whole, evaluated]).status is Status.HOLDS
     assert of_one([whole], [passed((0,), (1,))]).words == "batch 1 of Data has 1 sample for 2"
     assert of_one([whole], [passed((0, 1), (2, 4))]).words == "batch 2 of Data is [4] for [3]"
+    words = "pass 1 over Data has 1 batch for 2, 2 samples for 4"
+    found = of_one([whole], [passed((0, 1))])
+    assert (found.words, found.step) == (words, 1)
     less = passed((0, 1), trains=0, number=1)
     words = "a pass over Data that nothing is learned from takes 2 samples for 4"
     assert of_one([whole, evaluated], [whole, less]).words == words
@@ -176,6 +179,8 @@ def test_a_rank_whose_data_set_holds_other_samples_is_named() -> None:
     row = data.samples(evidence(original, fetched(0, "a", "b"), fetched(1, "x", "y")))
     assert (row.status, row.at) == (Status.DIFFERS, "a.py:5")
     assert row.words == "Data holds other samples on rank 1 than in the original, so that ranks do not share its data"
+    split = data.samples(evidence(original, fetched(0, "a", "b"), fetched(1, "a", "y")))  # one is the same by chance
+    assert split.words == row.words
     drawn = data.samples(evidence(original, fetched(0, "a", "x"), fetched(1, "y", "z")))  # by a generator of its own
     assert "holds other samples" not in drawn.words
 

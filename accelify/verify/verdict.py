@@ -116,9 +116,10 @@ class Verdict:
     @property
     def parts(self) -> list[tuple[Which, str, list[Row]]]:
         """The rows of each run, under a heading."""
+        how = "run to their end" if self.is_whole else f"stopped after {self.steps} steps"
         headings = {
-            Which.ALONE: "one process against the original",
-            Which.COMPARED: f"{self.processes} processes against the original",
+            Which.ALONE: f"one process against the original ({how})",
+            Which.COMPARED: f"{self.processes} processes against the original ({how})",
             Which.LAUNCHED: f"{self.processes} processes as launched",
             Which.RESUMED: f"one process, resumed {self.resumed_by}, against the original",
             Which.RESUMED_TOGETHER: f"{self.processes} processes, resumed {self.resumed_by}, against the original",

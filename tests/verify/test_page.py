@@ -37,6 +37,7 @@ document.title = JSON.stringify({
   chart: box("svg"), diff: box("pre"),
   curves: [...document.querySelectorAll("path")].map(path => ({
     length: path.getTotalLength(), colour: style(path, "stroke"), width: parseFloat(style(path, "strokeWidth"))})),
+  label: box("svg text").height, word: [...document.querySelector(".word").getClientRects()].length,
   page: style(document.body, "backgroundColor"), ink: style(document.body, "color"),
   removed: style(document.querySelector(".del"), "backgroundColor"),
   differs: style(document.querySelector(".differs td"), "backgroundColor"),
@@ -82,6 +83,8 @@ def test_curves_lie_over_each_other_with_the_change_beside_them(tmp_path: Path) 
 def test_in_a_narrow_window_the_change_comes_below(tmp_path: Path) -> None:
     facts = seen(tmp_path, 500)
     assert facts["overflow"] <= 0
+    assert facts["label"] > 10  # of the chart, which is drawn smaller than in a wide window
+    assert facts["word"] == 1
     assert facts["diff"]["top"] >= facts["chart"]["bottom"]
 
 

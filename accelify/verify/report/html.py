@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
@@ -10,10 +11,11 @@ from itertools import groupby
 from accelify.verify.verdict import Row, Status, Verdict
 
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 34
+LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 48
 # Drawn first to last, each thinner than the one before, so that curves that lie on each other all show.
 STROKES = (("original", 9.0), ("one", 6.0), ("comparable", 3.5), ("many", 1.4))
 _CLASSES = {Status.HOLDS: "holds", Status.NATURE: "nature", Status.NOTHING: "nothing", Status.DIFFERS: "differs"}
+_SMALL = re.compile(r"[\d.]+e-\d+")  # a browser would break it at its minus
 _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1c2330; --soft: #4a5568; --faint: #748093; --line: #e3e7ee;
 --code: #f6f8fb; --good: #1e7d3c; --bad: #b3261e; --bad-page: #fdecea; --maybe: #8a5a00; --added: #14632e;
@@ -26,7 +28,8 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1280px; padding: 0 1rem;
 background: var(--page); color: var(--ink); overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; margin: 0 0 .2rem; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .5rem; }
-.word { border-radius: 4px; color: #fff; padding: .1rem .6rem; } .word.w0 { background: #1e7d3c; }
+.word { border-radius: 4px; color: #fff; display: inline-block; padding: .1rem .6rem; }
+.number { white-space: nowrap; } .word.w0 { background: #1e7d3c; }
 .word.w1 { background: #b3261e; } .word.w2 { background: #6b4f00; } p.about { color: var(--soft); margin: .2rem 0; }
 table { border-collapse: collapse; width: 100%; } td { border-top: 1px solid var(--line); padding: .3rem .7rem .3rem 0;
 vertical-align: top; } td:first-child { white-space: nowrap; width: 5.5rem; padding-left: .4rem; font-weight: 600; }
@@ -40,6 +43,7 @@ code { font-family: ui-monospace, monospace; font-size: .92em; }
 border-top: 1px solid var(--line); padding-bottom: .3rem; } td:nth-child(2) { font-weight: 600; width: auto; }
 td:nth-child(3) { display: block; padding-left: .4rem; } .differs { background: var(--bad-page); } }
 svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--soft); }
+@media (max-width: 600px) { svg text { font-size: 20px; } }
 svg line { stroke: var(--line); } path { fill: none; stroke-linejoin: round; stroke-linecap: round; }
 .legend span { display: inline-block; margin-right: 1.2rem; } .legend i { display: inline-block; width: 1.6rem;
 margin-right: .4rem; border-radius: 2px; vertical-align: middle; }
@@ -80,8 +84,7 @@ def _page(verdict: Verdict) -> Iterator[str]:
 
 
 def _about(verdict: Verdict) -> str:
-    how = "run to their end" if verdict.is_whole else f"stopped after {verdict.steps} optimizer steps"
-    parts = [f"All runs {how}, on the CPU, in {verdict.seconds:.0f} s."]
+    parts = [f"Made in {verdict.seconds:.0f} s."]
     if verdict.made_comparable:
         made = "; ".join(verdict.made_comparable)
         parts.append(f"Made comparable in the runs compared with {verdict.processes} processes: {made}.")
@@ -93,7 +96,8 @@ def _about(verdict: Verdict) -> str:
 
 def _row(row: Row) -> str:
     where = f" <code>{escape(row.place)}</code>" if row.place else ""
-    cells = f"<td>{row.status.value}</td><td>{escape(row.name)}</td><td>{escape(row.words)}{where}</td>"
+    words = _SMALL.sub(r'<span class="number">\g<0></span>', escape(row.words))
+    cells = f"<td>{row.status.value}</td><td>{escape(row.name)}</td><td>{words}{where}</td>"
     return f'<tr class="{_CLASSES[row.status]}">{cells}</tr>'
 
 
@@ -118,8 +122,8 @@ def _chart(curves: dict[str, tuple[float, ...]]) -> Iterator[str]:
         yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{mark:.4g}</text>'
     for position in sorted({0, (count - 1) // 2, count - 1}):
         x = _x(position, count)
-        yield f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{position + 1}</text>'
-    yield f'<text x="{WIDTH / 2}" y="{HEIGHT - 2}" text-anchor="middle">backward pass</text>'
+        yield f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{position + 1}</text>'
+    yield f'<text x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">backward pass</text>'
     strokes = _strokes(len(curves))
     for losses, (colour, width) in zip(curves.values(), strokes, strict=True):
         for path in _paths(losses, count, low, high):

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from accelify.report.colour import Paint, plain
-from accelify.verify.verdict import Row, Status, Verdict, Which
+from accelify.verify.verdict import Row, Status, Verdict
 
 _COLOURS = {Status.HOLDS: "green", Status.NATURE: "yellow", Status.NOTHING: "dim", Status.DIFFERS: "bold red"}
 _STYLES = ("bold green", "bold red", "bold red")
@@ -22,9 +22,8 @@ def _lines(verdict: Verdict, paint: Paint, width: int | None) -> Iterator[str]:
     if verdict.error is not None:
         yield f"{name}: {paint('bold red', 'could not run')}: {verdict.error}"
         return
-    how = "run to their end" if verdict.is_whole else f"stopped after {verdict.steps} steps"
-    for run, heading, rows in verdict.parts:
-        yield paint("bold", heading + (f" ({how})" if run in (Which.ALONE, Which.COMPARED) else ""))
+    for _, heading, rows in verdict.parts:
+        yield paint("bold", heading)
         for row in rows:
             yield from _row(row, paint, width)
     if verdict.made_comparable:

@@ -88,7 +88,8 @@ class Lattice:
         self._resolved: dict[ast.AST, Places] = {}
         self._filled: dict[tuple[ast.arg, bool], Places] = {}
         self._open: list[ast.AST] = []
-        self._cut: set[ast.AST] = set()
+        self._unpacked: set[tuple[ast.expr, tuple[int, ...]]] = set()  # calls whose results are just taken apart
+        self._cut: set[object] = set()
         self._asked = 0
         self._most = _MOST
 
@@ -489,13 +490,26 @@ class Lattice:
                 return self._element(following, path, write)
             callees = self.program.flow.callees.get(node)
             if callees and path and not any(c.generates for c in callees):
-                return self._at_call(node, self._parts(self._returned(callees), path, write))
+                return self._part_of_result(node, path, write)
             if "map" in self.program.called(node) and path:
                 return frozenset(
                     replace(p, origin=write) if isinstance(p.origin, ast.Call) else p for p in self.symbolic(node)
                 )
         whole = self.symbolic(node)
         return frozenset(self._taken_at(p, write) if path else p for p in whole)
+
+    def _part_of_result(self, call: ast.Call, path: tuple[int, ...], write: ast.Name) -> Places:
+        """What a part of the tuple that a function returns holds; one that returns its own result adds nothing."""
+        part = (call, path)
+        if part in self._unpacked:
+            self._cut.add(part)
+            return NONE
+        self._unpacked.add(part)
+        returned = self._returned(self.program.flow.callees[call])
+        found = self._at_call(call, self._parts(returned, path, write))
+        self._unpacked.discard(part)
+        self._cut.discard(part)
+        return found
 
     def _parts(self, nodes: Iterable[ast.expr | None], path: tuple[int, ...], write: ast.Name) -> Places:
         return frozenset(p for n in nodes for p in self._part(n, path, write))

@@ -146,3 +146,15 @@ def test_an_attribute_holds_what_is_ever_put_into_it() -> None:
     text = "class Box:\n    def __init__(self):\n        self.w = torch.ones(1)\nbox = Box()\n"
     assert places(f"{text}box.w") == {(HOST, HOST)}
     assert places(f"{text}box.w = box.w.cuda()\nbox.w") == {(HOST, HOST), (DEVICE, DEVICE)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def walk(t, n):\n    if n:\n        return walk(t, n - 1)\n    return t, 0",
+        "def walk(t, n):\n    return back(t, n) if n else (t, 0)\ndef back(t, n):\n    return walk(t, n - 1)",
+        "def walk(t, n):\n    if not n:\n        return t, 0\n    a, b = walk(t, n - 1)\n    return a, b",
+    ],
+)
+def test_a_function_that_takes_its_own_result_apart_comes_to_an_end(text: str) -> None:
+    assert places(f"{text}\nx, _ = walk(torch.ones(1).cuda(), 3)\nx") == {(DEVICE, DEVICE)}

@@ -179,7 +179,8 @@ class Reports:
                 if read in seen or self.ranks.shards.is_alike(read):
                     continue
                 seen.add(read)
-                for definition in self.ranks.chains.definitions(read):
+                definitions = self.ranks.chains.definitions(read)
+                for definition in sorted(definitions, key=lambda d: self.program.position(d.node)):
                     values = list(self._given_by(definition, loop))
                     if self._is_of_this_round(definition.node, read, loop):
                         queue.extend(values)

@@ -151,6 +151,15 @@ def test_calls_of_a_function_and_in_a_frame() -> None:
     assert texts(facts.program.calls_in(facts.scope("main.py"))) == ["f()", "h()"]
 
 
+def test_calls_and_what_they_run_come_in_the_order_of_the_text() -> None:
+    functions = "".join(f"def f{n}(x):\n    return x\n" for n in range(30))
+    calls = "".join(f"f0({n})\n" for n in range(30))
+    facts = Facts(f"{functions}{calls}g = [{', '.join(f'f{n}' for n in range(30))}][int(input())]\ng(1)\n")
+    assert texts(facts.program.calls_of(facts.scope("f0"))) == [*(f"f0({n})" for n in range(30)), "g(1)"]
+    called = facts.program.flow.callees[facts.program.calls_of(facts.scope("f29"))[0]]
+    assert [function.name for function in called] == [f"f{n}" for n in range(30)]
+
+
 def test_what_the_named_files_may_run() -> None:
     files = {
         "main.py": "import other\ndef f():\n    other.run()\n",

@@ -79,8 +79,7 @@ class Calls(Containers):
         arguments: list[Values],
         keywords: Keywords,
     ) -> Values:
-        self.callees[node].add(scope)
-        self.callers[scope].add(node)
+        self._runs.add((node, scope))
         self._wake(scope)
         self._bind(scope, owner, node, arguments, keywords)
         if scope.generates:
@@ -170,8 +169,7 @@ class Calls(Containers):
         for value in arguments[0]:
             following = self.method(value.cls, "__next__") if isinstance(value, Instance) else None
             if following is not None:
-                self.callees[node].add(following)
-                self.callers[following].add(node)
+                self._runs.add((node, following))
             found |= self.elements(value)
         return frozenset(found)
 

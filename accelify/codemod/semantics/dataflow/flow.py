@@ -49,6 +49,22 @@ class Flow(Expressions):
             self._enqueue(unit)
         self._drain()
         self.lost.update(scope for node, scope in self.handed_on if not self._is_followed(node))
+        self._list_calls()
+
+    def _list_calls(self) -> None:
+        """Who calls whom, in the order of the text: what is found first, and reported, is the same in every run."""
+        callees: dict[ast.Call, dict[Scope, None]] = {}
+        callers: dict[Scope, dict[ast.Call, None]] = {}
+        for call, scope in sorted(self._runs, key=self._place_of_run):
+            callees.setdefault(call, {})[scope] = None
+            callers.setdefault(scope, {})[call] = None
+        self.callees = {call: found.keys() for call, found in callees.items()}
+        self.callers = {scope: found.keys() for scope, found in callers.items()}
+
+    def _place_of_run(self, run: tuple[ast.Call, Scope]) -> tuple[str, int, int, int, str, int, int]:
+        call, scope = run
+        at, end = (call.lineno, call.col_offset), call.end_col_offset or 0
+        return (self.scope_of[call].module, *at, end, scope.module, *_start(scope.node))
 
     def _is_followed(self, node: ast.expr) -> bool:
         """Whether a function goes to a name, or to a function, whose calls are known; or nowhere: `if callback:`."""
@@ -237,3 +253,8 @@ def _is_defined_again(scope: Scope, name: str, imported: ast.stmt) -> bool:
     block = scope.body
     later = block[block.index(imported) + 1 :] if imported in block else []
     return any(isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and s.name == name for s in later)
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    """Where a node starts; a module, at the top."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

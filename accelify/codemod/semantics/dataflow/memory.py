@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from accelify.codemod.files.parse import Parsed
@@ -49,8 +49,9 @@ class Memory:
             self.scope_of.update(built.scope_of)
             self.made_by.update(built.made_by)
         self.values: dict[ast.AST, Values] = {}
-        self.callees: dict[ast.Call, set[Scope]] = defaultdict(set)
-        self.callers: dict[Scope, set[ast.Call]] = defaultdict(set)
+        self.callees: dict[ast.Call, Set[Scope]] = {}  # in the order of the text
+        self.callers: dict[Scope, Set[ast.Call]] = {}  # likewise
+        self._runs: set[tuple[ast.Call, Scope]] = set()
         self.escaped: set[Scope] = set()  # functions that are passed on as values
         self.lost: set[Scope] = set()  # those of them whose calls are not all known
         self.handed_on: set[tuple[ast.expr, Scope]] = set()

@@ -63,6 +63,9 @@ class Origin:
     at: str | None = None
     differs: bool = True
 
+    def __hash__(self) -> int:  # of the parts that are quick to hash, and nearly always tell two of them apart
+        return hash((self.node, self.at))
+
     @property
     def is_count(self) -> bool:
         """Whether all ranks have the same number here, of what each of them counts for itself."""
@@ -669,6 +672,8 @@ class Ranks:
 
     def _resolved(self, labels: _Labels) -> _Labels:
         """Labels with what callers give in place of parameters."""
+        if not _depends_on_call(labels):
+            return labels
         found: set[_Label] = set()
         for label in labels:
             if isinstance(label, Given):
@@ -679,6 +684,8 @@ class Ranks:
 
     def _for_call(self, labels: _Labels, call: ast.Call, callee: Scope) -> _Labels:
         """The labels of a function's value for one call."""
+        if not _depends_on_call(labels):
+            return labels
         found: set[_Label] = set()
         for label in labels:
             if not isinstance(label, Given) or label.scope is not callee:
@@ -729,13 +736,12 @@ class Ranks:
     @staticmethod
     def _chosen(labels: _Labels, node: ast.AST) -> _Labels:
         """The labels of what a value decides about."""
-        found: set[_Label] = set()
-        for label in labels:
-            if isinstance(label, Given):
-                found.add(label)
-            elif label.differs:
-                found.add(label if label.mark in _STAYS else Origin(Mark.CHOSEN, node))
-        return frozenset(found)
+        if not labels:
+            return labels
+        kept = {la for la in labels if isinstance(la, Given) or (la.differs and la.mark in _STAYS)}
+        if any(isinstance(la, Origin) and la.differs and la not in kept for la in labels):
+            kept.add(Origin(Mark.CHOSEN, node))
+        return frozenset(kept)
 
     # Expressions.
 
@@ -802,7 +808,7 @@ class Ranks:
     def _seen_from(self, node: ast.expr, definition: Definition) -> _Labels:
         """The labels of a definition, in terms of the function that reads it."""
         labels = self._get(definition)
-        if self.program.frame(definition.node) is self.program.frame(node):
+        if not _depends_on_call(labels) or self.program.frame(definition.node) is self.program.frame(node):
             return labels
         found: set[_Label] = set()
         for label in labels:
@@ -1039,6 +1045,14 @@ class Ranks:
         return is_length and self.shards.is_loader(call.args[0])
 
 
+# Most labels are as they have to be already, and a set of hundreds costs less to look through than to make again.
+
+
+def _depends_on_call(labels: _Labels) -> bool:
+    """Whether some of a value is what a call gives."""
+    return any(isinstance(la, Given) for la in labels)
+
+
 def _at(labels: _Labels, place: str | None) -> _Labels:
     """Labels of what becomes a part of an object."""
     if place is None:
@@ -1048,15 +1062,20 @@ def _at(labels: _Labels, place: str | None) -> _Labels:
 
 def _part(labels: _Labels, place: str | None) -> _Labels:
     """The labels of one part of an object."""
-    if place is None:
+    if place is None or all((la.at is not None) is isinstance(la, Given) for la in labels):
         return labels
     found: set[_Label] = set()
     for label in labels:
         if isinstance(label, Given):
             found.add(label if label.at is not None else replace(label, at=place))
         elif label.at in (None, place):
-            found.add(replace(label, at=None))
+            found.add(_without(label))
     return frozenset(found)
+
+
+def _without(origin: Origin) -> Origin:
+    """An origin that is in all of an object."""
+    return origin if origin.at is None else Origin(origin.mark, origin.node, None, origin.differs)
 
 
 def _updated(labels: _Labels, node: ast.AST) -> _Labels:
@@ -1079,7 +1098,9 @@ def _given(labels: _Labels, to: Given) -> _Labels:
 
 
 def _without_place(labels: _Labels) -> _Labels:
-    return frozenset(replace(la, at=None) if isinstance(la, Origin) else la for la in labels)
+    if all(la.at is None or isinstance(la, Given) for la in labels):
+        return labels
+    return frozenset(_without(la) if isinstance(la, Origin) else la for la in labels)
 
 
 def _is_of(label: _Label, method: Scope) -> bool:

@@ -12,7 +12,7 @@ import libcst as cst
 
 from accelify.codemod.edits.apply import Applied
 from accelify.codemod.files.notebook import without_sources
-from accelify.codemod.files.parse import Parsed, parse, parse_text, without_warnings
+from accelify.codemod.files.parse import Parsed, nodes_of, parse, parse_text, without_warnings
 from accelify.codemod.semantics.control_flow import ControlFlow
 from accelify.codemod.semantics.scopes import Scope, bindings
 from accelify.errors import CannotParse
@@ -124,10 +124,11 @@ def binds_its_names(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] =
 def name_troubles(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] = ()) -> Counter[str]:
     """The names that are undefined or unused in a text, and were not so in a file, but for those `kept`."""
     tree = parse_text(text, parsed.path)
-    after = _name_troubles(tree, list(ast.walk(tree)))
+    nodes, parents, _ = nodes_of(tree)
+    after = _name_troubles(tree, nodes, parents)
     if not after:
         return after
-    before = _name_troubles(parsed.tree, parsed.nodes)
+    before = _name_troubles(parsed.tree, parsed.nodes, parsed.parents)
     new = after - before - Counter(f"`{name}` is read before it is there" for name in _given_by_stars(parsed))
     unread = [(f"parameter `{function}:{name}`", f"import `{name}`", f"variable `{name}`") for function, name in kept]
     allowed = {f"unused {what}" for kinds in unread for what in kinds}
@@ -161,12 +162,12 @@ def _filled(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
 
-def _name_troubles(tree: ast.Module, nodes: list[ast.AST]) -> Counter[str]:
+def _name_troubles(tree: ast.Module, nodes: list[ast.AST], parents: dict[ast.AST, ast.AST]) -> Counter[str]:
     """Names that are not defined, or not yet, and imports, plain local variables and parameters that nothing reads."""
     root = bindings("<module>", tree).root
     found: Counter[str] = Counter()
     unpacked = _unpacked(nodes)
-    flow = ControlFlow(tree, {child: node for node in nodes for child in ast.iter_child_nodes(node)})
+    flow = ControlFlow(tree, parents)
     has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in nodes)
     read: set[tuple[Scope | None, str]] = set()
     for scope in root.walk():

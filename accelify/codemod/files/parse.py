@@ -40,7 +40,7 @@ _FEED_IN_INDENTATION = re.compile(r"^[ \t\f]*\f", re.MULTILINE)
 class Parsed:
     """One file of the user's: `text` has `\\n` newlines and no form feeds, as LibCST and `ast` both read it alike.
 
-    nodes: all of the tree, the module first, from the outside in.
+    nodes: all of the tree, the module first, from the outside in; parents: the node that holds each of them.
     """
 
     path: str
@@ -49,16 +49,12 @@ class Parsed:
     text: str
     tree: ast.Module
     nodes: list[ast.AST]
+    parents: dict[ast.AST, ast.AST]
 
     @cached_property
     def lines(self) -> list[str]:
         """The text's lines, without their ends; line 1 is `lines[0]`."""
         return self.text.split("\n")
-
-    @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        """The node that holds each node."""
-        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
 
     @cached_property
     def suppressions(self) -> Suppressions:
@@ -151,35 +147,34 @@ def parse(path: str, data: bytes) -> Parsed:
         decoded.notebook.check(tree)
     if text.count(".backward(") > MOST_BACKWARD_PASSES:
         raise CannotParse(path, reason=f"too large to be analysed: more than {MOST_BACKWARD_PASSES} backward passes")
-    return Parsed(
-        path=path,
-        data=data,
-        decoded=decoded,
-        text=text,
-        tree=tree,
-        nodes=_nodes(tree, path, trains=".backward(" in text),
-    )
+    nodes, parents, levels = nodes_of(tree)
+    if ".backward(" in text and levels > MOST_LEVELS:  # to analyse one costs the square of them
+        raise CannotParse(path, reason=f"nested too deeply to be analysed: more than {MOST_LEVELS:,} levels")
+    if len(nodes) > MOST_NODES:
+        raise CannotParse(path, reason=f"too large to be analysed: more than {MOST_NODES:,} nodes in its syntax tree")
+    return Parsed(path, data, decoded, text, tree, nodes, parents)
 
 
-def _nodes(tree: ast.Module, path: str, *, trains: bool) -> list[ast.AST]:
-    """All nodes in the order of `ast.walk`.
-
-    Raises: CannotParse for too many of them or, in a file that trains, too many in each other, which cost the square.
-    """
+def nodes_of(tree: ast.Module) -> tuple[list[ast.AST], dict[ast.AST, ast.AST], int]:
+    """All nodes in the order of `ast.walk`, what holds each, and how many levels there are; no `Load` and `Store`."""
     nodes: list[ast.AST] = []
+    parents: dict[ast.AST, ast.AST] = {}
     level: list[ast.AST] = [tree]
     levels = 0
     while level:
         nodes += level
         levels += 1
-        if trains and levels > MOST_LEVELS:
-            raise CannotParse(path, reason=f"nested too deeply to be analysed: more than {MOST_LEVELS:,} levels")
-        if len(nodes) > MOST_NODES:
-            raise CannotParse(
-                path, reason=f"too large to be analysed: more than {MOST_NODES:,} nodes in its syntax tree"
-            )
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-    return nodes
+        below: list[ast.AST] = []
+        for node in level:
+            for name in node._fields:
+                value = getattr(node, name, None) if name != "ctx" else None
+                held = value if isinstance(value, list) else [value]
+                for child in held:
+                    if isinstance(child, ast.AST):
+                        below.append(child)
+                        parents[child] = node
+        level = below
+    return nodes, parents, levels
 
 
 @contextmanager

@@ -27,12 +27,13 @@ def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     forwards = [method for cls in modules if (method := program.flow.method(cls, "forward")) is not None]
     run = program.run_from(forwards) & program.reachable
     for cls in modules:
-        kept = _kept(program, cls)
-        for method in (s for s in cls.walk() if s in run and s.is_method and s.name != "__init__"):
-            for node in (n for statement in method.body for n in ast.walk(statement)):
-                name, given = _changed(node)
-                if name in kept and any(map(metrics.ranks.is_own, given)):
-                    yield node, name
+        methods_run = [s for s in cls.walk() if s in run and s.is_method and s.name != "__init__"]
+        nodes = (n for method in methods_run for statement in method.body for n in ast.walk(statement))
+        changes = [(node, name, given) for node in nodes for name, given in [_changed(node)] if name]
+        kept = _kept(program, cls) if changes else set()
+        for node, name, given in changes:
+            if name in kept and any(map(metrics.ranks.is_own, given)):
+                yield node, name
 
 
 def _kept(program: Program, cls: Scope) -> set[str]:

@@ -174,7 +174,8 @@ class Grouper:
         """The targets of assignments in a function that are written like `text`."""
         if frame not in self._targets:
             found: dict[str, list[ast.expr]] = {}
-            for node in ast.walk(frame.node):
+            of_module = frame.kind == "module"
+            for node in self.program.parsed(frame.node).nodes if of_module else ast.walk(frame.node):
                 is_target = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
                     node.ctx, ast.Store
                 )

@@ -126,7 +126,7 @@ class Access:
         found, queue = {root}, [root]
         while queue:
             scope = queue.pop()
-            imports = [s for s in ast.walk(scope.node) if isinstance(s, (ast.Import, ast.ImportFrom))]
+            imports = [s for s in self.program.parsed(scope.node).nodes if isinstance(s, (ast.Import, ast.ImportFrom))]
             for module in {m for s in imports for m, _ in self._imported(scope, s)} - found:
                 found.add(module)
                 queue.append(module)

@@ -98,7 +98,7 @@ class Scope:
     def is_property(self) -> bool:
         """Whether a method is read like an attribute: `@property`, `@functools.cached_property`."""
         decorators = getattr(self.node, "decorator_list", [])
-        return any(ast.unparse(d).rpartition(".")[2] in ("property", "cached_property") for d in decorators)
+        return any(getattr(d, "attr", getattr(d, "id", "")) in ("property", "cached_property") for d in decorators)
 
     def binds(self, name: str) -> bool:
         return name in self.writes and name not in self.declared_global and name not in self.declared_nonlocal

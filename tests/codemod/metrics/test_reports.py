@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.metrics.rank import Ranks
@@ -295,3 +297,16 @@ def test_what_a_phase_over_all_data_computes_is_of_all(
 ) -> None:
     text = PHASED.format(trained=trained, other=other, evaluated=evaluated)
     assert [r.about for r in Facts(text).script.metrics.reports] == reported
+
+
+def test_of_several_places_that_carry_a_value_the_first_is_named() -> None:
+    """Whatever the order in which they are found, which hangs on where they lie in memory."""
+    branches = "".join(f"    if i.sum() == {n}:\n        kept = x.detach() * {n}\n" for n in range(30))
+    text = KEPT.format(trained="net", put="pass", forward="pass", begin="pass", after="pass")
+    text = (
+        text.replace("bank(net(x), i)", "bank(net(x) + kept, i)").replace("for x, i", "kept = 0\nfor x, i") + branches
+    )
+    (report,) = Facts(text).script.metrics.reports
+    assert (report.about, report.text) == (About.CARRIED, "kept")
+    assert ast.unparse(report.node) == "kept"
+    assert text.splitlines()[report.node.lineno - 1] == "        kept = x.detach() * 0"  # type: ignore[attr-defined]

@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +103,8 @@ def _replace(path: Path, data: bytes) -> None:
 
 def _code() -> str:
     """A digest of all that decides on a result beside the user's files: our code, the parsers, Python."""
+    from importlib import metadata  # costs as much as all of a small script; without a cache nobody asks
+
     folder = Path(__file__).parent
     modules = sorted(folder.rglob("*.py"))
     versions = f"{metadata.version('libcst')} {platform.python_implementation()} {platform.python_version()}"

@@ -175,9 +175,7 @@ class Processes:
     def is_of_loop(self, read: ast.Name) -> bool:
         """Whether a variable may be given by a loop over other values than numbers."""
         for definition in self.program.definitions(read).definitions(read):
-            loop = self.program.parsed(read).parents.get(definition.node)
-            while isinstance(loop, (ast.Tuple, ast.List)):
-                loop = self.program.parsed(read).parents.get(loop)
+            _, loop = self.program.binding(definition.node)
             if isinstance(loop, (ast.For, ast.AsyncFor)) and not _counts(loop, definition.node):
                 return True
         return False

@@ -370,23 +370,12 @@ class Lattice:
             return self._imported(write)
         if not isinstance(write, ast.Name):
             return NONE
-        path, holder = self.position(write)
+        path, holder = self.program.binding(write)
         if isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension)):
             return self._element(holder.iter, path, write)
         if isinstance(holder, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
             return self._part(holder.value, path, write)
         return NONE
-
-    def position(self, write: ast.Name) -> tuple[tuple[int, ...], ast.AST | None]:
-        """Where in the target of what a name stands: `(1, 0)` for `x` of `for i, (x, y) in ...`."""
-        path: list[int] = []
-        node: ast.AST = write
-        parent = self.program.parent(node)
-        while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
-            if not isinstance(parent, ast.Starred):
-                path.insert(0, parent.elts.index(node))  # type: ignore[arg-type]  # an element is an expression
-            node, parent = parent, self.program.parent(parent)
-        return tuple(path), parent
 
     def _parameter(self, owner: Scope, parameter: ast.arg) -> Places:
         if owner.is_method and owner.parameters and parameter is owner.parameters[0]:
@@ -471,7 +460,7 @@ class Lattice:
         """Whether something is all of what a loader that is not prepared yields at a time."""
         if not isinstance(origin, ast.Name):
             return False
-        path, holder = self.position(origin)
+        path, holder = self.program.binding(origin)
         if isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension)):
             is_numbered = isinstance(holder.iter, ast.Call) and "enumerate" in self.program.called(holder.iter)
             return len(path) == int(is_numbered)

@@ -479,14 +479,9 @@ class Ranks:
 
     def _assigned(self, target: ast.AST) -> tuple[ast.expr | None, tuple[int, ...]]:
         """The expression that a target gets its value from, and which part of that."""
-        path: list[int] = []
-        node, parent = target, self.program.parent(target)
-        while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
-            if isinstance(parent, (ast.Tuple, ast.List)):
-                path.insert(0, parent.elts.index(node))  # type: ignore[arg-type]  # an expression
-            node, parent = parent, self.program.parent(parent)
+        path, parent = self.program.binding(target)
         if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
-            return parent.value, tuple(path)
+            return parent.value, path
         return None, ()
 
     def _of_part(self, value: ast.expr | None, path: tuple[int, ...]) -> _Labels:
@@ -502,14 +497,9 @@ class Ranks:
 
     def _looped(self, node: ast.AST) -> _Labels:
         """The labels of a variable of a loop or of a comprehension."""
-        path: list[int] = []
-        inner, holder = node, self.program.parent(node)
-        while isinstance(holder, (ast.Tuple, ast.List, ast.Starred)):
-            if isinstance(holder, (ast.Tuple, ast.List)):
-                path.insert(0, holder.elts.index(inner))  # type: ignore[arg-type]  # an expression
-            inner, holder = holder, self.program.parent(holder)
+        path, holder = self.program.binding(node)
         assert isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension))
-        return self._item(holder.iter, tuple(path), holder)
+        return self._item(holder.iter, path, holder)
 
     def _item(self, source: ast.expr, path: tuple[int, ...], holder: ast.AST) -> _Labels:
         """The labels of the elements that iterating over an expression yields, or of one part of them."""

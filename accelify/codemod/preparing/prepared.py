@@ -230,9 +230,7 @@ class Prepared:
             return bool(arguments) and all(a is not None and self.is_batch(a, depth - 1) for a in arguments)
         if not isinstance(write, ast.Name):
             return False
-        parent = self.program.parent(write)
-        while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
-            parent = self.program.parent(parent)
+        _, parent = self.program.binding(write)
         if isinstance(parent, ast.comprehension):
             return self.is_batch(parent.iter, depth - 1) or self.is_loader(parent.iter)
         if isinstance(parent, (ast.For, ast.AsyncFor)):

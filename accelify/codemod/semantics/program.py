@@ -90,6 +90,16 @@ class Program:
         """Whether a node is (in) another."""
         return node is outer or any(a is outer for a in self.ancestors(node))
 
+    def binding(self, target: ast.AST) -> tuple[tuple[int, ...], ast.AST | None]:
+        """Where in all that is bound a target stands, and what binds it: `(1, 0)` for `x` of `for i, (x, y) in ...`."""
+        path: list[int] = []
+        parent = self.parent(target)
+        while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
+            if not isinstance(parent, ast.Starred):
+                path.insert(0, parent.elts.index(target))  # type: ignore[arg-type]  # an element is an expression
+            target, parent = parent, self.parent(parent)
+        return tuple(path), parent
+
     def loops_round(self, node: ast.AST) -> list[ast.For | ast.AsyncFor | ast.While]:
         """The loops of its own function that hold a node, from the inside out."""
         found: list[ast.For | ast.AsyncFor | ast.While] = []

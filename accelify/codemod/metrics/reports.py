@@ -27,6 +27,7 @@ class About(Enum):
     UNFINISHED = "running value before it is reduced"
     BATCH = "value of a single batch, shown while the loop runs"
     LAST = "value of the last batch"
+    SAVED_BY = "value of a single batch that decides whether something is saved"
     DRAWN = "value that is computed from random draws, shown"
     STATE = "state that later steps compute with"
     CARRIED = "value of one batch that the next one's loss is computed from"
@@ -120,11 +121,18 @@ class Reports:
                 text = self._named(sink.value, origin)
                 about = About.DRAWN if self.is_all_drawn else About.BATCH
                 self._add((about, loop), Report(about, sink.node, text, loop), sink)
+            elif self._saves(sink.end or sink.node):
+                report = Report(About.SAVED_BY, sink.value, ast.unparse(sink.value), loop)
+                self._add((About.SAVED_BY, sink.node), report, sink)
         else:
             text = self._named(sink.value, origin)
             key = (About.LAST, text, self.program.frame(sink.node))
             about = About.DRAWN if self.is_all_drawn else About.LAST
             self._add(key, Report(about, sink.node, text, origin.node), sink)
+
+    def _saves(self, node: ast.AST) -> bool:
+        """Whether a condition decides about writing a file."""
+        return isinstance(node, ast.If) and bool(self.ranks.chains.effects.of(*node.body).files_written)
 
     def _add(self, key: tuple[object, ...], report: Report, sink: Sink) -> None:
         self._found.setdefault(key, report)

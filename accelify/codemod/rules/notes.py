@@ -75,6 +75,11 @@ _OWN = {
         Tier.REVIEW,
     ),
     About.LAST: (_OWN_BATCHES, Tier.ADVICE),
+    About.SAVED_BY: (
+        "{} decides here what is saved, and is computed from the main process's own batch only: reduce it first if the "
+        "other processes' batches should count",
+        Tier.REVIEW,
+    ),
 }
 _SHARD = "{}, called with a prepared loader, sees this process's shard only, and so do its sums"
 

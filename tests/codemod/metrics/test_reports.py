@@ -72,6 +72,25 @@ def test_a_buffer_that_is_filled_anew_collects_nothing(fill: str, is_reported: b
     assert any(r.about in (About.LIST, About.SUM, About.RUNNING) for r in found) is is_reported
 
 
+SAVE = "torch.save(model.state_dict(), 'best.pt')"
+KEEP = f"def keep(is_best):\n    if is_best:\n        {SAVE}"
+
+
+@pytest.mark.parametrize(
+    ("batch", "text"),
+    [
+        (f"if loss.item() < best: {SAVE}; best = loss.item()", "loss.item() < best"),
+        (f"if i % 9 == 0 and loss < best: {SAVE}; best = loss", "i % 9 == 0 and loss < best"),
+        ("is_best = loss.item() < 3; keep(is_best)", "is_best"),
+        (f"if i % 9 == 0: {SAVE}", None),
+        ("if loss.item() < best: best = loss.item()", None),
+    ],
+)
+def test_one_batch_that_decides_what_is_saved(batch: str, text: str | None) -> None:
+    found = reports(before=KEEP, begin="best, i = 9, 0", batch=f"i += 1\n{batch}")
+    assert [r.text for r in found if r.about is About.SAVED_BY] == ([] if text is None else [text])
+
+
 DRAWN = """\
 import numpy as np
 import torch

@@ -357,6 +357,25 @@ def test_who_loads_what_was_saved_on_the_cpu_is_named(
     )
 
 
+@pytest.mark.parametrize(
+    ("saved", "is_noted"),
+    [
+        ("torch.utils.data.TensorDataset(torch.rand(8, 3), torch.rand(8))", False),
+        ("torch.zeros(3)", False),
+        ("model", True),
+        ("[p for p in model.parameters()]", True),
+    ],
+)
+def test_what_is_on_the_cpu_anyhow_needs_no_note(
+    saved: str, is_noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("predict.py").write_text("import torch\ntorch.load('model.pt')\n")
+    Path("train.py").write_text(UNNAMED.replace("torch.save(model", f"torch.save({saved}"))
+    (result,) = rewrite_together(("train.py",), Options())
+    assert any("map_location" in n.message for n in result.notes) is is_noted
+
+
 def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("predict.py").write_text("import torch\ntorch.load('model.pt')\n")
@@ -414,6 +433,10 @@ def test_what_was_saved_is_loaded_to_the_processs_own_gpu(load: str, comes_out: 
         ("show(torch.load(old))", True),
         ("kept = torch.load(old)\nprint(kept.get('step'), kept['rows'])", False),
         ("draw = torch.load(old, 'cpu')\ndraw(rows)", False),
+        ("for x in torch.load(old):\n    print(x.to(device))", False),
+        ("part = torch.load(old)[0]\nfor x, y in part:\n    print(x.float().to(device), y.cuda())", False),
+        ("data = torch.load(old)\nprint(data.to(device))", False),
+        ("for net in torch.load(old):\n    net.eval()\n    show(net.to(device))", True),
     ],
 )
 def test_a_model_that_is_loaded_whole_goes_to_the_processs_own_gpu(used: str, is_moved: bool) -> None:

@@ -17,11 +17,13 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.devices.destinations import Where
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, lists_files, may_be_of
 from accelify.codemod.files_written.saves import Save
 from accelify.codemod.libraries import methods
+from accelify.codemod.libraries.table import is_kind
 from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -51,7 +53,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
                 message = "every process writes this file: save it from the main process only"
                 yield Remark(NAME, script.path(save.call), save.call, message, Tier.ADVICE)
     if script.devices.is_unnamed:
-        for save in script.written.saves:
+        for save in (s for s in script.written.saves if not _is_on_host(script, s.call)):
             message = (
                 'on a GPU this is saved with GPU tensors: to load it on another machine, pass `map_location="cpu"`'
             )
@@ -62,6 +64,17 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     waits = list(_waits(script, [call for call in made if not guarding.is_cached(call)]))
     yield from waits
     yield from _waits_apart(script, waits)
+
+
+def _is_on_host(script: Script, save: ast.Call) -> bool:
+    """Whether what is saved is never on the device: tensors in the host's memory, or a data set of them."""
+    saved = [*save.args[:1], *(k.value for k in save.keywords if k.arg == "obj")]
+    made = [v.node for n in saved for v in script.program.values(n) if isinstance(v, Made)]
+    held = [a for node in made if isinstance(node, ast.Call) for a in node.args]
+    is_data = all(is_kind(k, "dataset") for n in saved for k in script.effects.kinds.of(n) or {None})
+    tensors = held if is_data and held else saved
+    places = [script.devices.lattice.of(n) for n in tensors]
+    return all(each and all(p.where is Where.HOST for p in each) for each in places)
 
 
 def _waits_apart(script: Script, waits: list[Change]) -> Iterator[Remark]:
@@ -110,10 +123,16 @@ def _knows_its_device(script: Script, load: ast.Call) -> bool:
 
 
 def _called_models(script: Script) -> set[ast.AST]:
-    """The calls that load what the script calls, as it does a model, or what holds that."""
+    """The calls that load what the script calls, as it does a model, or what holds that.
+
+    A method that returns its object has that for its value: `x.to` of a batch calls no batch, `net.eval` is a model's.
+    """
     found: set[ast.AST] = set()
     for call in script.program.calls:
-        for value in script.program.values(call.func):
+        holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+        is_of_model = isinstance(call.func, ast.Attribute) and methods.switches_mode(call.func.attr)
+        own = script.program.values(holder) if not is_of_model else frozenset()
+        for value in script.program.values(call.func) - own:
             while isinstance(value, Element) or (isinstance(value, Member) and value.name.startswith("[")):
                 value = value.owner
             if isinstance(value, Made) and value.name == "torch.load":

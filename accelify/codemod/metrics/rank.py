@@ -326,6 +326,8 @@ class Ranks:
             return None
         if definition.kind is Kind.IN_PLACE and (self._is_replaced(node) or self._is_of_a_batch(definition)):
             return None
+        if definition.kind is Kind.IN_PLACE and self._keeps_values(node):
+            return None
         around = [loop for loop in self.program.loops_round(node) if loop in self.rounds]
         if around:
             return None if self._begins_anew(definition, around[0]) else around[0]
@@ -410,6 +412,20 @@ class Ranks:
         parts = [n for n in ast.walk(value) if isinstance(n, ast.expr)] if value is not None else []
         asked = [n.func.value for n in parts if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
         return all(ast.unparse(n) != text for n in parts) and all(ast.unparse(n) != holder for n in asked)
+
+    def _keeps_values(self, node: ast.AST, depth: int = 3) -> bool:
+        """Whether a change only takes an object to another device, or a generator to its next draw: `to_gpu(x)`."""
+        if not isinstance(node, ast.Call) or not depth:
+            return False
+        callees = self.program.flow.callees.get(node, ())
+        if not callees:
+            rows = self.chains.kinds.called(node) or ()
+            is_draw = bool(rows) and all(Effect.DRAWS_GIVEN in r.effects and r.mutates == ("self",) for r in rows)
+            return is_draw or (isinstance(node.func, ast.Attribute) and methods.moves(node.func.attr))
+        stored = (n for f in callees for n in ast.walk(f.node) if isinstance(n, (ast.Attribute, ast.Subscript)))
+        calls = [(c, self._keeps_values(c, depth - 1)) for f in callees for c in self.program.calls_in(f)]
+        is_all = not any(self.chains.changed_by(c) for c, keeps in calls if not keeps)
+        return is_all and any(keeps for _, keeps in calls) and not any(isinstance(n.ctx, ast.Store) for n in stored)
 
     def loop_that_runs(self, frame: Scope) -> Loop | None:
         """A sharded loop whose rounds call a function, themselves or through others."""

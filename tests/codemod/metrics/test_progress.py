@@ -425,3 +425,38 @@ def test_ends_that_no_process_comes_to(measured: str, found: list[tuple[str, str
     facts = training(before=MEASURES, end_of_epoch=MEASURED.format(measured=measured))
     assert facts.script.metrics.sharded
     assert [tuple(map(ast.unparse, pair)) for pair in Ends(facts.script.metrics).find()] == found
+
+
+DRAWN = """\
+import random
+import numpy as np
+import torch
+rows = torch.randn(64, 4)
+def to_gpu(x):
+    return x.cuda()
+class Mover:
+    def __call__(self, x):
+        return to_gpu(x)
+move = Mover()
+rng, other = random.Random(0), np.random.default_rng(0)
+model = {place}(torch.nn.Linear(4, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+seen = 0
+for step in range(300):
+    x = {place}(rows[torch.randperm(64)[:8]])
+    seen += 1
+    x = x + {noise}
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("place", ["to_gpu", "move"])
+@pytest.mark.parametrize(
+    ("noise", "counts"), [("0", False), ("rng.random()", False), ("other.normal()", False), ("seen", True)]
+)
+def test_what_only_moves_or_draws_counts_no_steps(place: str, noise: str, counts: bool) -> None:
+    """One helper moves the model and the batches, so what moves a module seems to change the data in each step."""
+    script = Facts(DRAWN.format(place=place, noise=noise)).script
+    assert bool([*StepCounts(script.metrics).in_losses()]) is counts

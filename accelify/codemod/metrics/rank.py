@@ -326,7 +326,7 @@ class Ranks:
             return None
         if definition.kind is Kind.IN_PLACE and (self._is_replaced(node) or self._is_of_a_batch(definition)):
             return None
-        if definition.kind is Kind.IN_PLACE and self._keeps_values(node):
+        if definition.kind is Kind.IN_PLACE and self._keeps_values(node, definition.variable):
             return None
         around = [loop for loop in self.program.loops_round(node) if loop in self.rounds]
         if around:
@@ -413,19 +413,29 @@ class Ranks:
         asked = [n.func.value for n in parts if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
         return all(ast.unparse(n) != text for n in parts) and all(ast.unparse(n) != holder for n in asked)
 
-    def _keeps_values(self, node: ast.AST, depth: int = 3) -> bool:
-        """Whether a change only takes an object to another device, or a generator to its next draw: `to_gpu(x)`."""
+    def _keeps_values(self, node: ast.AST, variable: Variable | None, depth: int = 3) -> bool:
+        """Whether a call only moves the object of a variable, switches its mode or has it draw: `to_gpu(x)`."""
         if not isinstance(node, ast.Call) or not depth:
             return False
         callees = self.program.flow.callees.get(node, ())
         if not callees:
             rows = self.chains.kinds.called(node) or ()
             is_draw = bool(rows) and all(Effect.DRAWS_GIVEN in r.effects and r.mutates == ("self",) for r in rows)
-            return is_draw or (isinstance(node.func, ast.Attribute) and methods.moves(node.func.attr))
-        stored = (n for f in callees for n in ast.walk(f.node) if isinstance(n, (ast.Attribute, ast.Subscript)))
-        calls = [(c, self._keeps_values(c, depth - 1)) for f in callees for c in self.program.calls_in(f)]
-        is_all = not any(self.chains.changed_by(c) for c, keeps in calls if not keeps)
-        return is_all and any(keeps for _, keeps in calls) and not any(isinstance(n.ctx, ast.Store) for n in stored)
+            return is_draw or bool(_set_by(node))
+        given = (
+            (f, name, self.chains.given(node, f, name)) for f in callees for name in self.chains.filled_parameters(f)
+        )
+        filled = [(f, name) for f, name, node in given if node is not None and self._root(node) == variable]
+        return bool(filled) and all(self._keeps_parameter(f, name, depth - 1) for f, name in filled)
+
+    def _keeps_parameter(self, function: Scope, name: str, depth: int) -> bool:
+        """Whether a function changes an argument by such calls alone."""
+        calls = self.program.calls_in(function)
+        changed = ((c, node) for c in calls for node in (*self.chains.changed_by(c), *_set_by(c)))
+        changes = [(c, node) for c, node in changed if _first_name(node) == name]
+        if not changes or any(_first_name(node) == name for node in _stored_or_renamed(function.node)):
+            return False
+        return all(self._keeps_values(c, self._root(node), depth) for c, node in changes)
 
     def loop_that_runs(self, frame: Scope) -> Loop | None:
         """A sharded loop whose rounds call a function, themselves or through others."""
@@ -482,7 +492,7 @@ class Ranks:
             assert isinstance(node, ast.expr)
             return self._read(node) | self._of(parent.value)
         if kind is Kind.IN_PLACE:
-            return self._put(definition)
+            return _NONE if self._keeps_values(node, definition.variable) else self._put(definition)
         if kind is Kind.WITH:
             item = next(a for a in self.program.ancestors(node) if isinstance(a, ast.withitem))
             return self._of(item.context_expr)
@@ -1107,6 +1117,30 @@ def _without_place(labels: _Labels) -> _Labels:
     if all(la.at is None or isinstance(la, Given) for la in labels):
         return labels
     return frozenset(_without(la) if isinstance(la, Origin) else la for la in labels)
+
+
+def _set_by(call: ast.Call) -> list[ast.expr]:
+    """What a call moves, or puts into another mode: `x.cuda()`, `model.eval()`."""
+    if not isinstance(call.func, ast.Attribute):
+        return []
+    is_one = methods.moves(call.func.attr) or methods.switches_mode(call.func.attr)
+    return [call.func.value] if is_one else []
+
+
+def _stored_or_renamed(function: ast.AST) -> Iterator[ast.expr]:
+    """What a function stores something in, or gives another name."""
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            yield node
+        elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):
+            yield node.value
+
+
+def _first_name(node: ast.expr) -> str:
+    """`x` of `x.data[0]`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_of(label: _Label, method: Scope) -> bool:

@@ -91,6 +91,34 @@ def test_one_batch_that_decides_what_is_saved(batch: str, text: str | None) -> N
     assert [r.text for r in found if r.about is About.SAVED_BY] == ([] if text is None else [text])
 
 
+ATTACK = """\
+class Attack:
+    def __init__(self, model):
+        self.model, self.mean = model, 0
+    def perturb(self, x):
+        x = x.clone()
+        self.model.eval()
+        x.data += 0.1 * torch.sign(self.model(x).data)
+        {kept}
+        self.model.train()
+        return x
+class Holder:
+    def __init__(self, attack):
+        self.attack = attack
+        self.weight = torch.ones(1)
+    def loss_of(self, x):
+        return model(self.attack.perturb(x)).mean()
+holder = Holder(Attack(model))
+"""
+
+
+@pytest.mark.parametrize(("kept", "is_state"), [("", False), ("self.mean = 0.9 * self.mean + x", True)])
+def test_a_model_that_is_switched_between_its_modes_is_no_state(kept: str, is_state: bool) -> None:
+    batch = "loss = holder.loss_of(x); optimizer.zero_grad(); loss.backward(); optimizer.step()"
+    found = script_of(training(before=ATTACK.format(kept=kept), batch=batch)).metrics.reports
+    assert any(r.about in (About.STATE, About.CARRIED) for r in found) is is_state
+
+
 DRAWN = """\
 import numpy as np
 import torch

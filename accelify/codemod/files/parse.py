@@ -156,7 +156,7 @@ def parse(path: str, data: bytes) -> Parsed:
 
 
 def nodes_of(tree: ast.Module) -> tuple[list[ast.AST], dict[ast.AST, ast.AST], int]:
-    """All nodes in the order of `ast.walk`, what holds each, and how many levels there are; no `Load` and `Store`."""
+    """All nodes but `Load` and `Store` in the order of `ast.walk`; what holds each node; how many levels there are."""
     nodes: list[ast.AST] = []
     parents: dict[ast.AST, ast.AST] = {}
     level: list[ast.AST] = [tree]
@@ -167,12 +167,12 @@ def nodes_of(tree: ast.Module) -> tuple[list[ast.AST], dict[ast.AST, ast.AST], i
         below: list[ast.AST] = []
         for node in level:
             for name in node._fields:
-                value = getattr(node, name, None) if name != "ctx" else None
-                held = value if isinstance(value, list) else [value]
-                for child in held:
+                value = getattr(node, name, None)
+                for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, ast.AST):
-                        below.append(child)
-                        parents[child] = node
+                        parents[child] = node  # of a `Store` too: who walks a part of the tree meets it
+                        if name != "ctx":
+                            below.append(child)
         level = below
     return nodes, parents, levels
 

@@ -1,4 +1,10 @@
-"""Which statements make or fetch a file only where it is missing? One process runs them first, the others find it."""
+"""Which statements make or fetch a file only where it is missing? One process runs them first, the others find it.
+
+    if not os.path.exists(path):              try:
+        make(path)                                rows = load(path)
+                                              except OSError:
+                                                  rows = make(path)
+"""
 
 from __future__ import annotations
 
@@ -18,6 +24,7 @@ from accelify.codemod.semantics.values import Instance
 
 _DEPTH = 3
 _LEAVING = (ast.Return, ast.Raise)
+Choice = ast.If | ast.Try
 
 
 class Caches:
@@ -31,40 +38,51 @@ class Caches:
         self.checks = ExistenceChecks(self.effects, stored)
         self.together = frozenset(together)  # what the processes do together: backward passes, what is prepared
 
-    def find(self) -> Iterator[ast.If]:
+    def find(self) -> Iterator[Choice]:
         """The outermost of them in the files that may change, where all processes come to it."""
         nodes = (n for path in sorted(self.alone.files) for n in self.program.flow.parsed_of[path].parents)
-        found = [n for n in nodes if isinstance(n, ast.If) and self._is_cache(n)]
+        found = [n for n in nodes if isinstance(n, Choice) and self._is_cache(n)]
         return (n for n in found if not any(n is not o and self.program.inside(n, o) for o in found))
 
-    def callers(self) -> Iterator[tuple[ast.If, tuple[ast.stmt, ...]]]:
+    def callers(self) -> Iterator[tuple[Choice, tuple[ast.stmt, ...]]]:
         """The others, each with the statements that call its function; none where those cannot be run so."""
         own = list(self.find())
         for parsed in self.program.files:
             for node in parsed.parents:
-                is_one = isinstance(node, ast.If) and self.program.frame(node).kind == "function"
-                if is_one and node not in own and self._is_made_in_function(node):  # type: ignore[arg-type]  # a choice
+                if not isinstance(node, Choice) or self.program.frame(node).kind != "function":
+                    continue
+                if node not in own and self._is_made_in_function(node):
                     found = list(self._calling(self.program.frame(node), _DEPTH))
                     statements = [s for s in found if s is not None]
-                    yield node, tuple(statements) if len(statements) == len(found) else ()  # type: ignore[misc]  # as above
+                    yield node, tuple(statements) if len(statements) == len(found) else ()
 
-    def _is_cache(self, choice: ast.If) -> bool:
-        if not self.checks.questions(choice.test) or self.alone.accelerator(choice) is None:
+    def _is_cache(self, choice: Choice) -> bool:
+        if not self._asks(choice) or self.alone.accelerator(choice) is None:
             return False
-        calls = [n for s in (*choice.body, *choice.orelse) for n in ast.walk(s) if isinstance(n, ast.Call)]
+        calls = [n for n in ast.walk(choice) if isinstance(n, ast.Call)]
         if not self._stands_alone(choice) or any(map(self._is_of_all, calls)):
             return False
-        then, other = self.effects.of(*choice.body), self.effects.of(*choice.orelse)
+        then, other = self.effects.of(*choice.body), self.effects.of(*_otherwise(choice))
+        if isinstance(choice, ast.Try) and not self._is_same_file(other, then):
+            return False
         made_here = all(self.program.inside(use.call, choice) for use in then.files_written | other.files_written)
         is_made = made_here and (_makes(then, other) or _makes(other, then))
         run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
         return is_made or any(map(self._fetches, [*calls, *(c for f in run for c in self.program.calls_in(f))]))
 
-    def _is_made_in_function(self, choice: ast.If) -> bool:
+    def _asks(self, choice: Choice) -> bool:
+        """Whether a statement takes another way where a file is missing."""
+        if isinstance(choice, ast.If):
+            return bool(self.checks.questions(choice.test))
+        return bool(choice.handlers) and bool(self.effects.of(*choice.body).files_read)
+
+    def _is_made_in_function(self, choice: Choice) -> bool:
         """Whether a function makes or fetches here what is read, by the function or by the data set it belongs to."""
         frame = self.program.frame(choice)
-        if frame not in self.program.reachable or not self.checks.questions(choice.test) or self._meets([frame]):
+        if frame not in self.program.reachable or not self._asks(choice) or self._meets([frame]):
             return False
+        if isinstance(choice, ast.Try):
+            return self._is_same_file(self.effects.of(*_otherwise(choice)), self.effects.of(*choice.body))
         return self._is_cache_of_function(choice) or self._fills(choice)
 
     def _fills(self, choice: ast.If) -> bool:
@@ -165,13 +183,18 @@ class Caches:
         called = self.program.called(call)
         return "torch.save" in called or "torch.load" in called or self.alone.runs_together(call)
 
-    def _stands_alone(self, choice: ast.If) -> bool:
+    def _stands_alone(self, choice: Choice) -> bool:
         """Whether a statement has its lines for itself, and is in no loop, and under no other condition."""
         around = list(self.program.ancestors(choice))
         own = around[: around.index(self.program.frame(choice).node)]
         parsed, block = self.program.parsed(choice), self.program.block(choice)
         is_shared = any(parsed.share_a_line(s, choice) for s in block if s is not choice)
         return parsed.begins_line(choice) and not is_shared and all(isinstance(a, (ast.With, ast.If)) for a in own)
+
+
+def _otherwise(choice: Choice) -> list[ast.stmt]:
+    """What a statement does in place of its body."""
+    return choice.orelse if isinstance(choice, ast.If) else [s for h in choice.handlers for s in h.body]
 
 
 def _makes(one: Summary, other: Summary) -> bool:

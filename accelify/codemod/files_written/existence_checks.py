@@ -83,7 +83,7 @@ class ExistenceChecks:
         program = self.stored.program
         inner = program.run_from(program.flow.callees.get(call, ()))
         for each in [call, *(c for function in inner for c in program.calls_in(function))]:
-            if any(row.has(Trait.LOOKS) for row in self.effects.kinds.called(each) or ()):
+            if any(row.has(Trait.LOOKS) or row.has(Trait.LISTS) for row in self.effects.kinds.called(each) or ()):
                 yield each
 
     def _reads(self, statements: list[ast.stmt]) -> list[ast.Call]:

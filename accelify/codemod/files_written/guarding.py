@@ -32,7 +32,7 @@ class Guarding:
         alone: OneProcess,
         stored: Files,
         cached: tuple[ast.stmt, ...] = (),
-        uncached: tuple[ast.If, ...] = (),
+        uncached: tuple[ast.stmt, ...] = (),
         own: Mapping[ast.Call, frozenset[ast.Call]] = MappingProxyType({}),
         left_out: Iterable[ast.stmt] = (),
         run_by_all: Collection[Scope] = (),

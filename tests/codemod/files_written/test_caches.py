@@ -188,3 +188,54 @@ def test_what_it_does_else(body: str) -> None:
 
 def test_a_log_is_no_data() -> None:
     assert made_first("self.rows = [1]", "log = Log('log.txt')\n") == []
+
+
+TRIED = """\
+def rows(path):
+    try:
+        with open(path, 'rb') as f:
+            return pickle.load(f)
+    except OSError:
+        made = [1]
+        pickle.dump(made, open(path, 'wb'))
+        return made
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        f"try:\n    {LOAD}\nexcept FileNotFoundError:\n    {SAVE}",
+        "try:\n    x = np.load('x.npy')\nexcept (OSError, ValueError):\n    x = np.ones(1)\n    np.save('x.npy', x)",
+        "try:\n    t = Path('t').read_text()\nexcept Exception:\n    t = 'new'\n    Path('t').write_text(t)",
+    ],
+)
+def test_what_is_made_where_it_cannot_be_read(end: str) -> None:
+    assert cached(end) == ["try:"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        f"try:\n    {LOAD}\nexcept OSError:\n    data = make()",
+        "try:\n    x = np.load('x.npy')\nexcept OSError:\n    open('log', 'w').write('no x')",  # another file
+        "try:\n    os.makedirs('d')\nexcept OSError:\n    json.dump(1, open('c.json', 'w'))",
+    ],
+)
+def test_what_is_made_anyway(end: str) -> None:
+    assert cached(end) == []
+
+
+@pytest.mark.parametrize("read", ["pickle.load(f)", "[pickle.load(f)]"])
+def test_a_function_that_makes_what_it_cannot_read(read: str) -> None:
+    function = TRIED.replace("pickle.load(f)", read)
+    after = run(HEAD + function + MAIN.format(call="rows('a.pkl')")).after.decode()
+    assert "with accelerator.main_process_first():\n        data = rows('a.pkl')" in after
+
+
+@pytest.mark.parametrize(
+    "question", ["'c.json' in os.listdir('.')", "len(glob.glob('*.json')) > 0", "any(Path('.').glob('c.json'))"]
+)
+def test_folders_that_are_listed_for_a_file(question: str) -> None:
+    end = f"import glob\nif {question}:\n    {LOAD}\nelse:\n    {SAVE}"
+    assert cached(end) == [f"if {question}:"]

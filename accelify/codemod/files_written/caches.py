@@ -1,9 +1,9 @@
 """Which statements make or fetch a file only where it is missing? One process runs them first, the others find it.
 
-    if not os.path.exists(path):              try:
-        make(path)                                rows = load(path)
-                                              except OSError:
-                                                  rows = make(path)
+if not os.path.exists(path):              try:
+    make(path)                                rows = load(path)
+                                          except OSError:
+                                              rows = make(path)
 """
 
 from __future__ import annotations
@@ -133,9 +133,8 @@ class Caches:
         """Whether one of some files, and no folder, may be one of others."""
         written = [p for use in some if not use.is_folder for p in use.paths]
         opened = [p for use in others for p in use.paths]
-        names = {n for p in written for n in self.stored.names(p)}
         texts = set(map(ast.unparse, written))
-        return any(ast.unparse(p) in texts or self.stored.names(p) & names for p in opened)
+        return any(ast.unparse(p) in texts or any(self.stored.are_alike(p, w) for w in written) for p in opened)
 
     def _meets(self, functions: Iterable[Scope]) -> bool:
         """Whether some functions do what the processes do together."""

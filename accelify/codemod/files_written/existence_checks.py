@@ -105,11 +105,10 @@ class ExistenceChecks:
 
     def _may_be(self, asked: list[ast.expr], made: FileUse) -> bool:
         """Whether a file that is made may be one of those asked for."""
-        texts, named = set(map(ast.unparse, asked)), [self.stored.names(path) for path in asked]
+        texts, is_known = set(map(ast.unparse, asked)), bool(asked) and all(map(self.stored.names, asked))
         for path in made.paths:
-            found = self.stored.names(path)
-            if ast.unparse(path) in texts or not (found and named and all(named)):
+            if ast.unparse(path) in texts or not (is_known and self.stored.names(path)):
                 return True
-            if any(found & names for names in named):
+            if any(self.stored.are_alike(path, each) for each in asked):
                 return True
         return not made.paths

@@ -35,11 +35,11 @@ def _parts(program: Program, choice: ast.If, one: ast.AST, other: ast.AST) -> bo
 
 def may_be_of(files: Files, load: ast.Call, path: ast.expr, save: ast.Call) -> bool:
     """Whether a load may read what was saved before: the same path, or one that an imported file was given."""
-    target = save.args[1] if len(save.args) > 1 else None
-    if target is not None and _path(files, path) == _path(files, target):
+    target = _opened(files, save.args[1]) if len(save.args) > 1 else None
+    path = _opened(files, path)
+    if target is not None and ast.unparse(path) == ast.unparse(target):
         return not _comes_first(files, load, save)
-    names = files.names(target) if target is not None else frozenset()
-    if names & files.names(path):
+    if target is not None and files.may_be_one(target, path):
         return files.is_before(save, load)
     if files.program.path(save) == files.program.path(load) or isinstance(path, ast.Constant):
         return False
@@ -54,12 +54,24 @@ def _before(files: Files, node: ast.Call, depth: int) -> Iterator[ast.Call]:
         yield from _before(files, caller, depth - 1)
 
 
-def _path(files: Files, node: ast.expr) -> str:
-    """The name of a file, as the script wrote it; for an open file, that of `open`."""
+def _opened(files: Files, node: ast.expr) -> ast.expr:
+    """The name of a file; for an open file, that of `open`."""
     opened = opened_round(files.program, node)
-    if isinstance(opened, ast.Call) and opened.args:
-        node = opened.args[0]
-    return ast.unparse(node)
+    return opened.args[0] if isinstance(opened, ast.Call) and opened.args else node
+
+
+def waits_as_well(effects: Effects, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements before which to wait would do as well as before one: from them on, no file is written."""
+    program = effects.program
+    for later in [statement, *(a for a in program.ancestors(statement) if isinstance(a, ast.stmt))]:
+        if isinstance(later, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            break
+        yield later
+        block = program.block(later)
+        for earlier in reversed(block[: block.index(later)]):
+            if any(not use.is_folder for use in effects.of(earlier).files_written):
+                break
+            yield earlier
 
 
 def _comes_first(files: Files, load: ast.Call, save: ast.Call) -> bool:

@@ -8,6 +8,7 @@ os.path.join(folder, "best.pt")    f"{folder}/best.pt"    folder / "best.pt"    
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from accelify.codemod.libraries import names
@@ -26,17 +27,23 @@ class Files:
     def __init__(self, program: Program, tracer: Tracer) -> None:
         self.program = program
         self.tracer = tracer
+        self._known: dict[ast.expr, frozenset[str]] = {}
 
-    def names(self, path: ast.expr, depth: int = _DEPTH) -> frozenset[str]:
+    def names(self, path: ast.expr) -> frozenset[str]:
         """The names that a path may end in, without their folders; none where these are not known."""
+        if path not in self._known:
+            self._known[path] = self._names(path, _DEPTH)
+        return self._known[path]
+
+    def _names(self, path: ast.expr, depth: int) -> frozenset[str]:
         if text := template(path):
             return _last(text)
         if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
-            return self.names(path.right, depth)
+            return self._names(path.right, depth)
         if isinstance(path, ast.Call):
             is_join = any(map(names.ends_like_last, self.program.called(path))) or _is_text(path)
             if is_join:
-                return self.names(path.args[-1], depth) if path.args else _NOTHING
+                return self._names(path.args[-1], depth) if path.args else _NOTHING
             given = returned(self.program.flow.callees.get(path, ())) if depth else []
             return self._of_any(given, depth - 1)
         if isinstance(path, ast.Name) and depth:
@@ -73,8 +80,19 @@ class Files:
 
     def _of_any(self, paths: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
         """The names that one of some paths may end in; none where those of one are not known."""
-        named = [self.names(p, depth) if p is not None else _NOTHING for p in paths if not _is_none([p])]
+        named = [self._names(p, depth) if p is not None else _NOTHING for p in paths if not _is_none([p])]
         return _NOTHING.union(*named) if all(named) else _NOTHING
+
+    def are_alike(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether the names of two paths are known, and may be the same: `f"model_{epoch}.pt"` and `"model_9.pt"`."""
+        others = self.names(other)
+        return any(_may_be(a, b) for a in self.names(one) for b in others)
+
+    def may_be_one(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two paths may name one file: by their names or, where one of these is unknown, by how they begin."""
+        if self.names(one) and self.names(other):
+            return self.are_alike(one, other)
+        return self.may_hold(one, other)
 
     # Where paths begin.
 
@@ -166,6 +184,22 @@ def _last(value: object) -> frozenset[str]:
     while parts and name and not _says_something(name):
         name = f"{parts.pop()}/{name}"
     return frozenset({name} if _says_something(name) else ())
+
+
+def _may_be(one: str, other: str) -> bool:
+    """Whether two names may be the same text, whatever is filled in."""
+    if HOLE not in one + other:
+        return one == other
+    starts, ends = ([n.split(HOLE)[at] for n in (one, other)] for at in (0, -1))
+    is_begun = starts[0].startswith(starts[1]) or starts[1].startswith(starts[0])
+    is_ended = ends[0].endswith(ends[1]) or ends[1].endswith(ends[0])
+    if not is_begun or not is_ended:
+        return False
+    whole, pattern = (one, other) if HOLE not in one else (other, one)
+    if HOLE in whole:
+        return True
+    parts = map(re.escape, pattern.split(HOLE))
+    return re.fullmatch(".+".join(parts), whole) is not None
 
 
 def _says_something(name: str) -> bool:

@@ -20,7 +20,13 @@ import libcst as cst
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
-from accelify.codemod.files_written.loads import is_loaded_later, leads_to, lists_files, may_be_of
+from accelify.codemod.files_written.loads import (
+    is_loaded_later,
+    leads_to,
+    lists_files,
+    may_be_of,
+    waits_as_well,
+)
 from accelify.codemod.files_written.saves import Save
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.table import is_kind
@@ -236,7 +242,8 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
                 continue
             if any(may_be_of(script.written.stored, call, path, save) for save in saves):
                 done.add(statement)
-                edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
+                others = tuple(s for s in waits_as_well(script.effects, statement) if s is not statement)
+                edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
                 edits = (edit, *script.written.meetings_before(call))
                 yield Change(NAME, script.path(call), call.lineno, _MAY_NOT_BE_DONE, edits)
     yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)

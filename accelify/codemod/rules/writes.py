@@ -22,7 +22,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Remark, Replace, Wrap
-from accelify.codemod.files_written.loads import lists_files
+from accelify.codemod.files_written.loads import lists_files, waits_as_well
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
@@ -99,6 +99,7 @@ def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change]:
     fetched = {node for run in guarding.runs if _fetches(script, run) for s in run for node in ast.walk(s)}
     alone = guarding.covered - fetched  # for those, the processes have waited
     writes = [c for c in script.program.calls if c in alone and guarding.alone.writes(c)]
+    writes += [save.call for save in script.written.saves if save.saver is not None and save.call not in alone]
     written = [(call, path) for call in writes for path in _paths(script, call)]
     for call in sorted(script.program.calls if written else (), key=script.program.position):
         if call in guarding.covered or guarding.is_cached(call) or not lists_files(script.effects, call):
@@ -117,7 +118,7 @@ def _wait(script: Script, call: ast.Call, done: list[ast.stmt]) -> Iterator[Chan
     if any(_has_waited(script, before, statement) for before in done):
         return
     done.append(statement)
-    others = tuple(s for s in _waited_before(script, statement) if s is not statement)
+    others = tuple(s for s in waits_as_well(script.effects, statement) if s is not statement)
     edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
     reason = "waits until the main process has written this file"
     edits = (edit, *script.written.meetings_before(call))
@@ -134,7 +135,6 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         if not isinstance(argument, ast.Constant) or isinstance(argument.value, str)
     ]
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
-    named = [(call, script.written.stored.names(path)) for call, path in paths]
     for call in sorted(script.program.calls, key=script.program.position):
         is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
         read = [] if is_alone else _read_by(script, call)
@@ -143,9 +143,9 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         if "torch.load" in called or any(map(names.runs_command, called)):  # rule `checkpoints` sees to what is saved
             is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
         is_content = not script.effects.kinds.of(call) <= {"number", "string"}  # not only what there is of a file
-        if not is_written and not (is_content and any(_is_named(script, call, path, named) for path in read)):
+        if not is_written and not (is_content and any(_is_named(script, call, path, paths) for path in read)):
             continue
-        waits = [w for place in _places_to_wait(script, call, read, named) for w in _wait(script, place, done)]
+        waits = [w for place in _places_to_wait(script, call, read, paths) for w in _wait(script, place, done)]
         if waits and _is_of_a_batch(script, call, [w for w, path in paths if _is_same(script, path, read)]):
             message = (
                 "all processes read a file that one process made from its own batch: give each process its own file"
@@ -155,14 +155,14 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
 
 
 def _places_to_wait(
-    script: Script, read: ast.Call, paths: list[ast.expr], written: list[tuple[ast.Call, frozenset[str]]]
+    script: Script, read: ast.Call, paths: list[ast.expr], written: list[tuple[ast.Call, ast.expr]]
 ) -> list[ast.Call]:
     """The calls before which to wait: where the accelerator does not reach what reads a file, those that lead there."""
     if script.accelerator(read) is not None:
         return [read]
     stored = script.written.stored
-    known_as = {name for path in paths for name in stored.names(path)}
-    return list(dict.fromkeys(m for write, found in written if known_as & found for m in stored.meetings(write, read)))
+    before = [write for write, made in written if any(stored.are_alike(path, made) for path in paths)]
+    return list(dict.fromkeys(m for write in before for m in stored.meetings(write, read)))
 
 
 def _is_same(script: Script, path: ast.expr, others: list[ast.expr]) -> bool:
@@ -176,10 +176,10 @@ def _is_of_a_batch(script: Script, read: ast.Call, writes: list[ast.Call]) -> bo
     return any(shared.intersection(script.program.loops_round(write)) for write in writes)
 
 
-def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tuple[ast.Call, frozenset[str]]]) -> bool:
+def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tuple[ast.Call, ast.expr]]) -> bool:
     """Whether a call may read a file that was written before under the same name, in whatever way that was put."""
-    known_as = script.written.stored.names(path)
-    return any(known_as & found and script.written.stored.is_before(write, read) for write, found in written)
+    stored = script.written.stored
+    return any(stored.are_alike(path, made) and stored.is_before(write, read) for write, made in written)
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
@@ -194,20 +194,7 @@ def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
 
 def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt) -> bool:
     """Whether nothing is written between a wait and a later statement of its block."""
-    return before in _waited_before(script, statement)
-
-
-def _waited_before(script: Script, statement: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements before which to wait would do as well: from them on, nothing is written."""
-    for later in [statement, *(a for a in script.program.ancestors(statement) if isinstance(a, ast.stmt))]:
-        if isinstance(later, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            break
-        yield later
-        block = script.program.block(later)
-        for earlier in reversed(block[: block.index(later)]):
-            if any(n in script.written.guarding.covered for n in ast.walk(earlier) if isinstance(n, ast.stmt)):
-                break
-            yield earlier
+    return before in waits_as_well(script.effects, statement)
 
 
 def _place(script: Script, argument: ast.expr) -> object:

@@ -11,7 +11,7 @@ from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import training
 
-IMPORTS = "import json, os, subprocess, urllib.request\nfrom pathlib import Path\nimport numpy as np\n"
+IMPORTS = "import json, nltk, os, subprocess, urllib.request\nfrom pathlib import Path\nimport numpy as np\n"
 LOAD, SAVE = "data = json.load(open('c.json'))", "data = make()\n    json.dump(data, open('c.json', 'w'))"
 
 
@@ -207,6 +207,7 @@ def rows(path):
     [
         f"try:\n    {LOAD}\nexcept FileNotFoundError:\n    {SAVE}",
         "try:\n    x = np.load('x.npy')\nexcept (OSError, ValueError):\n    x = np.ones(1)\n    np.save('x.npy', x)",
+        "try:\n    nltk.data.find('a')\nexcept LookupError:\n    urllib.request.urlretrieve('https://x', 'a')",
         "try:\n    t = Path('t').read_text()\nexcept Exception:\n    t = 'new'\n    Path('t').write_text(t)",
     ],
 )

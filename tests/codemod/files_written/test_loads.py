@@ -8,7 +8,8 @@ import pytest
 
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
 from tests.codemod.facts import Facts
-from tests.codemod.training_scripts import training
+from tests.codemod.pairs import run
+from tests.codemod.training_scripts import script, training
 
 SAVE = "torch.save(model.state_dict(), 'best.pt')"
 
@@ -39,3 +40,41 @@ def test_calls_that_lead_to_others() -> None:
     save = facts.call("torch.save(")
     assert leads_to(facts.script.written.stored, facts.call("f()"), save)
     assert not leads_to(facts.script.written.stored, facts.call("h()"), save)
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded", "waits"),
+    [
+        ("f'model_{epoch + 1}.pt'", "'model_2.pt'", True),
+        ("'out/%s/%d.pt' % (name, epoch)", "'out/a/1.pt'", True),
+        ("f'model_{epoch}.pt'", "'start_2.pt'", False),
+        ("f'model_{epoch}.pt'", "f'{stem}_last.pt'", True),
+        ("name_of('best')", "name_of('best')", True),  # unknown: it may be the same
+        ("'best.pt'", "name_of('best')", True),
+        ("'best.pt'", "'start.pt'", False),
+    ],
+)
+def test_a_load_waits_for_what_may_be_its_file(saved: str, loaded: str, waits: bool) -> None:
+    after = run(
+        script(
+            imports="from names import name, name_of, stem",
+            before="rows = torch.ones(8, 2, 1)",
+            end_of_epoch=f"torch.save(model.state_dict(), {saved})",
+            end=f"model.load_state_dict(torch.load({loaded}))",
+        )
+    ).after.decode()
+    assert ("accelerator.wait_for_everyone()\nmodel.load_state_dict" in after) is waits
+
+
+@pytest.mark.parametrize("listing", ["sorted(glob.glob('*.pt'))[-1]", "max(os.listdir('.'))"])
+def test_a_load_of_the_last_file_waits_once_before_the_listing(listing: str) -> None:
+    after = run(
+        script(
+            imports="import glob, os",
+            before="rows = torch.ones(8, 2, 1)",
+            end_of_epoch="torch.save(model.state_dict(), f'{epoch}.pt')",
+            end=f"last = {listing}\nmodel.load_state_dict(torch.load(last))",
+        )
+    ).after.decode()
+    assert after.count("wait_for_everyone") == 1
+    assert "accelerator.wait_for_everyone()\nlast = " in after

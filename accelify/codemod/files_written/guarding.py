@@ -12,11 +12,12 @@ from types import MappingProxyType
 
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.summary import FileUse
 from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
-from accelify.codemod.semantics.values import Constant, Made
+from accelify.codemod.semantics.values import Constant, Made, template
 
 _DEPTH = 2
 _PATHS = frozenset({"path", "string"})
@@ -122,6 +123,29 @@ class Guarding:
     def unguarded(self) -> list[ast.Call]:
         """The calls that write on every process."""
         return self._unguarded(self.covered)
+
+    @cached_property
+    def unknown(self) -> list[ast.Call]:
+        """The calls of code that is not known, and that may write on every process, by their names and arguments."""
+        calls = (c for c in self.program.calls if c in self.alone.effects.of_call(c).unknown)
+        return [
+            call
+            for call in calls
+            if call not in self.covered
+            and call not in self.own
+            and not self.is_cached(call)
+            and self._is_run(call)
+            and self._may_write(call)
+        ]
+
+    def _may_write(self, call: ast.Call) -> bool:
+        """Whether an unknown call is named for writing, or for pictures and gets the name of a file."""
+        name = ast.unparse(call.func).rpartition(".")[2]
+        if vocabulary.may_write(name):
+            return True
+        given = [*call.args, *(k.value for k in call.keywords)]
+        is_statement = isinstance(self.program.parent(call), ast.Expr)
+        return is_statement and vocabulary.may_plot(name) and any(vocabulary.is_file_name(template(g)) for g in given)
 
     @cached_property
     def handed_on(self) -> list[ast.Call]:

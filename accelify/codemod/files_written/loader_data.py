@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import names, table, vocabulary
 from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import Program
@@ -39,7 +39,8 @@ class LoaderData:
         found = {v.node for v in self._data if isinstance(v, Made) and self._is_unknown(v)}
         made = {c for c in self.program.calls if not self._made_by_library.isdisjoint(self._classes(c))}
         asked = {c for c in self.program.calls if self._is_told(c, found)}
-        return frozenset(n for n in (*found, *made, *asked) if isinstance(n, ast.Call))
+        named = {c for c in self.program.calls if self._is_named_for_it(c)}
+        return frozenset(n for n in (*found, *made, *asked, *named) if isinstance(n, ast.Call))
 
     @cached_property
     def run_by_library(self) -> frozenset[Scope]:
@@ -97,6 +98,11 @@ class LoaderData:
                 self._add(self.program.flow.elements(value), found)
             elif isinstance(value, Made) and isinstance(value.node, ast.Call) and self._is_of_data(value):
                 self._add((v for g in value.node.args for v in self.program.values(g)), found)
+
+    def _is_named_for_it(self, call: ast.Call) -> bool:
+        """Whether a library's function of which nothing is known is named for downloads: `fancy.download(url)`."""
+        called = self.program.called(call)
+        return any(table.function(n) is None and vocabulary.may_download(n.rpartition(".")[2]) for n in called)
 
     @staticmethod
     def _is_of_data(made: Made) -> bool:

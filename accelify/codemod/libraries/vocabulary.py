@@ -114,6 +114,12 @@ _ANSWERED_BY_WRAPPER = frozenset(
 _KEPT_BY_OPTIMIZERS = frozenset(
     "step zero_grad param_groups state state_dict load_state_dict defaults add_param_group".split()
 )
+_WRITES = re.compile(
+    r"(^|_)(save|saves|write|writes|dump|export|to_(csv|json|file|disk|excel|parquet))(_|$|[A-Z])", re.ASCII
+)
+_DOWNLOADS = re.compile(r"(^|_)(download|downloads)(_|$|[A-Z])")
+_PLOTS = re.compile(r"(^|_)(plot|plots|draw|render|visualize|visualise|show|record|log)(_|$|[A-Z])")
+_FILE_NAME = re.compile(r"\w\.[A-Za-z]\w{1,4}$")
 
 
 def is_device_text(value: object) -> bool:
@@ -283,3 +289,23 @@ def is_answered_by_wrapper(attribute: str) -> bool:
 def is_kept_by_optimizers(attribute: str) -> bool:
     """Members of an optimizer that an optimizer wrapped by an accelerator has, too."""
     return attribute in _KEPT_BY_OPTIMIZERS
+
+
+def may_write(name: str) -> bool:
+    """Whether the name of an unknown function suggests that it writes a file: `save_grid`, `to_csv`, `saveResults`."""
+    return _WRITES.search(name) is not None
+
+
+def may_plot(name: str) -> bool:
+    """Whether the name of an unknown function suggests that it makes a picture: `plot_losses`."""
+    return _PLOTS.search(name) is not None
+
+
+def may_download(name: str) -> bool:
+    """Whether the name of an unknown function suggests that it fetches files: `maybe_download`."""
+    return _DOWNLOADS.search(name) is not None
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a text reads like the name of a file: it ends in a dot and letters."""
+    return _FILE_NAME.search(text) is not None

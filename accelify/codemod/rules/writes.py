@@ -64,6 +64,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
     yield from _waits(script, done)
     yield from _waits_to_list(script, done)
     yield from _left(script)
+    yield from _unknown(script)
 
 
 def _rows(script: Script, run: tuple[ast.stmt, ...], trait: Trait) -> list[ast.Call]:
@@ -177,9 +178,19 @@ def _is_of_a_batch(script: Script, read: ast.Call, writes: list[ast.Call]) -> bo
 
 
 def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tuple[ast.Call, ast.expr]]) -> bool:
-    """Whether a call may read a file that was written before under the same name, in whatever way that was put."""
+    """Whether a call may read a file that was written before: under the same name, or under one that is not known.
+
+    A loop reads data sets, as a rule, and would wait in each round for nothing.
+    """
     stored = script.written.stored
-    return any(stored.are_alike(path, made) and stored.is_before(write, read) for write, made in written)
+    around = list(script.program.ancestors(read))
+    is_once = not any(isinstance(a, (ast.For, ast.While, ast.comprehension)) for a in around)
+    is_once = is_once and script.accelerator(read) is not None and not lists_files(script.effects, read)
+    return any(
+        (stored.are_alike(path, made) or (is_once and made in _paths(script, write) and stored.may_be_one(path, made)))
+        and stored.is_before(write, read)
+        for write, made in written
+    )
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
@@ -250,12 +261,30 @@ def _left(script: Script) -> Iterator[Remark]:
         )
         if all("environment" in script.program.once(Kinds).of(c) for c in calls):  # which each process needs
             message = f"{{}}: every process writes this: put `{script.state(first)}.process_index` into the path"
+        elif any(_is_read_later(script, c) for c in calls):
+            message += f", and call `{script.state(first)}.wait_for_everyone()` before this is read again"
         elif asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but evaluate {', '.join(asked)} before that, in all processes"
         elif kept := dict.fromkeys(name for c in calls for name in _kept(script, c)):
             message += (
                 f", and make {', '.join(kept)} `None` in the other processes, which use it too: check for `None` there"
             )
+        yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named)
+
+
+def _unknown(script: Script) -> Iterator[Remark]:
+    """One note for each function that may write on every process, by code that is not known."""
+    left: dict[object, list[ast.Call]] = {}
+    for call in script.written.guarding.unknown:
+        left.setdefault(script.program.frame(call), []).append(call)
+    for calls in left.values():
+        first = min(calls, key=script.program.position)
+        named = ", ".join(dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls))
+        state = script.state(first)
+        message = (
+            f"{{}}: if this writes files, every process does: guard it with `if {state}.is_main_process:`, and call "
+            f"`{state}.wait_for_everyone()` before another process reads them"
+        )
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named)
 
 
@@ -269,6 +298,16 @@ def _written_with_saves(script: Script) -> set[ast.stmt]:
     """The statements that one process runs for a checkpoint that it saves."""
     opened: set[ast.stmt] = {s.opened for s in script.written.saves if s.opened is not None}
     return opened | {script.program.statement(c) for s in script.written.saves for c in s.copies}
+
+
+def _is_read_later(script: Script, written: ast.Call) -> bool:
+    """Whether a file that every process writes may be read afterwards, by the same names."""
+    stored, paths = script.written.stored, _paths(script, written)
+    for call in script.program.calls:
+        read = _read_by(script, call) if call is not written else []
+        if any(stored.are_alike(a, b) for a in paths for b in read) and stored.is_before(written, call):
+            return True
+    return False
 
 
 def _kept(script: Script, call: ast.Call) -> Iterator[str]:

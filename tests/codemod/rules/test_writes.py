@@ -6,6 +6,7 @@ import pytest
 
 from accelify.codemod.result import Status
 from tests.codemod.pairs import run, script
+from tests.codemod.training_scripts import script as training_script
 
 IMPORTS = "import csv, io, os, shutil\nfrom pathlib import Path\nimport matplotlib.pyplot as plt\nimport numpy as np"
 SAVED = "path = 'last.pt'\ntorch.save(model.state_dict(), path)\n"
@@ -317,3 +318,26 @@ def test_what_records_an_environment_of_each_process_wants_a_path_of_its_own() -
     imports = "import gym\nfrom gym.wrappers import Monitor\nenv = Monitor(gym.make('a'), 'video')"
     (note,) = (n.message for n in run(script(imports=imports, end="env.reset()")).notes if n.rule == "writes")
     assert note == "`Monitor`: every process writes this: put `accelerator.process_index` into the path"
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("shapes.save(x, 'a.png')", "`save`"),
+        ("shapes.Recorder('out').write_results(1)", "`write_results`"),
+        ("shapes.plot_losses([1], 'loss.png')", "`plot_losses`"),
+        ("recorder = shapes.Recorder()\nrecorder.exportAll()\nrecorder.save()", "`exportAll`, `save`"),
+        ("shapes.plot_losses([1])", None),
+        ("x = shapes.load('a.png')", None),
+        ("shapes.savings(3)", None),
+    ],
+)
+def test_what_unknown_code_may_write_is_noted(code: str, named: str | None) -> None:
+    notes = run(training_script(imports="import shapes", end_of_epoch=code)).notes
+    assert [n.message.partition(":")[0] for n in notes if n.rule == "writes"] == ([named] if named else [])
+
+
+def test_a_note_says_to_wait_where_the_file_is_read_again() -> None:
+    code = "f = open(where(), 'w')\nwith zipfile.ZipFile('d.zip') as z:\n    z.extractall('d')\nx = open('d')"
+    notes = run(f"import zipfile\n{code}\n{training_script()}").notes
+    assert any("wait_for_everyone()` before" in n.message for n in notes if n.rule == "writes")

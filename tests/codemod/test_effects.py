@@ -132,7 +132,7 @@ def test_one_process_deletes_a_folder(deleted: str) -> None:
     "slots",
     [
         {"end": "shutil.rmtree('out')"},  # the others may be using it still
-        {"before": "out = tempfile.mkdtemp()\nshutil.rmtree(out)"},
+        {"before": "out = f'{os.getpid()}'\nshutil.rmtree(out)"},
         {"before": "for name in os.listdir('out'):\n    shutil.rmtree(name)"},
         {"before": "if os.path.exists('out'):\n    count()\n    shutil.rmtree('out')"},
         {"before": "if not ask():\n    shutil.rmtree('out')"},

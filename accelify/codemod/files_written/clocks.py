@@ -1,12 +1,17 @@
-"""What reads the time, or what else differs between processes, into a path?"""
+"""What reads the time, or what else differs between processes, into a path?
+
+f"run-{time.time()}"    f"run-{len(os.listdir(folder))}"    tempfile.mkdtemp()
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Trait
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import returned
@@ -20,13 +25,48 @@ class Clocks:
     def __init__(self, program: Program, tracer: Tracer) -> None:
         self.program = program
         self.tracer = tracer
+        self.kinds = program.once(Kinds)
         self._seen: set[ast.AST] = set()
 
     def behind(self, path: ast.expr) -> list[ast.Call]:
         """Those calls, the outermost of each chain: all of `datetime.now().strftime("%H")`."""
+        return self._outermost(self._chain(c) for c in self._found(path) if self._differs(c))
+
+    def counted(self, path: ast.expr) -> dict[ast.Call, ast.Call]:
+        """The calls that ask which files there are, each with all that is worked out from its answer in one call."""
+        found = {c: self._worked_out(c) for c in self._found(path) if not self._differs(c)}
+        return {c: outer for c, outer in found.items() if "iterator" not in self.kinds.of(outer)}
+
+    def _found(self, path: ast.expr) -> list[ast.Call]:
         self._seen.clear()
-        found = dict.fromkeys(map(self._chain, self._in(path, _DEPTH)))
+        return list(self._in(path, _DEPTH))
+
+    def _outermost(self, calls: Iterable[ast.Call]) -> list[ast.Call]:
+        found = dict.fromkeys(calls)
         return [c for c in found if not any(c is not o and self.program.inside(c, o) for o in found)]
+
+    def _differs(self, call: ast.Call) -> bool:
+        return any(map(names.differs, self.program.called(call)))
+
+    def _asks(self, call: ast.Call) -> bool:
+        """Whether a call asks which files there are, or whether one is."""
+        return any(row.has(Trait.LOOKS) or row.has(Trait.LISTS) for row in self.kinds.called(call) or ())
+
+    def _worked_out(self, call: ast.Call) -> ast.Call:
+        """The outermost of the calls round one that only give a value: `len(list(path.iterdir()))`."""
+        node: ast.AST = call
+        while True:
+            around = self.program.parent(node)
+            if isinstance(around, ast.comprehension) and around.iter is node:
+                node = self.program.parent(around) or around
+            elif isinstance(around, ast.Call) and node in around.args and self._is_pure(around):
+                node = call = around
+            else:
+                return call
+
+    def _is_pure(self, call: ast.Call) -> bool:
+        rows = self.kinds.called(call)
+        return bool(rows) and all(row.is_pure for row in rows or ()) and not _is_join(self.program.called(call))
 
     def _chain(self, call: ast.Call) -> ast.Call:
         while True:
@@ -42,7 +82,7 @@ class Clocks:
                 continue
             self._seen.add(part)
             if isinstance(part, ast.Call):
-                if any(map(names.differs, self.program.called(part))):
+                if self._differs(part) or self._asks(part):
                     yield part
                 elif depth:
                     yield from self._returned(part, depth - 1)
@@ -91,3 +131,8 @@ class Clocks:
                 for name in options:
                     found.setdefault(name.lstrip("-").replace("-", "_"), []).extend(default)
         return found
+
+
+def _is_join(called: Iterable[str]) -> bool:
+    """Whether a call puts a path together, of which no more than the name is to be agreed on."""
+    return any(map(names.ends_like_last, called))

@@ -1,6 +1,7 @@
 """Let several processes make the same folder.
 
     os.makedirs(path)                          ->    os.makedirs(path, exist_ok=True)
+    n = len(os.listdir(out))                   ->    n = accelerator.broadcast_object_list([len(os.listdir(out))])[0]
     path.mkdir(parents=True, exist_ok=False)   ->    path.mkdir(parents=True, exist_ok=True)
     out = time.ctime()                         ->    out = accelerator.broadcast_object_list([time.ctime()])[0]
     shutil.rmtree(path)                        ->    if accelerator.is_main_process:
@@ -8,7 +9,8 @@
                                                      accelerator.wait_for_everyone()
 
 Why: two processes may both find that the folder is missing; the second to make it would fail. And a folder that is
-named for the time is another one for each process whose clock says something else, so all take the first one's. One
+named for the time is another one for each process whose clock says something else, and one that is named for the number
+of folders there are is another one once a process has made it: so all take the first one's. One
 that a later process deletes may hold what another has written already.
 Left alone: calls that say themselves what to do. Where the script did not check first, the change is marked for review:
 a folder that is left from an earlier run is no error any more. Clocks that the accelerator does not reach, or that not
@@ -29,6 +31,7 @@ from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.training.certainty import asks_for_one
 
@@ -36,19 +39,27 @@ NAME = "folders"
 OPTIONAL = True
 _MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast.IfExp, ast.comprehension)
 _DEPTH = 3
+_FOUND = "a later process finds what another has just created, and takes the next name: choose one name for all of them"
+_TEMPORARY = (
+    "each process makes a temporary folder or file of its own here, and only that of process 0 gets what it alone "
+    "writes: use one for all of them"
+)
 
 
 def find(script: Script) -> Iterator[Found]:
     """A change for each folder that is made, also in files that change for nothing else."""
     made: set[str] = set()
     clocks: dict[ast.Call, None] = {}
+    counts: dict[ast.Call, None] = {}
     for call in script.program.calls:
         if script.program.frame(call) not in script.program.reachable:
             continue
-        if "shutil.rmtree" in script.program.called(call) and call not in script.written.guarding.covered:
+        is_deleted = "shutil.rmtree" in script.program.called(call) and call not in script.written.guarding.covered
+        if is_deleted and not _is_temporary(script, call):
             yield _deleted(script, call)
         if _makes_a_folder(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(_path_of(call))))
+            counts.update(dict.fromkeys(_counted(script, _path_of(call))))
         for read in _read_by_all(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(read)))
         if not _fails_the_second_time(script, call) or script.written.guarding.is_cached(call):
@@ -75,7 +86,28 @@ def find(script: Script) -> Iterator[Found]:
     yield from _refusals(script, made)
     yield from _next_free(script)
     for clock in clocks:
-        yield _one_name(script, clock)
+        yield _one_name(script, clock, _differs_by_clock(script, clock))
+    for count in counts:
+        reason = "all processes go by the files that process 0 finds, and share one folder"
+        yield _one_name(script, count, (_FOUND, reason))
+
+
+def _counted(script: Script, folder: ast.expr) -> Iterator[ast.Call]:
+    """What is worked out from the files there are, where one is named for it that another process may have made."""
+    stored = script.written.stored
+    for asked, count in script.written.clocks.counted(folder).items():
+        if any(stored.may_hold(path, folder) for use in script.effects.of_call(asked).files_read for path in use.paths):
+            yield count
+
+
+def _differs_by_clock(script: Script, clock: ast.Call) -> tuple[str, str]:
+    """What is wrong with a name that differs between processes, and what becomes of it."""
+    if _makes_one(script, clock):
+        return (_TEMPORARY, "")
+    return (
+        "processes whose clocks differ create different folders: use one name for all of them",
+        "all processes use the clock of process 0, so that they share one folder",
+    )
 
 
 def _deleted(script: Script, call: ast.Call) -> Change | Remark:
@@ -95,6 +127,17 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     wait = Insert(statement, "after", f"{accelerator}.wait_for_everyone()")
     alone = Wrap((statement,), f"if {accelerator}.is_main_process:")
     return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", (alone, wait))
+
+
+def _makes_one(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes a temporary file or folder, another one in each process."""
+    return any(n.startswith("tempfile.") for n in script.program.called(call))
+
+
+def _is_temporary(script: Script, deleted: ast.Call) -> bool:
+    """Whether a process deletes the temporary folder that it has made for itself."""
+    made = script.written.clocks.behind(deleted.args[0]) if deleted.args else []
+    return bool(made) and all(_makes_one(script, c) for c in made)
 
 
 def _deletion(script: Script, call: ast.Call) -> ast.stmt | None:
@@ -203,9 +246,6 @@ def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
 
 def _next_free(script: Script) -> Iterator[Remark]:
     """Where the script counts up to a name that is free: `while os.path.exists(folder): ...`."""
-    message = (
-        "a later process finds what another has just created, and takes the next name: choose one name for all of them"
-    )
     for call in script.program.calls:
         frame = script.program.frame(call)
         if frame not in script.program.reachable or call in script.written.guarding.covered:
@@ -213,7 +253,7 @@ def _next_free(script: Script) -> Iterator[Remark]:
         name = ast.unparse(call.func).rpartition(".")[2]
         is_library = name == "increment_path" and script.path(call) in script.files
         if is_library or (methods.looks_for_a_file(name) and _counts_on(script.program.statement(call))):
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+            yield Remark(NAME, script.path(call), call, _FOUND, Tier.REVIEW)
 
 
 def _counts_on(loop: ast.stmt) -> bool:
@@ -223,27 +263,25 @@ def _counts_on(loop: ast.stmt) -> bool:
     return not any(isinstance(n, ast.Attribute) and n.attr == "sleep" for n in ast.walk(loop))
 
 
-def _one_name(script: Script, clock: ast.Call) -> Change | Remark:
+def _one_name(script: Script, clock: ast.Call, about: tuple[str, str]) -> Change | Remark:
     """A folder that is named for the time is one for each process whose clock says something else."""
+    message, reason = about
     path, root = script.path(clock), script.program.frame(clock).root
     speaker = script.accelerator(clock) or script.options.runtime.functions
     name = speaker.split(".")[0]
     is_function = script.accelerator(clock) is None
     if not _may_agree(script, clock) or (is_function and name in root.writes):
-        message = "processes whose clocks differ create different folders: use one name for all of them"
         if script.options.runtime.has("broadcast_object_list"):
             message += f", as `{speaker}.broadcast_object_list([name])[0]` does"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
     spoken = Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))
-    reason = "all processes use the clock of process 0, so that they share one folder"
     return Change(NAME, path, clock.lineno, reason, (spoken, *script.library_import(clock, speaker)))
 
 
 def _may_agree(script: Script, clock: ast.Call) -> bool:
     """Whether all processes come to a call, once, and can speak to each other there."""
-    makes_it = any(n.startswith("tempfile.") for n in script.program.called(clock))
     can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
-    return can_speak and not makes_it and _is_run_by_all(script, clock, _DEPTH)
+    return can_speak and not _makes_one(script, clock) and _is_run_by_all(script, clock, _DEPTH)
 
 
 def _is_run_by_all(script: Script, call: ast.AST, depth: int) -> bool:
@@ -255,7 +293,7 @@ def _is_run_by_all(script: Script, call: ast.AST, depth: int) -> bool:
     for around in program.ancestors(call):
         if around is frame.node:
             break
-        if isinstance(around, _MAYBE):
+        if isinstance(around, _MAYBE) and not _is_first_iterated(program, around, call):
             return False
         if isinstance(around, ast.If) and around is not main_guard(frame.root) and _asks(around.test):
             return False
@@ -263,6 +301,14 @@ def _is_run_by_all(script: Script, call: ast.AST, depth: int) -> bool:
         return script.accelerator(call) is not None
     callers = program.flow.callers.get(frame, ()) if frame.kind == "function" and depth else ()
     return bool(callers) and all(_is_run_by_all(script, c, depth - 1) for c in callers)
+
+
+def _is_first_iterated(program: Program, around: ast.AST, node: ast.AST) -> bool:
+    """Whether a node is evaluated once, as what a comprehension goes over first."""
+    if not isinstance(around, ast.comprehension) or not program.inside(node, around.iter):
+        return False
+    holder = program.parent(around)
+    return getattr(holder, "generators", [None])[0] is around
 
 
 def _asks(test: ast.expr) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.files_written.clocks import Clocks
@@ -52,3 +54,23 @@ def behind(path: str) -> list[str]:
 )
 def test_what_is_behind_a_path(path: str, calls: list[str]) -> None:
     assert behind(path) == calls
+
+
+@pytest.mark.parametrize(
+    ("path", "calls"),
+    [
+        ("f'run{len(os.listdir(out))}'", {"os.listdir(out)": "len(os.listdir(out))"}),
+        (
+            "str(max(int(n) for n in os.listdir(out)))",
+            {"os.listdir(out)": "str(max((int(n) for n in os.listdir(out))))"},
+        ),
+        ("os.path.join(out, 'b' if os.path.exists(out) else 'a')", {"os.path.exists(out)": "os.path.exists(out)"}),
+        ("f'{len(list(Path(out).iterdir()))}'", {"Path(out).iterdir()": "len(list(Path(out).iterdir()))"}),
+        ("Path(out).iterdir()", {}),  # nothing that could be sent
+        ("'run'", {}),
+    ],
+)
+def test_what_is_worked_out_from_the_files_there_are(path: str, calls: dict[str, str]) -> None:
+    facts = Facts(f"import os\nfrom pathlib import Path\nuse({path})\n")
+    found = Clocks(facts.program, facts.tracer).counted(facts.call("use(").args[0])
+    assert {ast.unparse(asked): ast.unparse(outer) for asked, outer in found.items()} == calls

@@ -366,9 +366,7 @@ class Guarding:
         if owner.kind == "module" and node.id in self.program.imported_from.get(owner, ()):
             return True
         scopes = [s for s in owner.walk() if s.owner(node.id) is owner]
-        reads: list[ast.AST] = [
-            n for s in scopes for n in s.reads.get(node.id, ()) if not self._is_opened_anew(n, node)
-        ]
+        reads: list[ast.AST] = [n for s in scopes for n in s.reads.get(node.id, ()) if self._may_reach(node, n)]
         reads += [
             w
             for s in scopes
@@ -377,11 +375,12 @@ class Guarding:
         ]
         return any(n not in covered for n in reads)
 
-    def _is_opened_anew(self, read: ast.expr, bound: ast.Name) -> bool:
-        """Whether a `with` statement of its own gives a name to what is read, and not the place that binds it."""
+    def _may_reach(self, bound: ast.Name, read: ast.expr) -> bool:
+        """Whether a read may see what a name is bound to, or added to, at a place."""
+        if isinstance(bound.ctx, ast.Store):
+            return bool(self.program.reaching(read, [bound]))
         opened = opened_round(self.program, read)
-        holder = self.program.parent(bound)
-        return opened is not None and opened is not getattr(holder, "context_expr", None)
+        return opened is None or opened is getattr(self.program.parent(bound), "context_expr", None)
 
 
 def _is_place(target: ast.expr) -> bool:

@@ -94,6 +94,12 @@ def _paths(script: Script, call: ast.Call) -> list[ast.expr]:
     return [p for use in script.effects.of_call(call).files_written for p in use.paths]
 
 
+def _made_at(script: Script, call: ast.Call) -> list[ast.expr]:
+    """The paths of the files that are there after a call."""
+    is_gone = any(row.has(Trait.REMOVES) for row in script.effects.kinds.called(call) or ())
+    return [] if is_gone else _paths(script, call)
+
+
 def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change]:
     """No process lists a folder before the one that writes its files is done: it would find other files."""
     guarding, stored = script.written.guarding, script.written.stored
@@ -186,11 +192,10 @@ def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tupl
     around = list(script.program.ancestors(read))
     is_once = not any(isinstance(a, (ast.For, ast.While, ast.comprehension)) for a in around)
     is_once = is_once and script.accelerator(read) is not None and not lists_files(script.effects, read)
-    return any(
-        (stored.are_alike(path, made) or (is_once and made in _paths(script, write) and stored.may_be_one(path, made)))
-        and stored.is_before(write, read)
-        for write, made in written
-    )
+    may_be = [(w, made) for w, made in written if is_once and made in _made_at(script, w)]
+    found = [w for w, made in written if stored.are_alike(path, made)]
+    found += [w for w, made in may_be if stored.may_be_one(path, made)]
+    return any(stored.is_before(write, read) for write in found)
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:

@@ -180,3 +180,18 @@ def test_the_question_for_a_writer_that_only_the_main_process_has(question: str,
 def test_what_the_import_of_another_file_writes(imported: str, found: list[str]) -> None:
     files = {"train.py": script(imports="import settings"), "settings.py": f"{IMPORTS}{imported}\n"}
     assert texts(Facts(files).script.written.guarding.unguarded) == found
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("for f in glob.glob('*.log'):\n    os.remove(f)", "with open('x') as f:\n    y = f.read()\nprint(y)"),
+        ("for f in glob.glob('*.log'):\n    os.remove(f)", "with open('x', 'a') as f:\n    f.write('y')"),
+        ("with open('x', 'w') as f:\n    f.write('y')", "for f in names:\n    use(f)"),
+    ],
+)
+def test_one_name_for_several_things(first: str, second: str) -> None:
+    code = f"import glob, os\nfrom names import names, use\n{first}\n{second}"
+    facts = training(before="rows = torch.ones(8, 2, 1)", set_up=code)
+    tops = [ast.unparse(s) for run in facts.script.written.guarding.runs for s in run]
+    assert first in tops

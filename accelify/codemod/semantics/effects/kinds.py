@@ -7,7 +7,7 @@ kinds that its library bases make, and `OWN`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from accelify.codemod.libraries import methods, table
@@ -246,7 +246,20 @@ class Kinds:
         if owner is None:
             return frozenset({"number"}) if node.id in ("__debug__",) else _UNKNOWN
         writes = self._tracer.writes(owner, node.id)
+        if len(writes) > 1 and (opened := self._opened_round(node, writes)) is not None:
+            return self.of(opened)
         return self._of_place((owner, node.id), [(owner, w) for w in writes]) or _UNKNOWN
+
+    def _opened_round(self, node: ast.Name, writes: Collection[ast.AST]) -> ast.expr | None:
+        """What a name stands for inside `with open(path) as name`, whatever it is elsewhere."""
+        for around in self.program.ancestors(node):
+            if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+                return None
+            for item in around.items if isinstance(around, (ast.With, ast.AsyncWith)) else ():
+                if item.optional_vars in writes and isinstance(item.optional_vars, ast.Name):
+                    is_only = not any(w is not item.optional_vars and self.program.inside(w, around) for w in writes)
+                    return item.context_expr if is_only else None
+        return None
 
     def _of_place(self, key: object, writes: Sequence[tuple[Scope, ast.AST]]) -> Held:
         """The kinds that a variable or attribute gets anywhere."""

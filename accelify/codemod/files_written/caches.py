@@ -67,8 +67,7 @@ class Caches:
             return False
         made_here = all(self.program.inside(use.call, choice) for use in then.files_written | other.files_written)
         is_made = made_here and (_makes(then, other) or _makes(other, then))
-        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
-        return is_made or any(map(self._fetches, [*calls, *(c for f in run for c in self.program.calls_in(f))]))
+        return is_made or self._has_fetched(self._where_missing(choice))
 
     def _asks(self, choice: Choice) -> bool:
         """Whether a statement takes another way where a file is missing."""
@@ -88,15 +87,21 @@ class Caches:
     def _fills(self, choice: ast.If) -> bool:
         """Whether what runs where a file is missing fetches it, or makes it while a data set is being made."""
         missing = self._where_missing(choice)
-        calls = [n for s in missing for n in ast.walk(s) if isinstance(n, ast.Call)]
-        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
-        if any(map(self._fetches, [*calls, *(c for f in run for c in self.program.calls_in(f))])):
+        if self._has_fetched(missing):
             return True
         is_written = any(not use.is_folder for use in self.effects.of(*missing).files_written)
         return is_written and self.program.frame(choice) in self._made_with_data
 
-    def _where_missing(self, choice: ast.If) -> list[ast.stmt]:
+    def _has_fetched(self, statements: list[ast.stmt]) -> bool:
+        """Whether some statements fetch files, themselves or by functions."""
+        calls = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
+        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
+        return any(map(self._fetches, [*calls, *(c for f in run for c in self.program.calls_in(f))]))
+
+    def _where_missing(self, choice: Choice) -> list[ast.stmt]:
         """The statements that run only where the file that a condition looks for is missing."""
+        if isinstance(choice, ast.Try):
+            return _otherwise(choice)
         parts = list(implied(choice.test, True))
         if any(not holds and self.checks.questions(part) for part, holds in parts):
             return choice.body

@@ -42,6 +42,7 @@ def test_what_is_made_where_it_is_missing(end: str) -> None:
         f"if fresh:\n    {SAVE}\nelse:\n    {LOAD}",  # all processes decide alike
         "if os.path.exists('m.pt'):\n    model.load_state_dict(torch.load('m.pt'))\nelse:\n    os.system('x')",
         "if not os.path.exists('c.json'):\n    json.dump(1, open('c.json', 'w'))",  # is guarded as a whole
+        "if os.path.exists('d'):\n    os.system('rm -rf d')\nelse:\n    os.mkdir('d')",  # the others would delete it
         "if not os.path.exists('d'):\n    out = model(torch.zeros(1))\n    os.system('x')",
         "for k in range(3):\n    if not os.path.exists('d'):\n        os.system('x')",
     ],

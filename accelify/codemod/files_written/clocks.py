@@ -32,6 +32,10 @@ class Clocks:
         """Those calls, the outermost of each chain: all of `datetime.now().strftime("%H")`."""
         return self._outermost(self._chain(c) for c in self._found(path) if self._differs(c))
 
+    def is_temporary(self, call: ast.Call) -> bool:
+        """Whether a call makes a temporary file or folder, another one in each process."""
+        return any(map(names.makes_temporary, self.program.called(call)))
+
     def counted(self, path: ast.expr) -> dict[ast.Call, ast.Call]:
         """The calls that ask which files there are, each with all that is worked out from its answer in one call."""
         found = {c: self._worked_out(c) for c in self._found(path) if not self._differs(c)}

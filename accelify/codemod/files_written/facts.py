@@ -17,9 +17,11 @@ from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.own_paths import OwnPaths
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.files_written.saves import Save, save_of
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.rank import Ranks
 from accelify.codemod.options import Options, Runtime
 from accelify.codemod.preparing.placing import Access
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.training.facts import Run
 from accelify.codemod.training.roles import Roles
@@ -62,7 +64,8 @@ def written_of(
     own_paths = OwnPaths(OneProcess(program, roles, effects, set(files), access.at), ranks)
     written = () if by_hand else filter(own_paths.is_written, program.calls)
     own = {call: own_paths.common_calls(call) for call in written}
-    data = LoaderData(program, roles)
+    data, clocks = LoaderData(program, roles), Clocks(program, tracer)
+    own.update((c, frozenset()) for c in program.calls if not by_hand and _removes_its_own(effects, clocks, c))
     own.update((c, frozenset()) for c in program.calls if not by_hand and program.frame(c) in data.items)
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | program.run_from(run.leading)
@@ -86,7 +89,14 @@ def written_of(
     guarding = Guarding(alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library)
     meetings = _Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver)
     made = frozenset[ast.Call]() if by_hand else data.calls
-    return Written(guarding, stored, saves, saver, Clocks(program, tracer), meetings.before, made)
+    return Written(guarding, stored, saves, saver, clocks, meetings.before, made)
+
+
+def _removes_its_own(effects: Effects, clocks: Clocks, call: ast.Call) -> bool:
+    """Whether a call removes a temporary file or folder, which each process has made for itself."""
+    is_removal = any(row.has(Trait.REMOVES) for row in effects.kinds.called(call) or ())
+    paths = [p for use in effects.of_call(call).files_written for p in use.paths] if is_removal else []
+    return bool(paths) and all(any(map(clocks.is_temporary, clocks.behind(p))) for p in paths)
 
 
 def _left_out(program: Program, files: frozenset[str], options: Options) -> Iterator[ast.stmt]:

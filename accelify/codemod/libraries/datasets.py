@@ -71,9 +71,10 @@ effects=reads_files+asks_network
     nltk: *
     spacy: load
     torchtext.vocab: *
+    gensim: *
 effects=reads_files+asks_network+writes_files traits=fetches
     torchtext.vocab: GloVe FastText CharNGram Vectors
-    gensim: *
+    gensim.downloader: *
 effects=reads_files+asks_network+writes_files traits=fetches
     kagglehub: *_download
 effects=asks_network+writes_files traits=downloads

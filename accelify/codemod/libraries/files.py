@@ -13,7 +13,7 @@ effects=reads_files+writes_files returns=file traits=opens     # its mode says w
     lmdb: open
     shelve dbm: open
     sqlite3: connect
-    pandas: HDFStore ExcelWriter
+    pandas: HDFStore
     tables: open_file
     netCDF4: Dataset
     zarr: open
@@ -21,6 +21,7 @@ effects=reads_files+writes_files returns=file traits=opens     # its mode says w
 effects=writes_files returns=file traits=opens
     cv2: VideoWriter
     imageio: get_writer
+    pandas: ExcelWriter
     tensorflow.io: TFRecordWriter
 same=no returns=buffer      # another one in each process
     tempfile: NamedTemporaryFile TemporaryFile SpooledTemporaryFile

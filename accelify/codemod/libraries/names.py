@@ -209,6 +209,11 @@ def differs(name: str | None) -> bool:
     return row is not None and row.same is Same.NO and Trait.SPREADS not in row.traits
 
 
+def makes_temporary(name: str | None) -> bool:
+    """Functions that make a file or a folder of a name of its own: `tempfile.mkstemp`."""
+    return name is not None and name.startswith("tempfile.") and differs(name)
+
+
 def is_without_gradient(name: str | None) -> bool:
     """`torch.no_grad`, `torch.inference_mode`."""
     return _has_trait(name, Trait.NO_GRADIENT)

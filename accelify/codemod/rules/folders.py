@@ -29,6 +29,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace, Wrap
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
@@ -102,7 +103,7 @@ def _counted(script: Script, folder: ast.expr) -> Iterator[ast.Call]:
 
 def _differs_by_clock(script: Script, clock: ast.Call) -> tuple[str, str]:
     """What is wrong with a name that differs between processes, and what becomes of it."""
-    if _makes_one(script, clock):
+    if script.written.clocks.is_temporary(clock):
         return (_TEMPORARY, "")
     return (
         "processes whose clocks differ create different folders: use one name for all of them",
@@ -129,15 +130,10 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", (alone, wait))
 
 
-def _makes_one(script: Script, call: ast.Call) -> bool:
-    """Whether a call makes a temporary file or folder, another one in each process."""
-    return any(n.startswith("tempfile.") for n in script.program.called(call))
-
-
 def _is_temporary(script: Script, deleted: ast.Call) -> bool:
     """Whether a process deletes the temporary folder that it has made for itself."""
     made = script.written.clocks.behind(deleted.args[0]) if deleted.args else []
-    return bool(made) and all(_makes_one(script, c) for c in made)
+    return bool(made) and all(map(script.written.clocks.is_temporary, made))
 
 
 def _deletion(script: Script, call: ast.Call) -> ast.stmt | None:
@@ -172,8 +168,10 @@ def _makes_a_folder(script: Script, call: ast.Call) -> bool:
 
 
 def _read_by_all(script: Script, call: ast.Call) -> list[ast.expr]:
-    """The paths of the files that every process reads by a library's call."""
+    """The paths of the files whose contents every process reads by a library's call."""
     if call in script.written.guarding.covered or script.program.flow.callees.get(call):
+        return []
+    if any(row.has(Trait.LOOKS) or row.has(Trait.REMOVES) for row in script.effects.kinds.called(call) or ()):
         return []
     return [path for use in script.effects.of_call(call).files_read for path in use.paths]
 
@@ -281,7 +279,7 @@ def _one_name(script: Script, clock: ast.Call, about: tuple[str, str]) -> Change
 def _may_agree(script: Script, clock: ast.Call) -> bool:
     """Whether all processes come to a call, once, and can speak to each other there."""
     can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
-    return can_speak and not _makes_one(script, clock) and _is_run_by_all(script, clock, _DEPTH)
+    return can_speak and not script.written.clocks.is_temporary(clock) and _is_run_by_all(script, clock, _DEPTH)
 
 
 def _is_run_by_all(script: Script, call: ast.AST, depth: int) -> bool:

@@ -144,7 +144,7 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
     for call in sorted(script.program.calls, key=script.program.position):
         is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
-        read = [] if is_alone else _read_by(script, call)
+        read = [] if is_alone else [p for p in _read_by(script, call) if not _is_own(script, p)]
         is_written = bool(read) and call in script.written.guarding.alone.looked_at
         called = script.program.called(call)
         if "torch.load" in called or any(map(names.runs_command, called)):  # rule `checkpoints` sees to what is saved
@@ -196,6 +196,11 @@ def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tupl
     found = [w for w, made in written if stored.are_alike(path, made)]
     found += [w for w, made in may_be if stored.may_be_one(path, made)]
     return any(stored.is_before(write, read) for write in found)
+
+
+def _is_own(script: Script, path: ast.expr) -> bool:
+    """Whether a path is that of a temporary file, which each process has made for itself."""
+    return any(map(script.written.clocks.is_temporary, script.written.clocks.behind(path)))
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:

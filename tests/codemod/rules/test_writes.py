@@ -341,3 +341,42 @@ def test_a_note_says_to_wait_where_the_file_is_read_again() -> None:
     code = "f = open(where(), 'w')\nwith zipfile.ZipFile('d.zip') as z:\n    z.extractall('d')\nx = open('d')"
     notes = run(f"import zipfile\n{code}\n{training_script()}").notes
     assert any("wait_for_everyone()` before" in n.message for n in notes if n.rule == "writes")
+
+
+OWN = """
+def save(path, model):
+    {make}
+    torch.save(model.state_dict(), tmp)
+    os.replace(tmp, path)
+    if os.path.exists(tmp):
+        {gone}
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "gone"),
+    [
+        ("handle, tmp = tempfile.mkstemp(dir='out')", "os.remove(tmp)"),
+        ("folder = tempfile.mkdtemp()\n    tmp = os.path.join(folder, 'a')", "shutil.rmtree(folder)"),
+        ("tmp = Path(tempfile.mkdtemp()) / 'a'", "tmp.unlink()"),
+    ],
+)
+def test_each_process_removes_its_own_temporary_file(make: str, gone: str) -> None:
+    before = f"{OWN.format(make=make, gone=gone)}"
+    imports = "import os, shutil, tempfile\nfrom pathlib import Path"
+    result = run(training_script(imports=imports, before=before, end_of_epoch="save('m.pt', model)"))
+    after = result.after.decode()
+    assert f"    if os.path.exists(tmp):\n        {gone}\n" in after
+    assert "if accelerator.is_main_process:\n        os.replace(tmp, path)" in after
+    assert "wait_for_everyone" not in after
+
+
+@pytest.mark.parametrize("method", ["export_scalars_to_json('a.json')", "add_onnx_graph('a.onnx')"])
+def test_every_method_of_a_writer_that_writes(method: str) -> None:
+    after = run(
+        training_script(
+            imports="from tensorboardX import SummaryWriter", before="writer = SummaryWriter()", end=f"writer.{method}"
+        )
+    ).after.decode()
+    assert f"if accelerator.is_main_process:\n    writer.{method}" in after
+    assert "if accelerator.is_main_process:\n    writer = SummaryWriter()" in after

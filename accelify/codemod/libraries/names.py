@@ -209,6 +209,11 @@ def differs(name: str | None) -> bool:
     return row is not None and row.same is Same.NO and Trait.SPREADS not in row.traits
 
 
+def stops_run(name: str) -> bool:
+    """Exceptions by which a run is ended from outside, not by an error: `KeyboardInterrupt`."""
+    return name in ("KeyboardInterrupt", "SystemExit", "GeneratorExit", "StopIteration")
+
+
 def makes_temporary(name: str | None) -> bool:
     """Functions that make a file or a folder of a name of its own: `tempfile.mkstemp`."""
     return name is not None and name.startswith("tempfile.") and differs(name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Instance, Made
 
@@ -64,6 +65,25 @@ class FileQuestions:
             made = (d.node for d in self.chains.definitions(node) if d.kind is Kind.ASSIGNMENT)
             given = [self.chains.tracer.assigned(n) for n in made if isinstance(n, (ast.Name, ast.Attribute))]
         return bool(depth) and any(self.are_in(n, depth - 1) for n in given if n is not None)
+
+
+def skipped_apart(metrics: Metrics) -> Iterator[ast.Try]:
+    """The statements in which one rank may fail, leave out its step, and go on, as the others do not."""
+    program = metrics.measured.program
+    for backward in metrics.measured.training.backwards:
+        for around in program.ancestors(backward):
+            if isinstance(around, (*LOOPS, ast.FunctionDef, ast.AsyncFunctionDef)):
+                break
+            is_tried = isinstance(around, ast.Try) and any(program.inside(backward, s) for s in around.body)
+            if isinstance(around, ast.Try) and is_tried and any(map(_goes_on, around.handlers)):
+                yield around
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether a script may go on after an error of a step; what stops a run by hand is none."""
+    caught = [ast.unparse(n) for n in ast.walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
+    is_stop = bool(caught) and all(map(names.stops_run, caught))
+    return not is_stop and not isinstance(handler.body[-1], ast.Raise)
 
 
 def _is_own(metrics: Metrics, test: ast.expr) -> bool:

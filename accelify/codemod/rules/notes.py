@@ -22,7 +22,7 @@ from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
-from accelify.codemod.metrics.decisions import FileQuestions, decided_apart
+from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, skipped_apart
 from accelify.codemod.metrics.forward_state import forward_states
 from accelify.codemod.metrics.progress import Ends, overlong_rounds, overstated_bars, shrunken_schedules
 from accelify.codemod.metrics.rank import Mark
@@ -102,6 +102,7 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _elsewhere(script)
     yield from _gone_over(script)
     yield from _uneven(script)
+    yield from _failing(script)
     divides = script.options.keep_global_batch and not script.preparation.sharded
     for lengths, message, tier in (
         ()
@@ -296,6 +297,16 @@ def _why_apart(script: Script, test: ast.expr) -> str:
     if not marks and FileQuestions(script.metrics).are_in(test):
         return "this is decided by a file that one process may find and another not yet: "
     return "this is decided from one process's own data: "
+
+
+def _failing(script: Script) -> Iterator[Remark]:
+    """Errors that one process alone may have in a step, and gets over."""
+    for node in skipped_apart(script.metrics) if script.distribution is None else ():
+        message = (
+            "a process that fails here leaves out its step and goes on, while the others wait for its gradients: let "
+            "the error end the run, or find bad batches before the step, in all processes"
+        )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _summed(script: Script) -> Iterator[Remark]:

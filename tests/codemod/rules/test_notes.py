@@ -12,6 +12,7 @@ from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.codemod.rules import notes
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run, script
+from tests.codemod.training_scripts import script as training_script
 
 MAIN = """\
 import torch
@@ -250,3 +251,30 @@ def test_a_batch_that_a_network_divides_between_gpus(scores: str, is_said: bool)
     script = Facts({"main.py": EVALUATED.format(call="score(model, rows)"), "scores.py": scores}).script
     found = [r.path for r in notes.find(script) if "divides a batch between GPUs" in r.message]
     assert found == (["scores.py"] if is_said else [])
+
+
+TRIED = """\
+try:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+except {caught}:
+    {handled}
+"""
+
+
+@pytest.mark.parametrize(
+    ("caught", "handled", "is_noted"),
+    [
+        ("RuntimeError", "continue", True),
+        ("Exception as e", "print(e)", True),
+        ("(ValueError, RuntimeError)", "optimizer.zero_grad()", True),
+        ("RuntimeError as e", "print(e)\n    raise", False),
+        ("KeyboardInterrupt", "break", False),
+    ],
+)
+def test_steps_that_one_process_may_leave_out(caught: str, handled: str, is_noted: bool) -> None:
+    step = TRIED.format(caught=caught, handled=handled)
+    notes = run(training_script(before="rows = torch.ones(8, 2, 1)", step=step)).notes
+    assert any("leaves out its step" in n.message for n in notes) is is_noted

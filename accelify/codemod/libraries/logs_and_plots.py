@@ -176,4 +176,10 @@ returns=axes
     <figure>: gca
 returns=figure traits=attribute
     <figure>: axes canvas figure patch spines xaxis yaxis transAxes
+
++ traits=blocks
+    matplotlib.pyplot: show waitforbuttonpress ginput
++ traits=unblocks
+    matplotlib: use
+    matplotlib.pyplot: switch_backend ion
 """

@@ -174,6 +174,8 @@ class Trait(Enum):
     FETCHES = "fetches"  # downloads what is missing, unasked, into a folder that all processes see
     FETCHES_VECTORS = "fetches_vectors"  # the same, of the vectors that `vectors` names
     REMOVES = "removes"  # what its first argument, or its object, names is gone afterwards
+    BLOCKS = "blocks"  # goes on once the user has closed a window
+    UNBLOCKS = "unblocks"  # from there on, windows do not wait for the user, or there are none
     LISTS = "lists"  # says which files there are in a folder, or reads them all
     HANDLES_SIGNALS = "handles_signals"  # the function that it is given runs when a signal comes
     LOOKS = "looks"  # asks whether a file or a folder is there

@@ -65,11 +65,15 @@ def find(script: Script) -> Iterator[Change | Remark]:
     yield from _waits_to_list(script, done)
     yield from _left(script)
     yield from _unknown(script)
+    yield from _blocking(script)
 
 
 def _rows(script: Script, run: tuple[ast.stmt, ...], trait: Trait) -> list[ast.Call]:
     """The calls in some statements whose rows have a trait."""
-    calls = [n for s in run for n in ast.walk(s) if isinstance(n, ast.Call)]
+    return _rows_of(script, [n for s in run for n in ast.walk(s) if isinstance(n, ast.Call)], trait)
+
+
+def _rows_of(script: Script, calls: list[ast.Call], trait: Trait) -> list[ast.Call]:
     return [c for c in calls if any(row.has(trait) for row in script.effects.kinds.called(c) or ())]
 
 
@@ -296,6 +300,25 @@ def _unknown(script: Script) -> Iterator[Remark]:
             f"`{state}.wait_for_everyone()` before another process reads them"
         )
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named)
+
+
+def _blocking(script: Script) -> Iterator[Remark]:
+    """Windows that only process 0 shows, before steps for which the others wait until one has closed them."""
+    if _rows_of(script, script.program.calls, Trait.UNBLOCKS):
+        return
+    shown = [c for c in script.program.calls if c in script.written.guarding.covered and _waits_for_user(c)]
+    for call in _rows_of(script, shown, Trait.BLOCKS):
+        if any(script.written.stored.is_before(call, backward) for backward in script.training.backwards):
+            message = (
+                "only process 0 shows this, and the others wait in the next step until its window is closed, as long "
+                "as the time limit of collectives allows: save the figure instead"
+            )
+            yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
+
+
+def _waits_for_user(call: ast.Call) -> bool:
+    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "block")]
+    return not any(isinstance(g, ast.Constant) and g.value is False for g in given)
 
 
 def _is_run_for_its_output(script: Script, call: ast.Call) -> bool:

@@ -380,3 +380,20 @@ def test_every_method_of_a_writer_that_writes(method: str) -> None:
     ).after.decode()
     assert f"if accelerator.is_main_process:\n    writer.{method}" in after
     assert "if accelerator.is_main_process:\n    writer = SummaryWriter()" in after
+
+
+@pytest.mark.parametrize(
+    ("slots", "is_noted"),
+    [
+        ({"end_of_epoch": "plt.plot([1])\nplt.show()"}, True),
+        ({"before": "plt.imshow(torch.ones(2, 2))\nplt.show(block=True)"}, True),
+        ({"end": "plt.plot([1])\nplt.show()"}, False),  # nothing waits afterwards
+        ({"end_of_epoch": "plt.plot([1])\nplt.show(block=False)"}, False),
+        ({"before": "plt.ion()", "end_of_epoch": "plt.plot([1])\nplt.show()"}, False),
+        ({"before": "plt.switch_backend('agg')", "end_of_epoch": "plt.plot([1])\nplt.show()"}, False),
+        ({"end_of_epoch": "plt.plot([1])\nplt.savefig('a.png')"}, False),
+    ],
+)
+def test_windows_for_which_the_others_wait(slots: dict[str, str], is_noted: bool) -> None:
+    notes = run(training_script(imports="import matplotlib.pyplot as plt", **slots)).notes
+    assert any("window" in n.message for n in notes) is is_noted

@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from accelify.codemod.files_written.loader_data import LoaderData
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import script, training
@@ -25,7 +26,7 @@ def rewritten(**slots: str) -> str:
 
 
 def made(facts: Facts) -> list[str]:
-    calls = facts.script.written.made_unknown
+    calls = LoaderData(facts.program, facts.roles).calls
     return [ast.unparse(c) for c in sorted(calls, key=facts.program.position)]
 
 

@@ -61,6 +61,12 @@ def is_loss(name: str | None) -> bool:
     return row is not None and row.returns == "loss"
 
 
+def gives_loss(name: str | None) -> bool:
+    """Functions that compute a loss: `torch.nn.functional.mse_loss`."""
+    row = table.function(name)
+    return row is not None and row.role is Role.LOSS and row.returns == "tensor"
+
+
 def has_weights(name: str | None) -> bool:
     """Modules that have weights, as far as can be seen: `torch.nn.Linear`, not `torch.nn.ReLU`, nor a loss."""
     return is_module(name) and not is_loss(name) and not _has_trait(name, Trait.HAS_NO_WEIGHTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Row, Rows
@@ -12,7 +12,7 @@ from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import returned
-from accelify.codemod.semantics.values import Made, Parameters
+from accelify.codemod.semantics.values import Collection, Made, Parameters, Value
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
@@ -179,7 +179,46 @@ class Losses:
     def _is_over_rows(self, node: ast.expr) -> bool:
         """Whether what is summed may be of a batch: no losses that the script put side by side, and no weights."""
         is_stacked = isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
-        return not is_stacked and not self._is_of_weights(node) and not self._is_mean_of_rows(node)
+        is_of_losses = is_stacked or self._are_losses(node)
+        return not is_of_losses and not self._is_of_weights(node) and not self._is_mean_of_rows(node)
+
+    def _are_losses(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether a tensor holds a few losses, each of the batch, with or without their weights."""
+        if not depth:
+            return False
+        if isinstance(node, ast.BinOp):
+            is_scaled = isinstance(node.op, (ast.Mult, ast.Div))
+            return is_scaled and any(self._are_losses(side, depth - 1) for side in (node.left, node.right))
+        if isinstance(node, ast.Name):
+            values = [self._assigned(d.node) for d in self._definitions(node)]
+            return bool(values) and all(v is not None and self._are_losses(v, depth - 1) for v in values)
+        if not isinstance(node, ast.Call) or not node.args:
+            return False
+        operator = methods.operator(node.func.attr) if isinstance(node.func, ast.Attribute) else None
+        if operator is not None and isinstance(node.func, ast.Attribute):
+            return self._are_losses(ast.BinOp(node.func.value, operator, node.args[0]), depth)
+        rows = [table.function(name) for name in sorted(self.program.called(node))]
+        is_joined = bool(rows) and all(row is not None and row.rows is Rows.CONCATENATES for row in rows)
+        return is_joined and self._lists_losses(node.args[0], depth - 1)
+
+    def _lists_losses(self, listed: ast.expr, depth: int) -> bool:
+        """Whether all that a list holds are losses: `[criterion(x, y).view(1), other]`, what was appended to it."""
+        held = (v for v in self.program.values(listed) if isinstance(v, Collection))
+        return self._are_of_batches([e for v in held for e in self.program.flow.elements(v)], depth)
+
+    def _are_of_batches(self, values: Iterable[Value], depth: int) -> bool:
+        """Whether values are each one loss of a batch, perhaps shaped so that it can stand beside others."""
+        calls = [v.node if isinstance(v, Made) else None for v in values]
+        return bool(calls) and all(isinstance(call, ast.Call) and self._is_of_batch(call, depth) for call in calls)
+
+    def _is_of_batch(self, call: ast.Call, depth: int) -> bool:
+        if any(map(self.roles.is_loss, self.program.values(call.func))) or self._is_one_number(call, depth):
+            return True
+        is_loss = any(map(names.gives_loss, self.program.called(call))) and not _names_a_reduction(call)
+        function = call.func
+        is_shaped = isinstance(function, ast.Attribute) and methods.keeps_values(function.attr)
+        inner = function.value if isinstance(function, ast.Attribute) and is_shaped and depth else None
+        return is_loss or (inner is not None and self._are_of_batches(self.program.values(inner), depth - 1))
 
     def _is_mean_of_rows(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a value is a mean over the rows already, and what is left to sum are its columns: `x.mean(0)`."""
@@ -225,6 +264,10 @@ class Losses:
 def _is_total(rows: Sequence[Row | None]) -> bool:
     """Whether all that a call may be makes one number of all rows."""
     return bool(rows) and all(row is not None and row.rows in (Rows.SUM, Rows.MEAN) for row in rows)
+
+
+def _names_a_reduction(call: ast.Call) -> bool:
+    return any(k.arg in ("reduction", "size_average", "reduce", None) for k in call.keywords)
 
 
 def _adds_up(call: ast.Call) -> bool:

@@ -194,3 +194,30 @@ def test_a_penalty_on_the_weights_is_of_no_batch(penalty: str, is_sum: bool) -> 
     (node,) = [c for c in facts.program.calls if "backward" in texts([c.func])[0]]
     (loss,) = losses_of(facts.program, node)
     assert Losses(facts.program, facts.roles).is_sum(loss) is is_sum
+
+
+CRITERIA = """\
+criteria, losses = {'a': nn.MSELoss(), 'b': nn.L1Loss()}, []
+for name, criterion in criteria.items():
+    losses.append(criterion(x, y))
+"""
+LOGS = "logs = []\nfor step in steps:\n    logs.append(policy(step).log_prob(x))\n"
+TWO = "a, b = F.mse_loss(x, y), F.l1_loss(x, y)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "loss", "is_sum"),
+    [
+        (CRITERIA, "torch.sum(torch.stack(losses) * weights)", False),
+        (f"{CRITERIA}both = torch.stack(losses)\n", "(both / scale).sum()", False),
+        (TWO, "(torch.cat([a.view(1), b.unsqueeze(0)]) * weights).sum()", False),
+        (TWO, "torch.stack((a, x.mean())).mul(weights).sum()", False),
+        (LOGS, "(torch.stack(logs) * rewards).sum()", True),
+        (LOGS, "torch.cat(logs).sum()", True),
+        ("", "(torch.stack([x - y, y]) * weights).sum()", True),
+        ("", "(torch.stack([F.mse_loss(x, y, reduction='none')]) * weights).sum()", True),
+    ],
+)
+def test_a_sum_of_several_losses_is_none_over_the_rows(before: str, loss: str, is_sum: bool) -> None:
+    facts = Facts(f"{IMPORTS}{before}loss = {loss}\nuse(loss)\n")
+    assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum

@@ -74,12 +74,16 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The value of a parameter, or a part of it: another for each call. update: what adds it to a running value."""
+    """The value of a parameter, or a part of it: another for each call. update: what adds it to a running value.
+
+    into: the one part of an object that it has become: an attribute, a key.
+    """
 
     scope: Scope
     name: str
     at: str | None = None
     update: ast.AST | None = None
+    into: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +271,8 @@ class Ranks:
 
     def _defined(self, definition: Definition) -> _Labels:
         """The labels of a definition's value, with those of the conditions that decide whether it is reached."""
+        if self._is_of_a_number(definition):
+            return _NONE
         labels = self._given_by(definition)
         if definition.kind not in (Kind.PARAMETER, Kind.FUNCTION, Kind.CLASS, Kind.IMPORT):
             labels |= self._control(definition.node)
@@ -318,8 +324,19 @@ class Ranks:
         """Whether an attribute is one of the object whose method holds a node."""
         return variable.scope is not None and self.program.frame(node).is_method
 
+    def _is_of_a_number(self, definition: Definition) -> bool:
+        """Whether `x += 1` would change an object that another variable has, too, but binds `x` to another number."""
+        node = definition.node
+        is_augmented = isinstance(self.program.parent(node), ast.AugAssign)
+        if definition.kind is not Kind.IN_PLACE or not is_augmented or not isinstance(node, ast.Name):
+            return False
+        made = (d for d in self.chains.definitions(node) if d.kind is Kind.ASSIGNMENT)
+        values = [v for d in made if (v := self._assigned(d.node)[0]) is not None]
+        parts = (p for v in values for p in ([v.body, v.orelse] if isinstance(v, ast.IfExp) else [v]))
+        return any(self.chains.kinds.of(part) == {"number"} for part in parts)
+
     def _find_running(self, definition: Definition) -> Loop | None:
-        if definition.kind not in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE):
+        if definition.kind not in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE) or self._is_of_a_number(definition):
             return None
         node = definition.node
         if definition.kind is Kind.ASSIGNMENT and not self._reads_itself(definition):
@@ -966,6 +983,10 @@ class Ranks:
             return self._run(call, callees, position)
         if "getattr" in self.program.called(call) and len(call.args) > 1 and not self._is_run(call):
             return self._of_arguments(call) | self._by_name(call)
+        if "dict" in self.program.called(call) and all(k.arg for k in call.keywords) and not call.args:
+            return self._displayed(
+                ast.Dict([ast.Constant(k.arg) for k in call.keywords], [k.value for k in call.keywords])
+            )
         rows = self.chains.kinds.called(call)
         labels = self._of_arguments(call) | self._state_of(callees, position)
         if not isinstance(call.func, ast.Attribute):
@@ -1073,20 +1094,33 @@ def _at(labels: _Labels, place: str | None) -> _Labels:
     """Labels of what becomes a part of an object."""
     if place is None:
         return labels
-    return frozenset(replace(la, at=place) if isinstance(la, Origin) and la.at is None else la for la in labels)
+    return frozenset(_put_at(label, place) for label in labels)
+
+
+def _put_at(label: _Label, place: str) -> _Label:
+    if isinstance(label, Given):
+        return replace(label, into=place) if label.into is None else label
+    return replace(label, at=place) if label.at is None else label
 
 
 def _part(labels: _Labels, place: str | None) -> _Labels:
     """The labels of one part of an object."""
-    if place is None or all((la.at is not None) is isinstance(la, Given) for la in labels):
+    if place is None or all(_is_in_each_part(label) for label in labels):
         return labels
     found: set[_Label] = set()
     for label in labels:
-        if isinstance(label, Given):
+        if isinstance(label, Given) and label.into is not None:
+            found |= {replace(label, into=None)} if label.into == place else set()
+        elif isinstance(label, Given):
             found.add(label if label.at is not None else replace(label, at=place))
         elif label.at in (None, place):
             found.add(_without(label))
     return frozenset(found)
+
+
+def _is_in_each_part(label: _Label) -> bool:
+    """Whether a label says the same of any part of an object."""
+    return label.at is None if isinstance(label, Origin) else label.at is not None and label.into is None
 
 
 def _without(origin: Origin) -> Origin:
@@ -1110,13 +1144,14 @@ def _updated(labels: _Labels, node: ast.AST) -> _Labels:
 def _given(labels: _Labels, to: Given) -> _Labels:
     """The labels of what a parameter, or a part of it, stands for where an argument has some labels."""
     found = _part(labels, to.at)
-    return found if to.update is None else _updated(found, to.update)
+    found = found if to.update is None else _updated(found, to.update)
+    return found if to.into is None else _at(_without_place(found), to.into)
 
 
 def _without_place(labels: _Labels) -> _Labels:
-    if all(la.at is None or isinstance(la, Given) for la in labels):
+    if all(la.into is None if isinstance(la, Given) else la.at is None for la in labels):
         return labels
-    return frozenset(_without(la) if isinstance(la, Origin) else la for la in labels)
+    return frozenset(replace(la, into=None) if isinstance(la, Given) else _without(la) for la in labels)
 
 
 def _set_by(call: ast.Call) -> list[ast.expr]:

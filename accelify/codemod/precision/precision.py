@@ -180,6 +180,11 @@ class Precisions:
             return True
         return isinstance(call.func, (ast.Name, ast.Attribute)) and self.prepared.is_model(call.func)
 
+    def _is_prepared(self, function: ast.expr) -> bool:
+        """Whether a call may be one of a prepared model, which computes in mixed precision wherever it is called."""
+        held = {v for v in self.program.values(function) if self.roles.is_model(v)}
+        return not held or not held.isdisjoint(self.prepared.preparation.models)
+
     def _forwards(self) -> None:
         """Every forward pass of the training is under autocast; others are noted."""
         is_any = False
@@ -190,7 +195,7 @@ class Precisions:
             if trains and not is_mixed:
                 raise NotUnderstood(call, "the model is also trained outside `autocast`")
             is_any |= trains
-            if not is_mixed and self.program.frame(call).name != "forward":
+            if not is_mixed and self.program.frame(call).name != "forward" and self._is_prepared(call.func):
                 self.found.beside.append(call)
         if not is_any:
             raise NotUnderstood(self.found.autocasts[0], "cannot tell what is trained under this `autocast`")

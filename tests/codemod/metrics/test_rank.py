@@ -283,3 +283,53 @@ def test_whether_an_assignment_sets_alike(batch: str, is_own: bool) -> None:
 )
 def test_how_often_a_loop_within_a_step_runs(inner: str, is_own: bool) -> None:
     assert rank("n", begin="n = 0", batch=inner).is_own is is_own
+
+
+RUN = """\
+import time
+class Plan:
+    def __init__(self, values):
+        self.first, self.name = values["first"], values["name"]
+        self.sizes = [n for n in (4, 8) if n >= self.first]
+    def size(self):
+        return len(self.sizes)
+{values}
+plan = Plan(values)
+"""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        'values = {"name": time.strftime("%d"), "first": 8}',
+        'values = dict(name=time.strftime("%d"), first=8)',
+        'values = {}\nvalues["first"] = 8\nvalues["name"] = time.strftime("%d")',
+        'def make():\n    made = {"name": str(time.time()), "first": 8}\n    return made\nvalues = make()',
+    ],
+)
+def test_one_part_of_an_object_is_not_another(values: str) -> None:
+    before = RUN.format(values=values)
+    assert not rank("plan.first", before=before).is_own
+    assert not rank("plan.size()", before=before).is_own
+    assert rank("plan.name", before=before).is_own
+
+
+@pytest.mark.parametrize(
+    ("values", "is_own"), [('{"name": 1, "first": time.time()}', True), ("dict(name=1, first=time.time())", True)]
+)
+def test_a_part_that_an_object_was_given(values: str, is_own: bool) -> None:
+    assert rank("plan.size()", before=RUN.format(values=f"values = {values}")).is_own is is_own
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_own"),
+    [
+        ("at = epoch + 1 if first is None else first\nat %= 3", False),
+        ("at = 0 if first is None else first\nat += 1", False),
+        ("at = first\nat += loss", True),
+    ],
+)
+def test_a_number_that_is_counted_on_changes_no_other_variable(chosen: str, is_own: bool) -> None:
+    batch = "\n".join(f"    {line}" for line in chosen.split("\n"))
+    found = rank("first", before="first = given()", batch=f"if epoch:\n{batch}")
+    assert found.is_own is is_own

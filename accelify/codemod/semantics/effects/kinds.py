@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from accelify.codemod.libraries import methods, table
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Row
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -285,6 +285,8 @@ class Kinds:
             return self.of(holder.value)
         if isinstance(holder, ast.NamedExpr):
             return self.of(holder.value)
+        if self._is_counted(write):
+            return _NUMBER
         if isinstance(holder, (*LOOPS, ast.comprehension)) and not isinstance(holder, ast.While):
             return self._element(holder.iter)
         value = self._tracer.assigned(write)
@@ -292,9 +294,12 @@ class Kinds:
             return self.of(value)
         return self._of_values(self.program.values(write))
 
+    def _is_counted(self, target: ast.expr) -> bool:
+        """Whether a loop's variable is a number, however the loop is written: `for i in tqdm(range(n))`."""
+        owners = [v.owner if isinstance(v, Element) else None for v in self.program.values(target)]
+        return bool(owners) and all(isinstance(o, Made) and names.is_counter(o.name) for o in owners)
+
     def _element(self, over: ast.expr) -> Held:
-        if isinstance(over, ast.Call) and self.name_of(over.func) == {"range"}:
-            return _NUMBER
         if isinstance(over, (ast.List, ast.Tuple, ast.Set)) and over.elts:
             return _united(map(self.of, over.elts))
         return frozenset(k if k in _ITSELF else UNKNOWN for k in self.of(over))

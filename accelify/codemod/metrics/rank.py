@@ -625,7 +625,8 @@ class Ranks:
             return found
         labels = self._of_arguments(call)
         for changed in self.chains.changed_by(call):
-            found |= _at(_without_place(labels), self._place(changed, variable))
+            if not self.shards.is_alike(changed):  # `scaler.scale(loss)` leaves nothing of the loss behind
+                found |= _at(_without_place(labels), self._place(changed, variable))
         return found
 
     def _variable_of(self, node: ast.expr) -> Variable | None:

@@ -333,3 +333,15 @@ def test_a_number_that_is_counted_on_changes_no_other_variable(chosen: str, is_o
     batch = "\n".join(f"    {line}" for line in chosen.split("\n"))
     found = rank("first", before="first = given()", batch=f"if epoch:\n{batch}")
     assert found.is_own is is_own
+
+
+@pytest.mark.parametrize(
+    ("made", "used", "is_own"),
+    [
+        ("torch.amp.GradScaler()", "kept.scale(loss)", False),
+        ("torch.optim.SGD(model.parameters())", "kept.add_param_group({'params': out})", False),
+        ("torch.zeros(1)", "kept.add_(loss)", True),
+    ],
+)
+def test_what_all_processes_have_alike_keeps_nothing_of_a_batch(made: str, used: str, is_own: bool) -> None:
+    assert rank("both", before=f"kept = {made}\nboth = [kept]", batch=used).is_own is is_own

@@ -82,3 +82,26 @@ else:
     found = precision(scaled(step, "scaler = torch.amp.GradScaler()\n"))
     assert found.is_taken_over, found.stays
     assert {ast.unparse(n.test): mixed for n, mixed in found.choices.items()} == {"use_amp": True}
+
+
+CODE = """\
+class Code(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(4))
+    def forward(self, x):
+        return x * self.scale
+encode = Code()
+def show(model, encode, x):
+    return model(encode(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [("print(show(model, encode, x))", ["model(encode(x))"]), ("print(model(x))", ["model(x)"]), ("encode(x)", [])],
+)
+def test_only_what_is_prepared_computes_in_another_precision_elsewhere(shown: str, found: list[str]) -> None:
+    before = f"use_amp = True\n{CODE}"
+    facts = scaled(SCALED.replace("model(x)", "model(encode(x))"), before=before, end=shown)
+    assert texts(precision(facts).beside) == found

@@ -1,10 +1,12 @@
-"""Point out device moves and distributed calls that stay in files that change.
+"""Point out device moves and distributed calls that stay.
 
     def batchify(data): return data.cuda()    in a file where only `os.makedirs` changes
     def to_tensor(row): return torch.tensor(row).cuda()    in a function that is not passed the accelerator
+    def forward(self, x): return x + noise.cuda()    in a file that stays as it is, where the training runs it
     def init(rank): dist.init_process_group(...)    in a changed file, where the script never calls it
 
-Why: a reader takes a changed file for a migrated one, so whatever it still moves, wraps or distributes is listed.
+Why: a reader takes a changed file for a migrated one, so whatever it still moves, wraps or distributes is listed. And
+what the training still moves to a GPU by itself, in whatever file, keeps it from running on the CPU.
 Left alone: everything; each process has a GPU of its own as the current one. What is moved to the device that the
 changed files pass on is not listed: that is the process's own.
 """
@@ -15,7 +17,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.devices.destinations import is_by_number, is_worker_code
-from accelify.codemod.devices.moves import Moves
+from accelify.codemod.devices.moves import Move, Moves
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
@@ -32,10 +34,14 @@ def find(script: Script) -> Iterator[Remark]:
         "not changed, because the accelerator is not passed to this file: if the training runs this, use "
         f"`{script.options.runtime.module}.PartialState()` for the process's device and rank"
     )
+    trained = script.program.run_from(script.run.leading)
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
-        if move.device is not None and script.devices.is_of_process(move.device):
-            continue  # what the files that change pass on is the process's own
-        yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
+        is_run = script.program.frame(move.call) in trained and not is_worker_code(script.program, move.call)
+        if is_run and script.distribution is None and _names_the_gpu(script, move):
+            yield Remark(NAME, script.path(move.call), move.call, _of_process(script), when=When.KEPT)
+        elif move.device is None or not script.devices.is_of_process(move.device):
+            # What the files that change pass on is the process's own.
+            yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:
             if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND and call not in script.wrappers:
@@ -58,13 +64,24 @@ def _without_accelerator(script: Script) -> Iterator[Remark]:
         if frame not in trained and (is_literal or (is_own and not _is_parameter(frame, move.device))):
             message = "not changed, because the training does not run this function"
         elif frame in trained and is_literal:
-            message = (
-                "not changed, because the accelerator is not passed to this function: this is the process's own GPU, "
-                f"even with `{script.options.runtime.launch} --cpu`"
-            )
+            message = _of_process(script)
         else:
             continue
         yield Remark(NAME, script.path(move.call), move.call, message, when=When.KEPT)
+
+
+def _names_the_gpu(script: Script, move: Move) -> bool:
+    """Whether a move says itself that it is to the GPU: `x.cuda()`, `x.to("cuda")`."""
+    is_literal = move.device is None or isinstance(move.device, ast.Constant)
+    is_named = is_literal and not is_by_number(script.program, move.device)
+    return is_named and not script.devices.goes_to_cpu(move)
+
+
+def _of_process(script: Script) -> str:
+    return (
+        "not changed, because the accelerator is not passed to this function: this is the process's own GPU, "
+        f"even with `{script.options.runtime.launch} --cpu`"
+    )
 
 
 def _is_parameter(function: Scope, device: ast.expr | None) -> bool:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
+import pytest
+
+from accelify.codemod.edits.values import When
 from accelify.codemod.rules import elsewhere
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script
@@ -42,3 +47,36 @@ def test_a_move_to_the_first_gpu_is_listed() -> None:
 
 def test_a_move_to_the_device_that_is_handed_on_is_not() -> None:
     assert listed("to(self.device)") == []
+
+
+LOSS = """\
+import torch
+from torch import nn
+
+class Loss(nn.Module):
+    def forward(self, y, x):
+        return ((y - x) @ self.margin({move})).mean()
+
+    def margin(self, rows):
+        return rows
+
+    def unused(self):
+        return torch.eye(4).cuda()
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "is_said"),
+    [
+        ("torch.eye(4).cuda()", True),
+        ("torch.eye(4).to('cuda')", True),
+        ("torch.eye(4).to(x.device)", False),
+        ('torch.eye(4).to("cpu")', False),
+    ],
+)
+def test_what_the_training_moves_in_a_file_that_stays_as_it_is(move: str, is_said: bool) -> None:
+    main = script(imports="from losses import Loss", step=STEP.replace("nn.functional.mse_loss", "Loss()"))
+    facts = Facts({"main.py": main, "losses.py": LOSS.format(move=move)})
+    found = [r for r in elsewhere.find(facts.script) if r.when is When.KEPT]
+    assert [ast.unparse(r.node) for r in found] == ([move] if is_said else [])
+    assert all("even with `accelify launch --cpu`" in r.message for r in found)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
+_IMPORTS_BY_NAME = ("import_module", "__import__")
 
 __all__ = ["Options", "edited", "rewrite_source", "rewrite_together"]
 
@@ -136,8 +137,10 @@ def _rewrite(
         return []
     unchanged = _unchanged(named)
     files = project.program(named, options.follow)
-    if any(p.is_migrated for p in named) or not _may_train(files):
+    if any(p.is_migrated for p in named):
         return _from_accelerate(files, project, named, options) or unchanged
+    if not _may_train(files):
+        return _from_accelerate(files, project, named, options) or _trained_by_name(files, project, named)
     first = _launcher_pass(files, project, named, options) if may_start_processes else None
     if isinstance(first, Plan):
         results = _rewrite(named, project, options, with_callers, may_start_processes=False)
@@ -146,7 +149,7 @@ def _rewrite(
         return first.results(_rewrite(first.named, first.project, options, with_callers, may_start_processes=False))
     made = _plan(files, project, named, options)
     if made is None:
-        return _from_accelerate(files, project, named, options) or unchanged
+        return _from_accelerate(files, project, named, options) or _trained_by_name(files, project, named)
     if made.is_trial and (trainers := [c.path for c in project.importers(named) if ".backward" in c.text]):
         message = (
             f"the main block of this file is only a quick test; the training is in {', '.join(trainers)}: name "
@@ -165,6 +168,24 @@ def _rewrite(
     if any(r.status is Status.DECLINED for r in results):
         return results
     return _with_outside_callers(results, made, files, named, project, options)
+
+
+def _trained_by_name(files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> list[FileResult]:
+    """The named files as they are, with the files that train and that they import by names made at run time."""
+    if not any(sign in parsed.text for parsed in files for sign in _IMPORTS_BY_NAME):
+        return _unchanged(named)
+    from accelify.codemod.semantics.program import Program  # few scripts need it
+    from accelify.codemod.semantics.provenance import imported_by_name
+
+    found = {path for _, paths in imported_by_name(Program(files, project, named), ".backward(") for path in paths}
+    if not found:
+        return _unchanged(named)
+    message = (
+        f"the training is in {', '.join(sorted(found))}, imported by a name that is made only at run time, so that it "
+        "was not read: name the file that you use as well"
+    )
+    note = Note(1, "callers", Tier.ADVICE, message)
+    return [replace(unchanged, notes=(note,)) for unchanged in _unchanged(named)]
 
 
 def _may_train(files: Sequence[Parsed]) -> bool:

@@ -11,14 +11,12 @@ Left alone: everything; the rule only reports.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
-from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
@@ -31,6 +29,7 @@ from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.provenance import imported_by_name
 from accelify.codemod.semantics.scopes import Scope, main_guard, names_in
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
@@ -168,41 +167,13 @@ def _not_parsed(script: Script) -> Iterator[Remark]:
 
 def _imported_by_name(script: Script) -> Iterator[Remark]:
     """Files that train, and that are imported by a name that the script builds: `import_module("models." + name)`."""
-    project, read = script.program.flow.project, {absolute(p.path) for p in script.program.files}
-    for call in script.program.calls:
-        if not call.args or not any(map(names.runs_code, script.program.called(call))):
-            continue
-        begins = {_beginning(end) for end in _ends(script, call.args[0])}
-        found = {p for begin in begins for p in project.named_like(script.path(call), begin, ".backward(")}
-        trained = sorted(p for p in found if absolute(p) not in read)
-        if trained and script.program.frame(call) in script.program.reachable:
-            listed = ", ".join(f"`{Path(p).name}`" for p in trained[:3]) + ("" if len(trained) < 4 else ", ...")
-            message = (
-                f"this may import {listed}, which also train; the import is decided only at run time, so none was "
-                "read: migrate the file that you use as well"
-            )
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-
-
-def _ends(script: Script, node: ast.expr) -> list[ast.expr]:
-    """The expressions that a name may have been given, or the expression itself."""
-    given = [chain[-1].value for chain in script.tracer.chains(node)] if isinstance(node, ast.Name) else []
-    return [value for value in given if value is not None] or [node]
-
-
-def _beginning(node: ast.expr) -> str:
-    """The text with which an expression begins: of `"a." + b`, `f"a.{b}"`, `"a.%s" % b` and `"a.{}".format(b)`."""
-    while True:
-        if isinstance(node, ast.BinOp):
-            node = node.left
-        elif isinstance(node, ast.JoinedStr) and node.values:
-            node = node.values[0]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            node = node.func.value
-        else:
-            break
-    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-    return re.split(r"[%{]", text)[0]
+    for call, trained in imported_by_name(script.program, ".backward("):
+        listed = ", ".join(f"`{Path(p).name}`" for p in trained[:3]) + ("" if len(trained) < 4 else ", ...")
+        message = (
+            f"this may import {listed}, which also train; the import is decided only at run time, so none was "
+            "read: migrate the file that you use as well"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _elsewhere(script: Script) -> Iterator[Remark]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, gone_over, returned
-from accelify.codemod.semantics.values import Instance, Made
+from accelify.codemod.semantics.values import Constant, Instance, Made
 
 _DEPTH = 12
 
@@ -358,3 +361,45 @@ def wrapped_by(call: ast.Call) -> ast.expr | None:
     """The model of `nn.DataParallel(model)` and of `nn.DataParallel(module=model)`."""
     named = (k.value for k in call.keywords if k.arg in ("module", "model"))
     return call.args[0] if call.args else next(named, None)
+
+
+# Imports by names that are made at run time.
+
+
+def imported_by_name(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:
+    """The imports by a name that is made at run time, each with those files that it may import that have a word.
+
+    import_module("models." + name)    import_module(RUNNERS[kind])    __import__(f"losses.{name}_loss")
+    """
+    project, read = program.flow.project, {absolute(p.path) for p in program.files}
+    for call in program.calls:
+        if not call.args or not any(map(names.runs_code, program.called(call))):
+            continue
+        begins = set(_beginnings(program, call.args[0]))
+        found = {p for begin in begins for p in project.named_like(program.path(call), begin, word)}
+        listed = sorted(p for p in found if absolute(p) not in read)
+        if listed and program.frame(call) in program.reachable:
+            yield call, listed
+
+
+def _beginnings(program: Program, node: ast.expr) -> Iterator[str]:
+    """The texts that a name begins with, or is: the items of a table that it is looked up in."""
+    yield from (v.value for v in program.values(node) if isinstance(v, Constant) and isinstance(v.value, str))
+    chains = program.once(Tracer).chains(node) if isinstance(node, ast.Name) else []
+    given = [value for chain in chains if (value := chain[-1].value) is not None]
+    yield from map(_beginning, given or [node])
+
+
+def _beginning(node: ast.expr) -> str:
+    """The text with which an expression begins: of `"a." + b`, `f"a.{b}"`, `"a.%s" % b` and `"a.{}".format(b)`."""
+    while True:
+        if isinstance(node, ast.BinOp):
+            node = node.left
+        elif isinstance(node, ast.JoinedStr) and node.values:
+            node = node.values[0]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        else:
+            break
+    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return re.split(r"[%{]", text)[0]

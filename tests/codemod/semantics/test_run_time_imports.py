@@ -1,0 +1,60 @@
+"""Files that are imported by names made at run time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.files.project import absolute
+from accelify.codemod.result import Status
+from accelify.codemod.rewrite import Options, rewrite_together
+from accelify.codemod.semantics.provenance import imported_by_name
+from tests.codemod.facts import Facts
+
+RUNNER = """\
+import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def run(loader):
+    for x in loader:
+        model(x).mean().backward()
+        optimizer.step()
+"""
+TABLE = "KINDS = {'plain': 'runners.plain', 'own': 'runners.own'}\n"
+
+
+@pytest.mark.parametrize(
+    ("load", "found"),
+    [
+        (f"{TABLE}importlib.import_module(KINDS[kind])", ["own", "plain"]),
+        (f"{TABLE}importlib.import_module(KINDS.get(kind))", ["own", "plain"]),
+        ("importlib.import_module('runners.' + kind)", ["own", "plain"]),
+        ("__import__(f'runners.{kind}')", ["own", "plain"]),
+        ("importlib.import_module('runners.plain')", ["plain"]),
+        ("importlib.import_module('readers.' + kind)", []),
+        ("importlib.import_module(kind)", []),
+        ("KINDS = {'json': 'json'}\nimportlib.import_module(KINDS[kind])", []),
+    ],
+)
+def test_the_files_that_an_import_may_be_of(load: str, found: list[str]) -> None:
+    facts = Facts(f"import importlib, sys\nkind = sys.argv[1]\n{load}\n")
+    texts = {"runners/plain.py": RUNNER, "runners/own.py": RUNNER, "readers/text.py": "import torch\n"}
+    facts.project._given.update({absolute(path): text.encode() for path, text in texts.items()})
+    listed = [Path(path).stem for _, paths in imported_by_name(facts.program, ".backward(") for path in paths]
+    assert listed == found
+
+
+@pytest.mark.parametrize(("kind", "is_said"), [("runners", True), ("readers", False)])
+def test_a_script_that_trains_by_such_an_import_is_not_passed_over(
+    kind: str, is_said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, text in (("runners", RUNNER), ("readers", "import torch\n")):
+        Path(folder).mkdir()
+        Path(folder, "plain.py").write_text(text)
+    load = f"import importlib, sys, torch\nmodule = importlib.import_module('{kind}.' + sys.argv[1])\nmodule.run([])\n"
+    Path("main.py").write_text(load)
+    (result,) = rewrite_together(("main.py",), Options())
+    assert result.status is Status.UNCHANGED
+    assert [n.message.startswith("the training is in runners/plain.py") for n in result.notes] == [True] * is_said

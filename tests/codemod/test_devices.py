@@ -929,3 +929,31 @@ class Trainer:
 )
 def test_a_device_that_a_function_returns_is_bound_once(choice: str, count: int) -> None:
     assert migrated(RETURNED.format(choice=choice)).count(" = self.accelerator.device\n") == count
+
+
+HELPER = """\
+def pick(wanted=None):
+    {first}
+    chosen = None
+    if wanted:
+        chosen = torch.device(wanted)
+    if chosen is None:
+        chosen = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return {given}
+device = pick({asked})
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "given", "asked", "count"),
+    [
+        ("print(wanted)", "chosen", "args.device", 1),
+        ("print(wanted)", "torch.device(str(chosen))", "args.device", 1),
+        ("print(wanted)", "chosen", "config['device']", 1),
+        ("pass", "chosen", "args.device", 1),
+        ("print(wanted)", "chosen", "", 0),
+    ],
+)
+def test_an_option_that_a_helper_is_given_no_longer_selects(first: str, given: str, asked: str, count: int) -> None:
+    chosen = HELPER.format(first=first, given=given, asked=asked)
+    assert told(run(CHOSEN.format(chosen=chosen)), "no longer selects the device") == count

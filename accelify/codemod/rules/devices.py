@@ -174,10 +174,18 @@ def _bound_to(script: Script, binding: Assignment, accelerator: str, done: set[a
         yield Remark(NAME, path, node, _ONE_GPU, Tier.REVIEW)
         return
     elif _returns_accelerators(script, binding.value):
+        yield from _still_said(script, binding)
         return
     else:
+        yield from _still_said(script, binding)
         edits = (Insert(statement, "after", code),)
     yield Change(NAME, path, node.lineno, reason, edits, gives=gives)
+
+
+def _still_said(script: Script, binding: Assignment) -> Iterator[Remark]:
+    """Each option that a call is still given, which stays for what it does besides choosing a device."""
+    for message in script.devices.ignored_options(script.options.runtime.launch, [binding.value]):
+        yield Remark(NAME, script.path(binding.node), binding.node, message, Tier.REVIEW, once=True)
 
 
 def _returns_accelerators(script: Script, value: ast.expr) -> bool:

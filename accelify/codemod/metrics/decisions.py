@@ -155,8 +155,10 @@ class _Steps:
     def _are_left_by(self, leaving: ast.AST, node: ast.AST) -> bool:
         """Whether a node leaves a loop that takes steps, or a function that does; not one inside the condition."""
         is_end = isinstance(leaving, ast.Call) and self.program.ends(leaving, failed=False)
+        if not (is_end or isinstance(leaving, _LEAVES)):
+            return False
         frame = self.program.frame(leaving)
-        if frame is not self.program.frame(node) or not (is_end or isinstance(leaving, _LEAVES)):
+        if frame is not self.program.frame(node):
             return False
         if is_end or isinstance(leaving, (ast.Return, ast.Raise)):
             return self._are_in(n for s in frame.body for n in ast.walk(s))

@@ -957,3 +957,20 @@ device = pick({asked})
 def test_an_option_that_a_helper_is_given_no_longer_selects(first: str, given: str, asked: str, count: int) -> None:
     chosen = HELPER.format(first=first, given=given, asked=asked)
     assert told(run(CHOSEN.format(chosen=chosen)), "no longer selects the device") == count
+
+
+@pytest.mark.parametrize("device", ['"cuda:0"', 'torch.device("cuda:0")', 'torch.device("cuda", 0)', 'device="cuda:0"'])
+def test_the_default_device_is_the_processs_own(device: str) -> None:
+    text = migrated(script(before=f"torch.set_default_device({device})"))
+    assert "set_default_device(accelerator.device)" in text.replace("device=", "")
+
+
+@pytest.mark.parametrize("device", ['"cpu"', '"cuda"', "device"])
+def test_a_default_device_without_a_number_stays(device: str) -> None:
+    assert f"torch.set_default_device({device})" in migrated(script(before=f"torch.set_default_device({device})"))
+
+
+def test_the_default_device_before_the_accelerator_has_no_number() -> None:
+    text = script().replace("\n", "\n    ")
+    text = f'import torch\n\ntorch.set_default_device("cuda:0")\n\ndef main():\n    {text}\n\nmain()\n'
+    assert 'torch.set_default_device("cuda")' in migrated(text)

@@ -267,7 +267,7 @@ class Own:
         sites = [m.device for m in known.found if m.device is not None]
         for call in self.program.calls:
             if self.program.path(call) in files and not self.program.flow.callees.get(call):
-                sites += [k.value for k in call.keywords if k.arg in ("device", "map_location")]
+                sites += _named_by(self.program, call)
         named = (d for site in sites for d in devices.resolved(devices.of(site)) if d.now is Where.NUMBERED)
         own = {*sites, *(b.value for b in known.bindings)}
         found = (d.source for d in named if d.source is not None)
@@ -283,7 +283,7 @@ class Own:
         literal: set[ast.expr] = {d for d in sites if isinstance(d, ast.Call)}  # a rule has the moves to a text
         for call in self.program.calls:
             if self.program.path(call) in known.files and not self.program.flow.callees.get(call):
-                given = [k.value for k in call.keywords if k.arg in ("device", "map_location")]
+                given = _named_by(self.program, call)
                 makes = self._tensors().is_creator(call)
                 sites += given if makes else ()
                 literal |= {d for d in given if makes or gpu_texts_at(d) or "torch.device" in _called(self.program, d)}
@@ -516,6 +516,12 @@ def _keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((k.value for k in call.keywords if k.arg == name), None)
 
 
+def _named_by(program: Program, call: ast.Call) -> list[ast.expr]:
+    """The devices that a call is given for what it makes: `device=`, or the default of all that follows."""
+    given = call.args[:1] if "torch.set_default_device" in program.called(call) else []
+    return [*given, *(k.value for k in call.keywords if k.arg in ("device", "map_location"))]
+
+
 def _called(program: Program, node: ast.expr) -> frozenset[str]:
     return program.called(node) if isinstance(node, ast.Call) else frozenset()
 
@@ -526,7 +532,7 @@ def _out_of_reach(
     """Where a call names one GPU by its number, and cannot ask the accelerator."""
     calls = [c for c in program.calls if program.path(c) in files]
     places = [m.device for m in moves if m.device is not None]
-    places += [k.value for c in calls for k in c.keywords if k.arg in ("device", "map_location")]
+    places += [given for c in calls for given in _named_by(program, c)]
     return (p for p in dict.fromkeys(places) if any(gpu_texts(p)) and access.at(p) is None)
 
 

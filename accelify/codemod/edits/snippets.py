@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
+from string import Formatter
 
 import libcst as cst
 
+_LOOSE = (cst.BinaryOperation, cst.UnaryOperation, cst.BooleanOperation, cst.Comparison, cst.IfExp, cst.Lambda)
 _LIMIT = 88  # columns; longer calls are broken as the common formatters break them
 
 
 def expression(template: str, **parts: cst.BaseExpression) -> cst.BaseExpression:
     """An expression from text in which `{name}` stands for a node; parts keep their meaning by parentheses."""
-    names = {f"accelify_hole_{name}": part for name, part in parts.items()}
+    names = {f"accelify_hole_{name}": _held_together(part, name, template) for name, part in parts.items()}
     text = template.format(**{name: f"accelify_hole_{name}" for name in parts})
     tree = cst.parse_expression(text)
     filled = tree.visit(_Fill(names))
     assert isinstance(filled, cst.BaseExpression)
     return filled
+
+
+def _held_together(part: cst.BaseExpression, name: str, template: str) -> cst.BaseExpression:
+    """A part with parentheses round it where it would fall apart without: `a + b` in `{part} * 2`."""
+    if not isinstance(part, _LOOSE) or part.lpar:
+        return part
+    code = cst.Module([]).code_for_node(part)
+    bare, wrapped = (_filled(template, name, each) for each in (code, f"({code})"))
+    if bare == wrapped:
+        return part
+    return part.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def _filled(template: str, name: str, code: str) -> str:
+    """What a template means with code in one of its places, and names in the others."""
+    others = {other: f"accelify_hole_{other}" for _, other, _, _ in Formatter().parse(template) if other is not None}
+    try:
+        return ast.dump(ast.parse(f"({template.format(**{**others, name: code})})"))
+    except SyntaxError:  # `2 * lambda: 3`
+        return ""
 
 
 class _Fill(cst.CSTTransformer):

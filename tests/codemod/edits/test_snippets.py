@@ -32,6 +32,23 @@ def test_a_template_is_filled() -> None:
     assert code(made) == "accelerator.backward(f(x))"
 
 
+@pytest.mark.parametrize(
+    ("template", "part", "whole"),
+    [
+        ("{part} * 2 + 1", "a + b", "(a + b) * 2 + 1"),
+        ("{part} * 2 + 1", "a * b", "a * b * 2 + 1"),
+        ("1 - {part}", "a - b", "1 - (a - b)"),
+        ("{part} - 1", "a - b", "a - b - 1"),
+        ("1 - {part}", "lambda: a", "1 - (lambda: a)"),
+        ("{part} if ready else 1", "a if b else c", "(a if b else c) if ready else 1"),
+        ("f({part})", "a if b else c", "f(a if b else c)"),
+        ("{part} * 2", "(a + b)", "(a + b) * 2"),
+    ],
+)
+def test_a_part_does_not_fall_apart(template: str, part: str, whole: str) -> None:
+    assert code(expression(template, part=parsed(part))) == whole
+
+
 def test_several_parts_and_names_that_look_like_holes() -> None:
     made = expression("f({a}, a, {b})", a=parsed("b"), b=parsed("a"))
     assert code(made) == "f(b, a, a)"

@@ -305,7 +305,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         left_wrapped=tuple(wrapping.left()),
         unwrapped=Unwrapped(program, () if by_hand else wrappers).find(files),
         batch_sizes=batch_sizes_of(program, roles, tracer, training, layout.preparation),
-        seeds=Seeds(program, training, layout.reach),
+        seeds=Seeds(program, training, layout.reach, layout.preparation.groups),
         access=access,
         devices=devices_of(
             own, files, access, own.tensor() if not by_hand else None, layout.cpu, layout.placed, by_hand=by_hand

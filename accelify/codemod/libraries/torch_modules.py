@@ -152,7 +152,7 @@ mutates=self keeps=0
 effects=changes_library+calls
     torch.nn.modules.module: register_module_forward_hook register_module_forward_pre_hook
         register_module_backward_hook register_module_full_backward_hook
-mutates=self keeps=0 rows=each
+mutates=self keeps=0 rows=each traits=replaces
     <module>: load_state_dict
 returns=state
     <module> <optimizer> <scheduler> <scaler>: state_dict

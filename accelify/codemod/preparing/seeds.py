@@ -6,19 +6,22 @@ What the script seeds later, on the way to its training, would let all processes
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.libraries import names
-from accelify.codemod.libraries.row import SEEDS, Effect
+from accelify.codemod.libraries.row import SEEDS, Effect, Trait
+from accelify.codemod.preparing.grouping import Group
 from accelify.codemod.preparing.reach import Reach
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.outcomes import compared, truth
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops import Training
+from accelify.codemod.training.weights import draws_weights
 
 _DEPTH = 4
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -39,9 +42,10 @@ class Seeded:
 class Seeds:
     """Find the place outside what builds several agents in turn, of which the later ones would start apart."""
 
-    def __init__(self, program: Program, training: Training, reach: Reach) -> None:
+    def __init__(self, program: Program, training: Training, reach: Reach, groups: Sequence[Group]) -> None:
         self.program = program
         self.reach = reach
+        self.groups = groups
         self.training = {loop for listed in training.loops.values() for loop in listed}
         self.steps = {loop for listed in training.loops.values() for loop in listed[:1]}
         self.backwards = training.backwards
@@ -64,6 +68,24 @@ class Seeds:
         worlds = [next(iter(worlds_where(p, True, True))) for p in (Process.MAIN, Process.OTHER)]
         main, other = (conditions.outcome(seed, world) for world in worlds)
         return truth(compared(ast.Eq(), main, other)) is False
+
+    @cached_property
+    def places(self) -> list[Seeded]:
+        """The statements after which all that starts equal is built, one for each way to build it, and later seeds."""
+        last = {g.frame.root: g for g in self.groups}  # of each script that trains
+        chosen = [g for g in self.groups if any(i.kind == "optimizer" for i in g.items)] or list(last.values())
+        prepared = dict.fromkeys(self.after(g.anchor) for g in chosen if g.anchor is not None)
+        built = list(dict.fromkeys(map(self.behind_weights, prepared)))
+        again = list(dict.fromkeys(each for s in built for each in self.again(s)))
+        found = dict.fromkeys([*(Seeded(s, is_drawn_from=False) for s in built), *again])
+        return [each for each in found if not any(self._follows(each.statement, o.statement) for o in found)]
+
+    def _follows(self, first: ast.stmt, later: ast.stmt) -> bool:
+        """Whether, of two statements of a block, the later one comes before any training does."""
+        block = self.program.block(first)
+        if later not in block or block.index(later) <= block.index(first):
+            return False
+        return not any(map(self.trains, block[block.index(first) + 1 : block.index(later)]))
 
     def after(self, statement: ast.stmt, depth: int = _DEPTH) -> ast.stmt:
         """The statement itself, or the one that runs it for the last time."""
@@ -108,27 +130,123 @@ class Seeds:
         between = block[block.index(first) : block.index(last)]
         return any(node in self.training for s in between for node in ast.walk(s))
 
-    # Later seeding.
+    # What is drawn alike after the models are built.
+
+    def behind_weights(self, statement: ast.stmt) -> ast.stmt:
+        """The statement itself, or the next behind all that draw weights before the training: those of a teacher."""
+        way = self._before_training(statement, _DEPTH)
+        drawing = [at for at, s in enumerate(way) if draws_weights(self.program, s)]
+        behind = way[drawing[-1] :] if drawing else []
+        return next((s for s in behind if self.reach.expression(self.program.frame(s)) is not None), statement)
+
+    def _before_training(self, statement: ast.stmt, depth: int) -> list[ast.stmt]:
+        """The statements that are run after one and before a loop trains."""
+        way, is_over = self._to_training(list(self._after(statement)), depth)
+        call = self._only_call(self.program.frame(statement))
+        if not is_over and call is not None and depth:
+            rest, is_over = self._to_training(list(self._called_after(call)), depth)
+            outer = [] if is_over else self._before_training(self.program.statement(call), depth - 1)
+            way = [*way, *rest, *outer]
+        return way
+
+    def _to_training(self, statements: Sequence[ast.stmt], depth: int) -> tuple[list[ast.stmt], bool]:
+        """Those of some statements that are run before a loop trains, and whether one does."""
+        found: list[ast.stmt] = []
+        for statement in statements:
+            if not self.trains(statement):
+                found.append(statement)
+                continue
+            inner = [] if isinstance(statement, LOOPS) else list(_inside(statement))
+            if not inner and not isinstance(statement, LOOPS) and depth:
+                inner = [s for f in self._run_by(statement, []) if self._only_call(f) is not None for s in f.body]
+            return [*found, *self._to_training(inner, depth - 1)[0]], True
+        return found, False
+
+    def _only_call(self, function: Scope) -> ast.Call | None:
+        """The call of a function that is called from one place, once in each run."""
+        calls = self.program.flow.callers.get(function, set()) if function.kind == "function" else set()
+        call = next(iter(calls), None)
+        return call if call is not None and len(calls) == 1 and not self._repeats(call, self._whole(call)) else None
+
+    # What is drawn or seeded later.
+
+    def weights_apart(self) -> Iterator[ast.stmt]:
+        """What draws weights that nothing prepares or loads, when the processes draw random numbers of their own."""
+        later = [s for place in self.places for s in self._until_trained(place.statement)]
+        later += [loop for place in self.places for loop in self._rounds(place.statement, _DEPTH)]
+        found = dict.fromkeys(s for each in later for s in self._drawing(each, _DEPTH))
+        yield from (s for s in found if not any(map(self._is_replaced, _targets(s))))
+
+    def _rounds(self, statement: ast.stmt, depth: int) -> Iterator[ast.stmt]:
+        """The loops that come to a statement again, and do not seed anew."""
+        yield from (loop for loop in self.program.loops_round(statement) if not self._seeds(loop))
+        frame = self.program.frame(statement)
+        for call in self.program.flow.callers.get(frame, ()) if depth and frame.kind == "function" else ():
+            yield from self._rounds(self.program.statement(call), depth - 1)
+
+    def _drawing(self, statement: ast.stmt, depth: int) -> Iterator[ast.stmt]:
+        """The innermost statements inside one that draw weights, where training goes on or models are prepared."""
+        if isinstance(statement, _DEFINITIONS) or not draws_weights(self.program, statement):
+            return
+        inner = list(_inside(statement))
+        preparing = {self.program.frame(g.anchor) for g in self.groups if g.anchor is not None}
+        run = [f for f in self._run_by(statement, inner) if depth]
+        is_set_up = self.trains(statement) or not preparing.isdisjoint(self.program.run_from(run))
+        deeper = [*inner, *(s for f in run if is_set_up for s in f.body)]
+        for each in deeper:
+            yield from self._drawing(each, depth - 1)
+        if not deeper:
+            yield statement
+
+    def _is_replaced(self, target: ast.expr) -> bool:
+        """Whether the weights of what a statement makes are prepared, or loaded or copied from others."""
+        text, chains = ast.unparse(target), self.program.once(Chains)
+        changing = (c for c in self.program.calls if self.program.flow.callees.get(c) or self._loads(c))
+        is_changed = any(text in map(ast.unparse, chains.changed_by(c)) for c in changing)
+        return is_changed or any(i.text == text for g in self.groups for i in g.items)
+
+    def _loads(self, call: ast.Call) -> bool:
+        """`target.load_state_dict(...)`"""
+        rows = self.program.once(Chains).kinds.called(call) or ()
+        return any(row.has(Trait.REPLACES) for row in rows)
 
     def again(self, statement: ast.stmt) -> Iterator[Seeded]:
         """The seeding on the way from a statement to the end of the training, except in the training loops."""
-        later = list(self._later(statement, _DEPTH))
-        trains = [self.trains(s) for s in later]
-        last = max((at for at, does in enumerate(trains) if does), default=-1)
-        for each in later[: last + 1]:
+        for each in self._until_trained(statement):
             yield from self._seeded(each, _DEPTH)
+
+    def _until_trained(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements after one, up to the last that trains."""
+        later = list(self._later(statement, _DEPTH))
+        last = max((at for at, s in enumerate(later) if self.trains(s)), default=-1)
+        return later[: last + 1]
 
     def _later(self, statement: ast.stmt, depth: int) -> Iterator[ast.stmt]:
         """The statements after one, in its block, in those round it, and where its function is called."""
+        yield from self._after(statement)
+        frame = self.program.frame(statement)
+        for call in self.program.flow.callers.get(frame, ()) if depth and frame.kind == "function" else ():
+            yield from self._called_after(call)
+            yield from self._later(self.program.statement(call), depth - 1)
+
+    def _after(self, statement: ast.stmt) -> Iterator[ast.stmt]:
+        """The statements after one of the same function."""
         node: ast.AST | None = statement
         while isinstance(node, ast.stmt) and not isinstance(node, _DEFINITIONS):
             block = self.program.block(node)
             yield from block[block.index(node) + 1 :]
             node = self.program.parent(node)
             node = self.program.parent(node) if isinstance(node, ast.ExceptHandler) else node
-        frame = self.program.frame(statement)
-        for call in self.program.flow.callers.get(frame, ()) if depth and frame.kind == "function" else ():
-            yield from self._later(self.program.statement(call), depth - 1)
+
+    def _called_after(self, call: ast.Call) -> Iterator[ast.stmt]:
+        """What the statement of a call runs once the call is through: `Learner().train()`, `with Learner() as one:`."""
+        statement = self.program.statement(call)
+        for node in self.program.ancestors(call):
+            if node is statement:
+                break
+            if isinstance(node, ast.Call):
+                yield from (s for callee in self.program.flow.callees.get(node, ()) for s in callee.body)
+        yield from _inside(statement)
 
     def trains(self, node: ast.AST) -> bool:
         """Whether running a statement trains something."""
@@ -180,3 +298,7 @@ def _inside(statement: ast.AST) -> Iterator[ast.stmt]:
             yield child
         elif isinstance(child, ast.ExceptHandler):
             yield from child.body
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    return statement.targets if isinstance(statement, ast.Assign) else []

@@ -21,7 +21,6 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
-from accelify.codemod.preparing.seeds import Seeded
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind, sets_learning_rate
@@ -234,7 +233,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         message = "training data are drawn at random, and Accelerate gives processes no random numbers of their own"
         yield Obstacle(NAME, script.path(backward), backward, message)
         return
-    places = [] if script.seeds.is_by_rank else _where_random_numbers_part(script)
+    places = [] if script.seeds.is_by_rank else script.seeds.places
     if script.seeds.is_by_rank:
         message = "each process draws its own data, as before: the script seeds each process by its rank"
         yield Remark(NAME, script.path(backward), backward, message, Tier.ADVICE)
@@ -257,6 +256,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
             )
     if not places:
         return
+    yield from _own_weights(script)
     yield from _own_generators(script)
     message = (
         "each process draws its own data: on N processes a step learns from N times as many samples. Consider a larger "
@@ -271,6 +271,16 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         )
     shows = tuple((script.path(call), call) for call in script.run.experience.shown)
     yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
+
+
+def _own_weights(script: Script) -> Iterator[Remark]:
+    """Models that are made, or begun anew, when each process already draws random numbers of its own."""
+    for statement in script.seeds.weights_apart():
+        message = (
+            "each process draws other weights here, as it draws its own data by now: draw them before the training, "
+            "or pass the model to `prepare` at once, which makes the processes' weights equal"
+        )
+        yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 
 def _draws_in_the_model_alone(script: Script) -> bool:
@@ -307,9 +317,14 @@ def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
             continue
         yield _parted(script, seed, accelerator, "training data are drawn from this generator", is_again=is_again)
     for given in dict.fromkeys(Workers(script.program).seeds()):
-        change = _parted(script, given.node, script.state(given.node), _OF_WORKER, is_again=not given.is_drawn)
-        library = script.library_import(given.node, script.options.runtime.module)
-        yield replace(change, edits=(*change.edits, *library))
+        yield _parted_anywhere(script, given.node, _OF_WORKER, is_again=not given.is_drawn)
+
+
+def _parted_anywhere(script: Script, seed: ast.expr, reason: str, *, is_again: bool) -> Change:
+    """A seed of which each process gets another, also where the accelerator does not reach."""
+    change = _parted(script, seed, script.state(seed), reason, is_again=is_again)
+    library = script.library_import(seed, script.options.runtime.module)
+    return replace(change, edits=(*change.edits, *library))
 
 
 def _parted(script: Script, seed: ast.expr, state: str, reason: str, *, is_again: bool) -> Change:
@@ -323,22 +338,3 @@ def _parted(script: Script, seed: ast.expr, state: str, reason: str, *, is_again
 def _seeded(node: cst.CSTNode, code: str) -> cst.BaseExpression:
     assert isinstance(node, cst.BaseExpression)
     return snippets.expression(code, seed=node)
-
-
-def _where_random_numbers_part(script: Script) -> list[Seeded]:
-    """The statements after which all that starts equal is built, one for each way to build it, and later seeds."""
-    groups = script.preparation.groups
-    last = {g.frame.root: g for g in groups}  # of each script that trains
-    chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or list(last.values())
-    built = list(dict.fromkeys(script.seeds.after(g.anchor) for g in chosen if g.anchor is not None))
-    again = list(dict.fromkeys(each for s in built for each in script.seeds.again(s)))
-    found = dict.fromkeys([*(Seeded(s, is_drawn_from=False) for s in built), *again])
-    return [each for each in found if not any(_follows(script, each.statement, o.statement) for o in found)]
-
-
-def _follows(script: Script, first: ast.stmt, later: ast.stmt) -> bool:
-    """Whether, of two statements of a block, the later one comes before any training does."""
-    block = script.program.block(first)
-    if later not in block or block.index(later) <= block.index(first):
-        return False
-    return not any(map(script.seeds.trains, block[block.index(first) + 1 : block.index(later)]))

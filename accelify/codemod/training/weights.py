@@ -5,11 +5,43 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.libraries import methods, names
-from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import Effect, Role
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance, Made
+
+
+def draws_weights(program: Program, statement: ast.AST) -> bool:
+    """Whether running a statement draws the weights of a model: of one that it makes, or anew."""
+    if not program.once(Effects).of(statement).draws:
+        return False
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    called = [f for c in calls for f in program.flow.callees.get(c, ())]
+    handed_on = (f for node, f in program.flow.handed_on if program.inside(node, statement))
+    run = program.run_from([*called, *handed_on])
+    return any(_draws_weights(program, c) for c in (*calls, *(c for f in run for c in program.calls_in(f))))
+
+
+def _draws_weights(program: Program, call: ast.Call) -> bool:
+    """`nn.Linear(4, 2)`, `nn.init.normal_(w)`, `layer.reset_parameters()`, `layer.weight.data.normal_()`"""
+    rows = [row for row in program.once(Kinds).called(call) or () if row.has(Effect.DRAWS_TORCH)]
+    changed = program.once(Chains).changed_by(call) if any(row.mutates for row in rows) else ()
+    return any(row.role is Role.MODEL for row in rows) or any(_may_be_weight(program, node) for node in changed)
+
+
+def _may_be_weight(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is a model or a part of one, for all that is known."""
+    kinds = program.once(Kinds)
+    parts = [node]
+    while isinstance(parts[-1], (ast.Attribute, ast.Subscript)):
+        parts.append(parts[-1].value)
+    return kinds.of(node) == {UNKNOWN} or any(
+        table.is_kind(kind, each) for part in parts for kind in kinds.of(part) for each in ("module", "parameter")
+    )
 
 
 def late_parameters(program: Program) -> Iterator[ast.Call]:

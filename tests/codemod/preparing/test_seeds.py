@@ -117,3 +117,91 @@ def test_a_script_that_seeds_by_the_rank(seed: str, is_by_rank: bool) -> None:
     seeds = Facts(rank + HEAD.replace("model =", f"{seed}\nmodel =") + TRAIN).script.seeds
     assert isinstance(seeds, Seeds)
     assert seeds.is_by_rank is is_by_rank
+
+
+# Weights that are drawn behind the models.
+
+FIT = """\
+class Learner:
+    def __init__(self):
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters())
+        {init}
+    def fit(self):
+        {fit}
+        for _ in range(9):
+            loss = self.net(torch.randn(2, 4)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+def learner(run: str, init: str = "pass", fit: str = "pass") -> Facts:
+    return Facts("import torch\nfrom torch import nn\n" + FIT.format(init=init, fit=fit) + run + "\n")
+
+
+def places(facts: Facts) -> list[str]:
+    return [ast.unparse(place.statement) for place in facts.script.seeds.places]
+
+
+def apart(facts: Facts) -> list[str]:
+    return [ast.unparse(statement) for statement in facts.script.seeds.weights_apart()]
+
+
+MADE = "optimizer = torch.optim.SGD(model.parameters())"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("teacher = nn.Linear(4, 1)\n", "teacher = nn.Linear(4, 1)"),
+        ("teacher = nn.Linear(4, 1)\nnn.init.normal_(teacher.weight)\n", "nn.init.normal_(teacher.weight)"),
+        ("def init(m):\n    nn.init.normal_(m.weight)\nmodel.apply(init)\n", "model.apply(init)"),
+        ("if True:\n    teacher = nn.Linear(4, 1)\n", "if True:\n    teacher = nn.Linear(4, 1)"),
+        ("noise = torch.randn(4)\nrandom.shuffle([1, 2])\n", "built = True"),
+        ("noise = torch.empty(4).normal_()\nnn.init.normal_(torch.empty(4))\nnn.ReLU()\n", "built = True"),
+    ],
+)
+def test_weights_that_are_drawn_before_the_training(text: str, wanted: str) -> None:
+    facts = Facts(HEAD + text + TRAIN)
+    assert ast.unparse(facts.script.seeds.behind_weights(facts.statement("built = True"))) == wanted
+    assert not apart(facts)
+
+
+def test_weights_that_the_caller_of_what_prepares_draws() -> None:
+    run = "learner = Learner()\nteacher = nn.Linear(4, 1)\nlearner.fit()"
+    facts = learner(run, fit="steps = 9")
+    assert (places(facts), apart(facts)) == (["steps = 9"], [])
+    assert apart(learner(run.replace("learner = L", "steps = 9\nlearner = L"), fit="")) == ["teacher = nn.Linear(4, 1)"]
+
+
+def test_weights_that_the_function_draws_that_trains() -> None:
+    facts = learner("Learner().fit()", fit="self.teacher = nn.Linear(4, 1)")
+    assert (places(facts), apart(facts)) == (["self.teacher = nn.Linear(4, 1)"], [])
+
+
+def test_weights_that_are_drawn_in_each_round() -> None:
+    step = "    if _ == 5:\n        {}\n"
+    assert apart(Facts(HEAD + TRAIN + step.format("probe = nn.Linear(4, 1)"))) == ["probe = nn.Linear(4, 1)"]
+    assert apart(Facts(HEAD + TRAIN + step.format("model.reset_parameters()"))) == ["model.reset_parameters()"]
+    assert apart(Facts(HEAD + TRAIN + step.format("model.weight.data[0].normal_()")))
+    assert not apart(Facts(HEAD + TRAIN + step.format("z = torch.zeros(2).normal_()")))
+    loaded = "probe = nn.Linear(4, 1); probe.load_state_dict(model.state_dict())"
+    assert not apart(Facts(HEAD + TRAIN + step.format(loaded)))
+
+
+@pytest.mark.parametrize(
+    ("seed", "wanted"), [("pass", ["self.other = nn.Linear(4, 1)"]), ("torch.manual_seed(run)", [])]
+)
+def test_weights_of_several_runs(seed: str, wanted: list[str]) -> None:
+    run = f"for run in range(3):\n    {seed}\n    learner = Learner()\n    learner.fit()"
+    assert apart(learner(run, init="self.other = nn.Linear(4, 1)")) == wanted
+
+
+@pytest.mark.parametrize(
+    "run", ["Learner().fit()", "with torch.no_grad():\n    Learner().fit()", "for _ in [Learner()]:\n    _.fit()"]
+)
+def test_a_seed_in_the_statement_that_prepares(run: str) -> None:
+    facts = learner(run, fit="torch.manual_seed(5)")
+    assert places(facts) == ["self.optimizer = torch.optim.SGD(self.net.parameters())", "torch.manual_seed(5)"]

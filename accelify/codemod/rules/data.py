@@ -25,11 +25,13 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind, sets_learning_rate
 from accelify.codemod.training.loops import Loop, Loops
+from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
 from accelify.codemod.training.randomness.workers import Workers
 
 NAME = "data"
 _OF_WORKER = "a worker draws training data from this seed"
+_OF_ENVIRONMENT = "the environment's episodes follow from this seed"
 _OWN = "each process draws its own, a single process the same as before"
 
 
@@ -258,6 +260,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         return
     yield from _own_weights(script)
     yield from _own_generators(script)
+    yield from _own_environments(script)
     message = (
         "each process draws its own data: on N processes a step learns from N times as many samples. Consider a larger "
         "learning rate (often N times, with a warm-up), or a smaller batch"
@@ -318,6 +321,13 @@ def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
         yield _parted(script, seed, accelerator, "training data are drawn from this generator", is_again=is_again)
     for given in dict.fromkeys(Workers(script.program).seeds()):
         yield _parted_anywhere(script, given.node, _OF_WORKER, is_again=not given.is_drawn)
+
+
+def _own_environments(script: Script) -> Iterator[Change]:
+    """What seeds the environments that training asks is seeded by rank."""
+    loops = Loops(script.program, script.roles, script.tracer)
+    for seed in EnvironmentSeeds(script.program, script.roles, loops, script.training).find():
+        yield _parted_anywhere(script, seed.node, _OF_ENVIRONMENT, is_again=seed.is_again)
 
 
 def _parted_anywhere(script: Script, seed: ast.expr, reason: str, *, is_again: bool) -> Change:

@@ -46,9 +46,14 @@ def asks_environment(program: Program, call: ast.Call) -> bool:
     row = table.member("environment", call.func.attr) if isinstance(call.func, ast.Attribute) else None
     if not isinstance(call.func, ast.Attribute) or row is None or Effect.SIMULATES not in row.effects:
         return False
-    kinds = program.once(Effects).kinds.of(call.func.value)
+    return is_environment(program, call.func.value)
+
+
+def is_environment(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is an environment, by what is known of it or by its name."""
+    kinds = program.once(Effects).kinds.of(node)
     is_known = any(table.is_kind(kind, "environment") for kind in kinds)
-    return is_known or vocabulary.is_environment_name(ast.unparse(call.func.value))
+    return is_known or vocabulary.is_environment_name(ast.unparse(node))
 
 
 def function_draws(program: Program, function: Scope) -> bool:

@@ -1,0 +1,82 @@
+"""Where are the environments seeded that training asks? Seeded alike, they give all processes the same episodes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics.program import COMPREHENSIONS, Program
+from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.randomness.draws import asks_environment, is_environment
+from accelify.codemod.training.randomness.evaluating_calls import Evaluations
+from accelify.codemod.training.roles import Roles
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSeed:
+    """What seeds an environment. is_again: whether several are seeded here, or one several times."""
+
+    node: ast.expr
+    is_again: bool
+
+
+class EnvironmentSeeds:
+    """Find them; an environment that is asked in evaluations alone is the same in every process."""
+
+    def __init__(self, program: Program, roles: Roles, loops: Loops, training: Training) -> None:
+        self.program = program
+        self.loops = loops
+        self.rounds = {loop for listed in training.loops.values() for loop in listed}
+        self.evaluations = Evaluations(program, roles, training.frames)
+
+    def find(self) -> Iterator[EnvironmentSeed]:
+        """The seeds in the order of the text."""
+        trained, others = self._asked()
+        for call in sorted(self.program.calls, key=self.program.position):
+            environment, seed = self._seeded(call)
+            if environment is None or seed is None or self.program.frame(call) not in self.program.reachable:
+                continue
+            name = _last_name(environment)
+            if name in trained or name not in others:
+                yield EnvironmentSeed(seed, self._is_again(call))
+
+    def _asked(self) -> tuple[set[str], set[str]]:
+        """The names of the environments that are asked to train, and elsewhere."""
+        trained: set[str] = set()
+        others: set[str] = set()
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and asks_environment(self.program, call):
+                trains = bool(self.rounds & set(self.loops.stack(call))) and not self.evaluations.hold(call)
+                (trained if trains else others).add(_last_name(call.func.value))
+        return trained, others
+
+    def _seeded(self, call: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
+        """`env, 3` of `env.seed(3)`, `env.reset(seed=3)` and `env.action_space.seed(3)`."""
+        if not isinstance(call.func, ast.Attribute) or self.program.flow.callees.get(call):
+            return None, None
+        owner, kind = call.func.value, "environment"
+        held = table.member(kind, owner.attr) if isinstance(owner, ast.Attribute) else None
+        if held is not None and held.returns == "space":
+            owner, kind = owner.value, "space"  # type: ignore[attr-defined]  # an attribute
+        row = table.member(kind, call.func.attr)
+        if row is None or not (row.seeds or row.has(Effect.SIMULATES)) or not is_environment(self.program, owner):
+            return None, None
+        given = [k.value for k in call.keywords if k.arg == "seed"] + (call.args[:1] if row.seeds else [])
+        seeds = [g for g in given if not isinstance(g, ast.Constant) or isinstance(g.value, int)]
+        return owner, next(iter(seeds), None)
+
+    def _is_again(self, call: ast.Call) -> bool:
+        frame = self.program.frame(call)
+        is_repeated = any(isinstance(a, COMPREHENSIONS) for a in self.program.ancestors(call))
+        is_made = frame.kind == "function" and frame.parent is not None and frame.parent.kind == "function"
+        return bool(is_repeated or is_made or self.loops.stack(call) or len(self.program.calls_of(frame)) > 1)
+
+
+def _last_name(node: ast.expr) -> str:
+    """`env` of `self.env` and of `self.env[0]`"""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.attr if isinstance(node, ast.Attribute) else ast.unparse(node)

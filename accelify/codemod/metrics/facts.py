@@ -40,8 +40,9 @@ class Metrics:
     sharded: the loops that evaluate, sharded batch by batch. shared_loops: the others whose items are sharded over the
     processes, each of which keeps what it makes of them. reductions: the sums that are reduced after their loops; a
     script that distributes itself does that by itself. metered: the meters and lists of loops over shared data, but for
-    those of `sharded`. ranks: which values are one process's own, once what is reduced is everyone's. reports: those
-    that leave the training though nothing reduced them over all ranks.
+    those of `sharded`. divided_by_steps: sums over all data that a number of one process's batches divides,
+    with that. ranks: which values are one process's own, once what is reduced is everyone's. reports: those that leave
+    the training though nothing reduced them over all ranks.
     """
 
     measured: Measured
@@ -49,6 +50,7 @@ class Metrics:
     shared_loops: tuple[Loop, ...]
     reductions: tuple[Reduction, ...]
     metered: tuple[Metered, ...]
+    divided_by_steps: tuple[tuple[str, ast.expr], ...]
     ranks: Ranks
     reports: tuple[Report, ...]
 
@@ -152,6 +154,14 @@ class Measured:
         loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
         return tuple(sorted(loops, key=self.program.position))
 
+    def loops_over_all(self, files: frozenset[str], shared: Collection[ast.AST]) -> Iterator[Loop]:
+        """The loops of some files over loaders of which each process takes all batches, or its part of them."""
+        for node in (n for path in sorted(files) for n in self.program.flow.parsed_of[path].nodes):
+            if isinstance(node, (ast.For, ast.AsyncFor)) and node not in shared:
+                source = self.tracer.inside(node.iter)
+                if any(map(self.roles.is_loader, self.program.values(source))) and not self.prepared.is_loader(source):
+                    yield node
+
     def loops_shared_for_some(self, files: frozenset[str], others: Collection[ast.AST]) -> Iterator[Loop]:
         """The loops of some files, but for others, that iterate over a prepared loader for some of their callers."""
         nodes = (n for path in sorted(files) for n in self.program.flow.parsed_of[path].nodes)
@@ -190,7 +200,9 @@ def metrics_of(
     losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
     found = Reports(ranks, settled.holds, losses).find()
     reports = tuple(r for r in found if not measured.is_of_whole_phase(r.node, evaluations))
-    return Metrics(measured, sharded, shared, reductions, metered, ranks, reports)
+    over_all = () if by_hand or measured.options.keep_global_batch else measured.loops_over_all(files, shared)
+    divided = tuple(pair for loop in over_all for pair in sums.divided_by_steps(loop))
+    return Metrics(measured, sharded, shared, reductions, metered, divided, ranks, reports)
 
 
 def ranks_by_hand(chains: Chains, shards: Shards) -> Ranks:

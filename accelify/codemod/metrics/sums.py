@@ -136,6 +136,19 @@ class Sums:
             for (how, anchor), names in grouped.items()
         ]
 
+    def divided_by_steps(self, loop: Loop) -> Iterator[tuple[str, ast.expr]]:
+        """What a loop over all data adds up, with the number of one process's batches that it is divided by."""
+        for name, additions in self.added(loop).items():
+            variable = self._variable(additions)
+            inside = None if variable is None else self._changes_in(variable, loop, additions)
+            anchor = None if variable is None or inside is None else self._anchor(variable, inside, loop)
+            reads = self._reads_after(inside, anchor) if inside is not None and anchor is not None else None
+            uses = [use for read in reads or () for use in self._use(read, anchor, _DEPTH)] if anchor else []
+            divisors = [d for use in uses for d in use.divisors]
+            parts = (n for a in additions for part in a.parts for n in ast.walk(part))
+            divisors += [n.right for n in parts if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+            yield from ((name, d) for d in dict.fromkeys(divisors) if self.ranks.of(d).steps)
+
     def _leaves_out_its_end(self, loop: Loop) -> bool:
         """Whether a loop leaves out what does not fill its last batch, or the last round of a generator's batches."""
         if self.prepared.is_sharded_sequence(loop):

@@ -62,6 +62,12 @@ def find(script: Script) -> Iterator[Change | Remark]:
         yield from _shown(script, evaluation)
     for metered in script.metrics.metered:
         yield from _metered(script, metered)
+    for name, divisor in script.metrics.divided_by_steps:
+        message = (
+            f"`{ast.unparse(divisor)}` counts the batches of one process, on N processes 1/N of them all, and `{name}` "
+            "is of all data: divide by the number of batches that its own loop takes"
+        )
+        yield Remark(NAME, script.path(divisor), divisor, message, Tier.REVIEW)
     for order, reduction in enumerate(script.metrics.reductions):
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.metrics.sums import Reduction
@@ -276,3 +278,47 @@ def test_a_divisor_that_counts_the_batches_of_a_round_left_out(items: str, read:
     found = Facts(GENERATED.format(items=items, read=read)).script.metrics.reductions
     assert found
     assert any(r.wholes and r.leaves_out_its_end for r in found) is is_too_many
+
+
+# Sums over all data that are divided by the batches of one process.
+
+EVALUATED = """\
+held_out = DataLoader(rows, batch_size=4)
+def score():
+    found = 0.0
+    for x, y in held_out:
+        found += nn.functional.mse_loss(model(x), y).item()
+    return found
+total = 0.0
+for x, y in held_out:
+    total += {added}
+{read}
+"""
+
+
+def divided(read: str, added: str = "model(x).sum().item()") -> list[tuple[str, str]]:
+    facts = training(end=EVALUATED.format(read=read, added=added))
+    return [(name, ast.unparse(divisor)) for name, divisor in facts.script.metrics.divided_by_steps]
+
+
+@pytest.mark.parametrize(
+    ("read", "found"),
+    [
+        ("print(total / len(loader))", ("total", "len(loader)")),
+        ("total /= len(loader)\nprint(total)", ("total", "len(loader)")),
+        ("n = len(loader)\nprint(total / n)", ("total", "n")),
+        ("print(score() / len(loader))", ("found", "len(loader)")),
+        ("mean = score()\nmean = mean / (2 * len(loader))\nprint(mean)", ("found", "2 * len(loader)")),
+    ],
+)
+def test_a_sum_that_the_length_of_another_loader_divides(read: str, found: tuple[str, str]) -> None:
+    assert divided(read) == [found]
+
+
+def test_summands_that_the_length_of_another_loader_divides() -> None:
+    assert divided("print(total)", "model(x).sum().item() / len(loader)") == [("total", "len(loader)")]
+
+
+@pytest.mark.parametrize("read", ["print(total / len(held_out))", "print(total / 8, len(loader))", "print(total)"])
+def test_a_sum_that_something_else_divides(read: str) -> None:
+    assert not divided(read)

@@ -114,13 +114,17 @@ effects=draws_numpy returns=ndarray device=host rows=shuffles
     numpy.random: permutation
 effects=draws_numpy mutates=0 rows=shuffles
     numpy.random: shuffle
+effects=seeds_numpy role=seed traits=own_seed
+    numpy.random: seed
 effects=seeds_numpy role=seed
-    numpy.random: seed set_state set_bit_generator
+    numpy.random: set_state set_bit_generator
 returns=tuple same=draw
     numpy.random: get_state get_bit_generator
 returns=numpy_generator role=generator
-    numpy.random: RandomState Generator
-returns=numpy_generator role=generator effects=draws_system    # unless a seed is given
+    numpy.random: Generator
+returns=numpy_generator role=generator traits=own_seed
+    numpy.random: RandomState
+returns=numpy_generator role=generator effects=draws_system traits=own_seed    # unless a seed is given
     numpy.random: default_rng PCG64 PCG64DXSM MT19937 Philox SFC64 SeedSequence BitGenerator
 effects=draws_given mutates=self returns=ndarray device=host
     <numpy_generator>: beta binomial bytes chisquare dirichlet exponential f gamma geometric gumbel hypergeometric

@@ -296,13 +296,15 @@ effects=draws_python returns=list rows=selects
     random: choices sample
 effects=draws_python mutates=0 rows=shuffles
     random: shuffle
+effects=seeds_python role=seed traits=own_seed
+    random: seed
 effects=seeds_python role=seed
-    random: seed setstate
+    random: setstate
 returns=tuple same=draw
     random: getstate
-returns=python_random role=generator
+returns=python_random role=generator traits=own_seed
     random: Random
-returns=python_random role=generator effects=draws_system
+returns=python_random role=generator effects=draws_system traits=own_seed
     random: SystemRandom
 effects=draws_given mutates=self
     <python_random>: betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate normalvariate

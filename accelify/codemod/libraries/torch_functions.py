@@ -75,7 +75,7 @@ effects=seeds_torch role=seed
     torch.cuda: manual_seed manual_seed_all set_rng_state set_rng_state_all
     torch.mps torch.xpu torch.mtia: manual_seed set_rng_state
     torch.xpu: manual_seed_all
-effects=seeds_torch+draws_system role=seed
+effects=seeds_torch+draws_system role=seed traits=own_seed
     torch: seed
     torch.cuda: seed seed_all
     torch.mps torch.xpu: seed

@@ -22,6 +22,7 @@ from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, skipped_apart
 from accelify.codemod.metrics.forward_state import forward_states
+from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import Ends, overlong_rounds, overstated_bars, shrunken_schedules
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.reports import About
@@ -133,11 +134,26 @@ def find(script: Script) -> Iterator[Remark]:
             "before `prepare`, which makes all processes' weights equal"
         )
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    yield from _seeded_apart(script)
     yield from _changed_in_forward(script, states)
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)
     yield from _imported_by_name(script)
+
+
+def _seeded_apart(script: Script) -> Iterator[Remark]:
+    """Seeds of the clock or the system, of which each process has another."""
+    calls = own_seeds(script.metrics) if script.distribution is None and not script.seeds.is_by_rank else ()
+    for call in calls:
+        is_global = any(map(names.is_seed, script.program.called(call)))
+        if is_global and script.accelerator(call) is None:
+            continue  # whose creation makes the processes' random states equal
+        message = (
+            "each process takes another seed here, so what is drawn by it before the training (a split, an order, a "
+            "setting) differs between processes: give all of them one seed"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -> Iterator[Remark]:

@@ -68,7 +68,7 @@ class OwnGenerators:
     def _draws(self) -> dict[Made, list[ast.Call]]:
         used: dict[Made, list[ast.Call]] = {}
         for call in self.program.calls:
-            for generator in self._drawn_from(call):
+            for generator in self.drawn_from(call):
                 used.setdefault(generator, []).append(call)
         return used
 
@@ -98,7 +98,7 @@ class OwnGenerators:
         rows = [(v, table.function(v.name)) for v in made]
         return [v for v, row in rows if row is not None and row.role is Role.GENERATOR]
 
-    def _drawn_from(self, call: ast.Call) -> list[Made]:
+    def drawn_from(self, call: ast.Call) -> list[Made]:
         """`g` of `rng.integers(8)` and of `torch.rand(2, generator=g)`."""
         if self.program.frame(call) not in self.program.reachable:
             return []

@@ -1,0 +1,61 @@
+"""Where do processes get random numbers of their own before the training, and so another split, order or setting?
+
+torch.manual_seed(int(time.time()))    random.seed()    rng = np.random.default_rng()
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.libraries.row import Role, Trait
+from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.randomness.own_generators import OwnGenerators
+
+
+def own_seeds(metrics: Metrics) -> Iterator[ast.Call]:
+    """The calls that seed by the clock or the system, and generators that are seeded so, where the set-up draws."""
+    return _OwnSeeds(metrics).find()
+
+
+class _OwnSeeds:
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.program = metrics.measured.program
+        self.training = metrics.measured.training
+        self.loops = Loops(self.program, metrics.measured.roles, metrics.measured.tracer)
+        self.generators = OwnGenerators(self.program, self.loops, self.training)
+        self.rounds = {loop for listed in self.training.loops.values() for loop in listed}
+        self.handed_on = {function for _, function in self.program.flow.handed_on}  # workers begin with one
+
+    def find(self) -> Iterator[ast.Call]:
+        """Each such call, in the order of the text."""
+        for call in sorted(filter(self._is_in_set_up, self.program.calls), key=self.program.position):
+            roles = {row.role for row in self.metrics.measured.chains.kinds.called(call) or ()}
+            if not roles & {Role.SEED, Role.GENERATOR} or not self._has_own_seed(call):
+                continue
+            if Role.SEED in roles or self._is_drawn_from(call):
+                yield call
+
+    def _is_in_set_up(self, call: ast.Call) -> bool:
+        """Whether a call is not run for each batch, or each row of a data set."""
+        frame = self.program.frame(call)
+        if frame not in self.program.reachable or not self.rounds.isdisjoint(self.loops.stack(call)):
+            return False
+        is_constructor = frame.name == "__init__"
+        return (is_constructor or not frame.is_method) and frame not in self.handed_on
+
+    def _has_own_seed(self, call: ast.Call) -> bool:
+        given = [*call.args, *(k.value for k in call.keywords)]
+        if any(self.metrics.ranks.of(g).of(Mark.CLOCK) for g in given):
+            return True
+        rows = self.metrics.measured.chains.kinds.called(call) or ()
+        is_left_out = all(isinstance(g, ast.Constant) and g.value is None for g in given)
+        return is_left_out and any(row.has(Trait.OWN_SEED) for row in rows)
+
+    def _is_drawn_from(self, made: ast.Call) -> bool:
+        """Whether the set-up draws from a generator, and nothing else does."""
+        calls = [c for c in self.program.calls if any(g.node is made for g in self.generators.drawn_from(c))]
+        return bool(calls) and all(map(self._is_in_set_up, calls))

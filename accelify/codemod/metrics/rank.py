@@ -10,6 +10,7 @@ is computed from, or the place where a running value is updated from round to ro
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -280,7 +281,7 @@ class Ranks:
                 labels = self._resolved(labels)
             loop = self.running_in(definition)
             if loop is not None:
-                labels = self._made_running(labels, definition.node, loop)
+                labels = self._made_running(labels | self._rows_round(definition.node), definition.node, loop)
             if self._function(definition.node) in self._run_by_signals:
                 labels |= {Origin(Mark.SIGNAL, definition.node)}
         return labels
@@ -305,6 +306,13 @@ class Ranks:
         while scope.kind == "comprehension" and scope.parent is not None:
             scope = scope.parent
         return scope
+
+    def _rows_round(self, node: ast.AST) -> _Labels:
+        """What says how many rows the loops within a training step go over: `for i in range(len(y)): n += 1`."""
+        loops = self.program.loops_round(node)
+        inner = itertools.takewhile(lambda loop: loop not in self.rounds, loops if self.rounds & set(loops) else ())
+        labels = (self._counted(self._of(n.iter), n.iter) for n in inner if isinstance(n, (ast.For, ast.AsyncFor)))
+        return frozenset(la for each in labels for la in each if isinstance(la, Origin) and la.mark is Mark.ROWS)
 
     def _made_running(self, labels: _Labels, node: ast.AST, loop: Loop) -> _Labels:
         """The labels of a value that is updated in each round; what is measured in time stays that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -608,9 +609,25 @@ class Sums:
 
     def _how_it_adds(self, additions: Sequence[Addition], loop: Loop) -> str | None:
         summand = Summand(self.program, loop)
-        kinds = {summand.is_of_rows(part) for a in additions for part in a.parts}
+        kinds = {self._is_for_each_row(a, loop) or summand.is_of_rows(part) for a in additions for part in a.parts}
         kind = kinds.pop() if len(kinds) == 1 else None
         return None if kind is None else "sum" if kind else "mean"
+
+    def _is_for_each_row(self, added: Addition, loop: Loop) -> bool:
+        """Whether something is added once for each row of a batch: `for p, t in zip(found, y): table[t, p] += 1`."""
+        around = itertools.takewhile(lambda n: n is not loop, self.program.ancestors(added.statement))
+        return any(self._goes_over_rows(n.iter) for n in around if isinstance(n, ast.For))
+
+    def _goes_over_rows(self, node: ast.expr) -> bool:
+        """Whether an expression gives the rows of a batch or their numbers, one after the other; not several losses."""
+        if isinstance(node, ast.Call) and any(map(names.iteration, self.program.called(node))):
+            return any(map(self._goes_over_rows, self.tracer.gone_over(node)))
+        origins = self.ranks.of(node).of(Mark.BATCH, Mark.ROWS)
+        values = [node, *self._given_to(node, 1)]
+        is_held_together = any(isinstance(v, (ast.List, ast.Tuple, ast.Dict)) for v in values)
+        viewed = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        is_of_dict = viewed is not None and "dict" in self.chains.kinds.of(viewed)  # `losses.items()`
+        return bool(origins) and not is_held_together and not is_of_dict
 
 
 def bound_in(loop: Loop | ast.While) -> set[str]:

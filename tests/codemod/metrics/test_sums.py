@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.metrics.sums import Reduction
+from accelify.codemod.options import Options
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, training
 
@@ -278,6 +279,29 @@ def test_a_divisor_that_counts_the_batches_of_a_round_left_out(items: str, read:
     found = Facts(GENERATED.format(items=items, read=read)).script.metrics.reductions
     assert found
     assert any(r.wholes and r.leaves_out_its_end for r in found) is is_too_many
+
+
+ROWS = [
+    ("for t, p in zip(y, model(x).argmax(1)):\n    table[t, p] += 1", True),
+    ("for i in range(len(y)):\n    table[0] += 1", True),
+    ("for i in range(y.size(0)):\n    table[0] += 1", True),
+    ("for i, p in enumerate(y.tolist()):\n    if p == 1:\n        table[0] += 1", True),
+    ("for k in range(3):\n    table[k] += 1", False),
+    ("table[0] += 1", False),
+]
+
+
+@pytest.mark.parametrize(("added", "is_of_rows"), ROWS)
+def test_what_is_added_for_each_row_of_a_batch(added: str, is_of_rows: bool) -> None:
+    facts = training(epoch="table = torch.zeros(3)", step=f"{STEP}{added}\n", end_of_epoch="print(table)")
+    facts.options = Options(keep_global_batch=True)
+    assert reductions(facts) == [(("table",), "sum" if is_of_rows else "mean")]
+
+
+@pytest.mark.parametrize(("added", "is_of_rows"), ROWS)
+def test_a_count_of_rows_is_reduced_and_one_of_rounds_is_not(added: str, is_of_rows: bool) -> None:
+    added = added.replace("table[t, p]", "n").replace("table[0]", "n").replace("table[k]", "n")
+    assert summed(added, "n = 0", "print(n)") == ([(("n",), "sum")] if is_of_rows else [])
 
 
 # Sums over all data that are divided by the batches of one process.

@@ -32,6 +32,7 @@ from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.provenance import imported_by_name
 from accelify.codemod.semantics.scopes import Scope, main_guard, names_in
+from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
 from accelify.codemod.training.weights import late_parameters
@@ -235,10 +236,20 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue  # the script has had these of one process before, and meant to
         if report.about in _OF_SHARDS and _goes_over_all(script, report.node, report.loop):
             continue
+        if report.about is About.SAVED_BY and _is_of_item_number(script, report.node):
+            continue  # said of the counter
         message, tier = _OWN[report.about]
         shows = tuple((script.path(node), node) for node in report.leaves)
         about = _quoted(report.text)
         yield Remark(NAME, script.path(report.node), report.node, message, tier, about=about, shows=shows)
+
+
+def _is_of_item_number(script: Script, test: ast.AST) -> bool:
+    """Whether a condition asks for the number of an item of a sharded loop, of which each process has its own."""
+    numbers = ItemNumbers(script.program, script.roles, script.tracer, script.training)
+    loops = [loop for loop in script.program.loops_round(test) if script.prepared.is_sharded_sequence(loop)]
+    asked = (node for loop in loops for node, _ in numbers.asked(loop))
+    return any(isinstance(node, ast.If) and node.test is test for node in asked)
 
 
 def _quoted(code: str) -> str:

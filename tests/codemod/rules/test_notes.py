@@ -278,3 +278,28 @@ def test_steps_that_one_process_may_leave_out(caught: str, handled: str, is_note
     step = TRIED.format(caught=caught, handled=handled)
     notes = run(training_script(before="rows = torch.ones(8, 2, 1)", step=step)).notes
     assert any("leaves out its step" in n.message for n in notes) is is_noted
+
+
+COUNTED = """
+import torch
+from torch import nn
+rows = torch.randn(40, 8, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(40):
+    loss = model(rows[step]).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if {condition}:
+        torch.save(model.state_dict(), "model.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_of_a_batch"),
+    [("step % 9 == 0", False), ("(step + 1) % 9 == 0", False), ("loss.item() < 1", True)],
+)
+def test_a_counter_that_decides_what_is_saved_is_no_batch(condition: str, is_of_a_batch: bool) -> None:
+    found = list(notes.find(Facts(COUNTED.format(condition=condition)).script))
+    assert any("decides here what is saved" in r.message for r in found) is is_of_a_batch

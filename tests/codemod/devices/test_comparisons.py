@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from accelify.codemod.devices.comparisons import Comparison
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated
 
@@ -40,7 +41,7 @@ def loop(device: str, *, before: str = "", within: str = "pass") -> str:
 
 def compared(device: str, test: str) -> list[tuple[str, bool]]:
     """The comparisons found in a condition, and whether they ask for any GPU."""
-    found = Facts(loop(device, before=f"pinned = {test}")).script.devices.comparisons
+    found: tuple[Comparison, ...] = Facts(loop(device, before=f"pinned = {test}")).script.devices.comparisons
     return [(ast.unparse(c.node), c.is_any) for c in found]
 
 

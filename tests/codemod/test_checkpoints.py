@@ -76,6 +76,23 @@ def test_all_processes_wait_before_they_list_the_files(names: str) -> None:
     assert after.count("wait_for_everyone") == 1
 
 
+@pytest.mark.parametrize(
+    "found",
+    [
+        "found = sorted(glob('out/*.pt'))[-1]\n",
+        "files = os.listdir('out')\nfound = os.path.join('out', max(files))\n",
+        "files = list(Path('out').glob('*.pt'))\nnewest = max(files)\nfound = str(newest)\n",
+    ],
+)
+def test_all_processes_wait_before_they_look_for_the_newest_file(found: str) -> None:
+    before = "import os\nfrom glob import glob\nfrom pathlib import Path\n"
+    save = "torch.save(model.state_dict(), f'out/{len(os.listdir())}.pt')"
+    end = f"{save}\nprint(1)\n{found}model.load_state_dict(torch.load(found))"
+    after = run(script(before=before, end=end)).after.decode()
+    assert f"\naccelerator.wait_for_everyone()\n{found}" in after, after
+    assert after.count("wait_for_everyone") == 1
+
+
 def test_an_open_file_is_the_one_whose_path_was_opened() -> None:
     end = f"{PATH}\n{SAVE}\nwith open(path, 'rb') as f:\n    model.load_state_dict(torch.load(f))"
     assert "accelerator.wait_for_everyone()\n" in run(script(end=end)).after.decode()

@@ -39,6 +39,7 @@ from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "checkpoints"
 OPTIONAL = True
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _MAY_NOT_BE_DONE = "waits until the main process has written this file"
 
 
@@ -352,7 +353,7 @@ def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
 
 def _before_asking(script: Script, statement: ast.stmt) -> ast.stmt:
     """The statement before which to wait: all processes do, so it is none under a condition that asks for the file."""
-    found = statement
+    found = _listing(script, statement, statement) or statement
     for around in script.program.ancestors(statement):
         if not isinstance(around, (ast.If, ast.With, ast.Try)):
             break
@@ -360,19 +361,29 @@ def _before_asking(script: Script, statement: ast.stmt) -> ast.stmt:
             found = around
         if isinstance(around, ast.If) and script.program.block(around) != [found] and _asks_for_a_file(around.test):
             found = around
-        if isinstance(around, ast.If) and (listing := _listing(script, around)) is not None:
+        if isinstance(around, ast.If) and (listing := _listing(script, around, around.test)) is not None:
             found = listing
     return found
 
 
-def _listing(script: Script, choice: ast.If) -> ast.stmt | None:
-    """The statement beside a condition, or itself, that lists the files which the condition asks for."""
-    block, chains = script.program.block(choice), script.metrics.ranks.chains
-    above = block[: block.index(choice)]
-    reads = [n for n in ast.walk(choice.test) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-    given = {script.program.statement(d.node) for read in reads for d in chains.definitions(read)}
+def _listing(script: Script, statement: ast.stmt, asking: ast.AST) -> ast.stmt | None:
+    """The statement above another, or itself, that lists the files which a part of it asks for."""
+    block = script.program.block(statement)
+    above = [s for s in block[: block.index(statement)] if not isinstance(s, _DEFINITIONS)]
+    given, wanted = set[ast.stmt](), [asking]
+    while wanted:
+        found = {s for s in _given_in(script, wanted.pop()) if s in above} - given
+        given |= found
+        wanted += found
     listing = next((s for s in above if s in given and lists_files(script.effects, s)), None)
-    return listing or (choice if lists_files(script.effects, choice.test) else None)
+    return listing or (statement if lists_files(script.effects, asking) else None)
+
+
+def _given_in(script: Script, node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements that give the names which some code reads their values."""
+    reads = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    definitions = (d for read in reads for d in script.metrics.ranks.chains.definitions(read))
+    return (script.program.statement(d.node) for d in definitions)
 
 
 def _opens(node: ast.expr) -> bool:

@@ -436,7 +436,8 @@ def devices_of(
     doubtful = {t for t in doubtful if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
-    out_of_reach = () if by_hand else (*_out_of_reach(program, moves, files, access), *_elsewhere(program, files))
+    places = (*_out_of_reach(program, moves, files, access), *_elsewhere(program, files))
+    out_of_reach = () if by_hand else tuple(dict.fromkeys(places))
     early = EarlyCode(program, access)
     compared = Comparisons(known, lattice.devices, placed.options, lambda node: access.at(node) is not None)
     return Devices(
@@ -539,9 +540,12 @@ def _out_of_reach(
 def _elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.expr]:
     """Where the project's other files, that training comes to, name a GPU by its number: `torch.device("cuda:0")`."""
     for call in program.calls:
-        is_run = program.path(call) not in files and program.frame(call) in program.reachable
-        if is_run and "torch.device" in program.called(call) and any(gpu_texts(call)):
-            yield call
+        frame = program.frame(call)
+        is_run = program.path(call) not in files and (frame.kind == "module" or frame in program.reachable)
+        is_move = isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr)
+        places = [call] if "torch.device" in program.called(call) else _named_by(program, call)
+        places += call.args[:1] if is_move else []
+        yield from (p for p in places if is_run and not isinstance(p, ast.Name) and any(gpu_texts(p)))
 
 
 def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:

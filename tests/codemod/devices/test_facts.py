@@ -6,7 +6,7 @@ import pytest
 
 from accelify.codemod.devices.facts import Devices
 from tests.codemod.facts import Facts, texts
-from tests.codemod.training_scripts import STEP, training
+from tests.codemod.training_scripts import STEP, script, training
 
 
 def devices(**slots: str) -> tuple[Devices, Facts]:
@@ -94,3 +94,31 @@ def test_a_gpu_that_a_function_chooses_and_the_script_binds() -> None:
         step="x = x.to(device)\n" + STEP,
     )
     assert texts(found.numbered) == []
+
+
+NOISE = """\
+import torch
+HOME = {home}
+
+def noise(rows):
+    return torch.randn(rows){moved}
+
+def unused(rows):
+    return rows.to("cuda:2")
+"""
+
+
+@pytest.mark.parametrize(
+    ("home", "moved", "found"),
+    [
+        ('torch.device("cuda:0")', ".to(HOME)", ["torch.device('cuda:0')"]),
+        ("0", '.to("cuda:0")', ["'cuda:0'"]),
+        ("0", '.to(torch.device("cuda:1"))', ["torch.device('cuda:1')"]),
+        ("0", '.to("cuda")', []),
+    ],
+)
+def test_a_gpu_by_its_number_in_another_file(home: str, moved: str, found: list[str]) -> None:
+    step = STEP.replace("model(x)", "model(x + noise(x.shape))")
+    main = script(imports="from helper import noise", step=step)
+    facts = Facts({"main.py": main, "helper.py": NOISE.format(home=home, moved=moved)})
+    assert texts(facts.script.devices.out_of_reach) == found

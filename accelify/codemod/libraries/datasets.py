@@ -25,7 +25,9 @@ returns=loader_iterator
 
 # --- samplers ---
 role=sampler returns=sampler keeps=0
-    torch.utils.data: RandomSampler SequentialSampler SubsetRandomSampler WeightedRandomSampler BatchSampler Sampler
+    torch.utils.data: SequentialSampler BatchSampler Sampler
+role=sampler returns=sampler keeps=0 rows=shuffles
+    torch.utils.data: RandomSampler SubsetRandomSampler WeightedRandomSampler
 role=sampler returns=sampler traits=spreads
     torch.utils.data torch.utils.data.distributed: DistributedSampler
 mutates=self

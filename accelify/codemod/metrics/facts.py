@@ -28,6 +28,7 @@ from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.roles import Roles
 
 Loop = ast.For | ast.AsyncFor
@@ -94,7 +95,15 @@ class Measured:
         asks = Experience(self.program, self.tracer).asks
         drawn = tuple(d.loop for d in random if d.loop is not None and not asks)
         loops = tuple(loop for loop in shared if loop not in rounds)
-        return Shards(loops, (*rounds, *endless, *drawn), self._is_sharded_loader, self._is_alike, bool(random), drawn)
+        return Shards(
+            loops,
+            (*rounds, *endless, *drawn),
+            self._is_sharded_loader,
+            self._is_alike,
+            bool(random),
+            drawn,
+            LoaderDraws(self.program, self.roles),
+        )
 
     def _asks_for_batches(self, loop: Loop) -> bool:
         """Whether a loop's items are no batches, which it gets by `next`."""

@@ -17,7 +17,7 @@ from enum import Enum
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, table
-from accelify.codemod.libraries.row import Effect, Role, Row, Rows, Same, Trait
+from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row, Rows, Same, Trait
 from accelify.codemod.metrics.sinks import leaves
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
@@ -26,6 +26,7 @@ from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue
+from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -49,6 +50,7 @@ class Mark(Enum):
 
 
 _COUNTS = frozenset({Mark.ROWS, Mark.STEPS})
+_DRAWS_EACH_TIME = DRAWS - {Effect.DRAWS_IN_TRAINING}
 _STAYS = frozenset({Mark.RUNNING, Mark.CLOCK, Mark.SIGNAL})  # in what such a value decides about
 
 
@@ -125,8 +127,8 @@ class Shards:
 
     loops: those whose items are sharded. rounds: those that take a batch by `next` in each round. is_loader: whether an
     expression is a prepared loader. is_alike: whether it holds what all ranks have alike, whatever it is used for: a
-    prepared model, an optimizer. draws: whether each rank draws random numbers of its own. drawn: those `rounds` in
-    which it draws its batches.
+    prepared model, an optimizer. draws: whether each rank draws random numbers of its own, outside of the loops, too.
+    drawn: those `rounds` in which it draws its batches. loader_draws: what loaders draw that all ranks have whole.
     """
 
     loops: Sequence[Loop]
@@ -135,6 +137,7 @@ class Shards:
     is_alike: Callable[[ast.expr], bool]
     draws: bool = False
     drawn: Sequence[Loop] = ()
+    loader_draws: LoaderDraws | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,7 +575,35 @@ class Ranks:
             return frozenset({Origin(Mark.BATCH, holder)})
         if isinstance(holder, ast.comprehension) and self.shards.is_loader(source):
             return frozenset({Origin(Mark.BATCH, holder)})
-        return self._of(source)
+        return self._of(source) | self._drawn_item(source, holder)
+
+    def draws_batches(self, loop: ast.For | ast.AsyncFor) -> bool:
+        """Whether each rank evaluates other batches of a loader that is not prepared, as it draws them for itself."""
+        return bool(self._drawn_item(self.chains.tracer.inside(loop.iter), loop))
+
+    def _drawn_item(self, source: ast.expr, holder: ast.AST) -> _Labels:
+        """The labels of the batches of a loader that draws them from a rank's own stream; all of them are the same."""
+        loader, draws = self._loader_in(source), self.shards.loader_draws
+        if draws is None or loader is None or self.shards.is_loader(loader) or not self._is_in_a_round(holder):
+            return _NONE
+        is_left = loader is not source or any(self._leaves_early(n, holder) for n in ast.walk(holder))
+        is_drawn = (is_left and draws.shuffle(loader)) or draws.draw_items(loader)
+        return frozenset({Origin(Mark.DRAW, holder)}) if is_drawn else _NONE
+
+    def _leaves_early(self, node: ast.AST, loop: ast.AST) -> bool:
+        is_end = isinstance(node, ast.Break) and self.program.loops_round(node)[0] is loop
+        return is_end or isinstance(node, ast.Return)
+
+    def _loader_in(self, source: ast.expr) -> ast.expr | None:
+        """`loader` of `loader` itself, and of what yields some of its batches: `islice(loader, 8)`, `iter(loader)`."""
+        while isinstance(source, ast.Call) and source.args and self.chains.kinds.of(source) != {"loader"}:
+            source = source.args[0]
+        return source if self.chains.kinds.of(source) == {"loader"} else None
+
+    def _is_in_a_round(self, node: ast.AST) -> bool:
+        """Whether a node is run in a round of a sharded loop, where each rank draws from a stream of its own."""
+        around = self.program.loops_round(node)
+        return not self.rounds.isdisjoint(around) or self.loop_that_runs(self.program.frame(node)) is not None
 
     def _imported(self, node: ast.AST) -> _Labels:
         """The labels of a variable of another module."""
@@ -985,6 +1016,9 @@ class Ranks:
     def _called(self, call: ast.Call, position: int | None) -> _Labels:
         if self._takes_a_batch(call):
             return frozenset({Origin(Mark.BATCH, call)})
+        iterator = self.program.iterator(call)
+        if iterator is not None and (drawn := self._drawn_item(iterator, call)):
+            return drawn
         if self._is_length_of_loader(call):
             return frozenset({Origin(Mark.STEPS, call, differs=False)})
         callees = self.program.flow.callees.get(call, set())
@@ -1066,11 +1100,16 @@ class Ranks:
             found |= {Origin(Mark.CLOCK, call)}
         elif row.has(Effect.SIMULATES) and self.shards.draws:
             found |= {Origin(Mark.SIMULATION, call)}
-        elif (row.draws or self._asks_a_worker(row)) and self.shards.draws and not self._makes_what_is_alike(call):
+        elif self._draws(row, call):
             found |= {Origin(Mark.DRAW, call)}
         elif row.same is Same.NO and Trait.SPREADS in row.traits:
             found |= {Origin(Mark.RANK, call)}
         return found
+
+    def _draws(self, row: Row, call: ast.Call) -> bool:
+        """Whether a call draws from a rank's own stream, or asks a worker of its own."""
+        is_own = (row.draws or self._asks_a_worker(row)) and self.shards.draws and not self._makes_what_is_alike(call)
+        return is_own or (not row.effects.isdisjoint(_DRAWS_EACH_TIME) and self._is_in_a_round(call))
 
     @staticmethod
     def _asks_a_worker(row: Row) -> bool:

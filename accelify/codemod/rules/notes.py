@@ -431,6 +431,13 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
             "come out N times as large, means are unchanged"
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
+    elif script.metrics.ranks.draws_batches(loop):
+        message = (
+            f"{named} is not sharded, but it is run within a loop over sharded data, where each process draws random "
+            "numbers of its own: processes evaluate different batches, and what the main process shows or saves is its "
+            "own value"
+        )
+        yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
     else:
         message = f"{named} is not sharded: every process evaluates all of the data, which is correct but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)

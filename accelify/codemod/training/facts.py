@@ -10,11 +10,11 @@ from accelify.codemod.options import Runtime
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.semantics.values import Argument, Instance, Member
+from accelify.codemod.semantics.values import Argument, Member
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.loops import Data, Training
 from accelify.codemod.training.phases import Phase, Phases
-from accelify.codemod.training.randomness.draws import function_draws
+from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.roles import Roles, stepped
 
 
@@ -24,7 +24,7 @@ class Run:
 
     leading: the functions and modules that training is called from, on whatever way, and those that train. run: the
     functions that the changed files may run, and their own. experience: what environments told this process, and what
-    was made of it. draws_in_its_data: whether a data set of the project's own draws at random its items.
+    was made of it. draws_in_its_data: whether a data set draws its items at random.
     ends_apart: whether processes draw what they train on, and one that has ended does not keep the others waiting.
     waits: whether callers who are not known pass an optimizer, what holds it, or the batches of each step.
     is_trial: whether a module tries itself out: it trains under its `__main__` guard alone, on random numbers.
@@ -48,7 +48,7 @@ def run_of(
         leading=frozenset(_leading(program, training)),
         run=frozenset(program.run_by(files)),
         experience=Experience(program, tracer),
-        draws_in_its_data=_draws_in_its_data(program, roles),
+        draws_in_its_data=any(map(LoaderDraws(program, roles).draw_items, program.calls)),
         ends_apart="random" in kinds and "loaders" not in kinds and runtime.has("seed_by_rank"),
         waits=_waits(program, training),
         is_trial=_is_trial(program, training),
@@ -65,17 +65,6 @@ def _leading(program: Program, training: Training) -> set[Scope]:
             callers = program.flow.callers.get(frame, ())
             waiting += [*map(program.frame, callers), *([frame.parent] if frame.parent is not None else ())]
     return found
-
-
-def _draws_in_its_data(program: Program, roles: Roles) -> bool:
-    for call in program.calls:
-        if not call.args or not any(roles.is_loader(v) for v in program.values(call)):
-            continue
-        for value in program.values(call.args[0]):
-            getter = program.flow.method(value.cls, "__getitem__") if isinstance(value, Instance) else None
-            if getter is not None and function_draws(program, getter):
-                return True
-    return False
 
 
 def _waits(program: Program, training: Training) -> bool:

@@ -345,3 +345,46 @@ def test_a_number_that_is_counted_on_changes_no_other_variable(chosen: str, is_o
 )
 def test_what_all_processes_have_alike_keeps_nothing_of_a_batch(made: str, used: str, is_own: bool) -> None:
     assert rank("both", before=f"kept = {made}\nboth = [kept]", batch=used).is_own is is_own
+
+
+DRAWN = """\
+import itertools
+others = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8)), batch_size=2, shuffle=True)
+kept = torch.ones(8, 4)
+def take(n):
+    index = torch.randint(len(kept), (n,))
+    return model(kept[index]).sum().item()
+def first(n):
+    total = 0
+    for i, (x, y) in enumerate(others):
+        if i >= n:
+            break
+        total += model(x).sum().item()
+    return total
+def all_of_them():
+    total = 0
+    for x, y in others:
+        total += model(x).sum().item()
+    return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "is_drawn"),
+    [
+        ("take(3)", True),
+        ("first(3)", True),
+        ("[model(x).mean() for x, y in itertools.islice(others, 3)]", True),
+        ("np.random.choice(8)", True),
+        ("all_of_them()", False),
+        ("model(kept).sum().item()", False),
+    ],
+)
+@pytest.mark.parametrize("slot", ["batch", "end"])
+def test_what_an_evaluation_draws_within_a_sharded_loop(value: str, is_drawn: bool, slot: str) -> None:
+    script = script_of(training(before=DRAWN, **{slot: f"score = {value}\nscheduler.step(score)"}))
+    measured = script.metrics.measured
+    ranks = Ranks(measured.chains, measured.shards(script.metrics.shared_loops))
+    step = find(script, "scheduler.step(score)")
+    assert isinstance(step, ast.Call)
+    assert ranks.is_own(step.args[0]) is (is_drawn and slot == "batch")

@@ -303,3 +303,41 @@ for step in range(40):
 def test_a_counter_that_decides_what_is_saved_is_no_batch(condition: str, is_of_a_batch: bool) -> None:
     found = list(notes.find(Facts(COUNTED.format(condition=condition)).script))
     assert any("decides here what is saved" in r.message for r in found) is is_of_a_batch
+
+
+DRAWN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+rows = torch.randn(8, 3)
+train, others = DataLoader(rows, batch_size=4), DataLoader(rows, batch_size=4, shuffle={shuffle})
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def score():
+    total = 0
+    for i, x in enumerate(others):
+        {first}
+        total += model(x).sum().item()
+    return total
+for x in train:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+{call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "first", "call", "is_drawn"),
+    [
+        ("True", "if i >= 10: break", "    print(score())", True),
+        ("True", "if i == 10:\n            return total", "    print(score())", True),
+        ("True", "if i >= 10: break", "print(score())", False),
+        ("False", "if i >= 10: break", "    print(score())", False),
+    ],
+)
+def test_an_evaluation_that_draws_its_batches(shuffle: str, first: str, call: str, is_drawn: bool) -> None:
+    script = Facts(DRAWN.format(shuffle=shuffle, first=first, call=call)).script
+    (message,) = (r.message for r in notes.find(script) if "is not sharded" in r.message)
+    assert ("processes evaluate different batches" in message) is is_drawn
+    assert ("which is correct but no faster" in message) is not is_drawn

@@ -122,3 +122,17 @@ def test_another_order_in_later_epochs_is_no_difference() -> None:
     original = traced(passes=passing((0, 1), (2, 3)))
     assert judged(((3, 0),), ((1, 0),)) is Status.DIFFERS
     assert judged(((0, 1), (2, 3)), ((0, 1), (2, 3))) is Status.DIFFERS
+
+
+def test_with_drop_last_another_order_leaves_out_other_samples() -> None:
+    original = traced(passes=[replace(passing((0, 1), (2, 3), (4, 5))[0], length=7)])
+
+    def judged(*ranks: tuple[int, ...]) -> Status:
+        traces = [traced(rank, passes=passing(batch)) for rank, batch in enumerate(ranks)]
+        return launched.samples(evidence(original, *traces)).status
+
+    assert judged((6, 0), (3, 1)) is Status.HOLDS
+    assert judged((6, 0), (3, 0)) is Status.DIFFERS
+    assert judged((6, 8), (3, 1)) is Status.DIFFERS
+    original.passes[0].length = 6
+    assert judged((6, 0), (3, 1)) is Status.DIFFERS

@@ -231,10 +231,12 @@ def sees_each(passed: Pass, parts: Sequence[Pass]) -> bool:
         return not is_alike and (not is_over or abs(taken - wanted) < max(round_of_all, 1))
     if not passed.is_over:  # the original was stopped in it: what it would have seen is not known, but that it is once
         extra = ours - Counter(dict.fromkeys(ours, 1))
-    # With drop_last, full batches that do not make up a round are left out.
+    # With drop_last, full batches that do not make up a round are left out, and another order leaves out other samples.
     is_full = len({len(batch or ()) for batch in passed.batches}) == 1
-    is_dropped = is_full and not extra and sum(lost.values()) < round_of_all
-    return sum(extra.values()) < max(round_of_all, 1) and (not is_over or not lost or is_dropped)
+    left_out = max((passed.length or 0) - theirs.total(), 0)
+    is_once = max(ours.values(), default=1) == 1 or not extra
+    is_dropped = is_full and is_once and extra.total() <= left_out and lost.total() - extra.total() < round_of_all
+    return extra.total() < max(round_of_all, 1) and (not is_over or not lost or is_dropped)
 
 
 def data(evidence: Evidence) -> Row:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from accelify.codemod.edits.values import Attempt, Change, Found, Obstacle, Plan, Remark
 from accelify.codemod.files.exemptions import Exemption, exemption
+from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.suppressions import Suppression, unknown_rule
 from accelify.codemod.options import Options
 from accelify.codemod.rules import optional_rules, pages
@@ -74,8 +75,13 @@ class LeftOut:
             useless = [c for c in parsed.suppressions.all if (path, c) not in self._used and not _is_of_a_check(c)]
             said = [*parsed.suppressions.faults, *((comment.line, _useless(comment)) for comment in useless)]
             for line, message in said:
-                if not self.stays(NAME, path, line):
+                if not self._may_be_useless(parsed, line):
                     yield Remark(NAME, path, ast.Pass(lineno=line, col_offset=0), message)
+
+    def _may_be_useless(self, parsed: Parsed, line: int) -> bool:
+        """Whether users accept a useless comment, by this rule's name: one on all rules would accept itself."""
+        named = any(NAME in (each.rules or ()) and line in each.lines for each in parsed.suppressions.all)
+        return named or self._options.selection.leaves_out(NAME, parsed.path) is not None
 
     def _exemption(self, rule: str, path: str, line: int) -> Exemption | None:
         found = exemption(self._program.flow.parsed_of[path], rule, line, self._options.selection)

@@ -113,6 +113,16 @@ def test_a_comment_that_leaves_nothing_out_is_said() -> None:
     assert run(PLAIN, ("criterion =", "ignore[writes, suppressions]")).notes[1:] == ()
 
 
+def test_a_comment_on_all_rules_that_leaves_nothing_out_is_said() -> None:
+    helper = "\n\ndef twice(x):\n    return 2 * x\n\n\nclass Empty:\n    pass\n"
+    result = run(PLAIN + helper, ("criterion =", "ignore"), ("def twice", "skip"), ("class Empty", "skip"))
+    said = [note.message for note in result.notes if note.rule == "suppressions"]
+    assert [message.split(":")[1].split("`")[0].strip() for message in said] == ["ignore", "skip"]
+    assert "suppresses nothing here: remove it; also line " in said[1]
+    ignoring = Options(selection=Selection(ignore=frozenset({"batch_size", "suppressions"})))
+    assert run(PLAIN, ("criterion =", "ignore"), options=ignoring).notes == ()
+
+
 def test_a_file_that_is_skipped_says_so() -> None:
     result = run(PLAIN, ("import nn", "skip-file"))
     assert (result.status, result.after) == (Status.UNCHANGED, result.before)

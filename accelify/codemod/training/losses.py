@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from accelify.codemod.libraries import methods, names, table
-from accelify.codemod.libraries.row import Row, Rows
+from accelify.codemod.libraries.row import Row, Rows, Trait
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
-from accelify.codemod.semantics.definitions import Definition
+from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import returned
-from accelify.codemod.semantics.values import Collection, Made, Parameters, Value
+from accelify.codemod.semantics.values import Collection, Made, Parameters, Value, template
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
@@ -67,6 +68,7 @@ class Losses:
     def __init__(self, program: Program, roles: Roles) -> None:
         self.program = program
         self.roles = roles
+        self.means = RowMeans(program)
 
     def is_sum(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression, or a part that is added to it, is a sum that nothing divides."""
@@ -80,6 +82,9 @@ class Losses:
             return any(self.is_sum(each, depth) for each in (node.body, node.orelse) if self._may_run(each))
         if isinstance(node, (ast.Name, ast.Attribute)):
             return any(self._is_defined_as_sum(d.node, depth) for d in self._definitions(node))
+        if isinstance(node, ast.Subscript):
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            return any(self.is_sum(each, depth - 1) for each in self._items(node.value, key, depth - 1))
         return isinstance(node, ast.Call) and self._is_sum_call(node, depth)
 
     def _is_sum_of(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
@@ -112,8 +117,30 @@ class Losses:
         statement = self.program.statement(target)
         if isinstance(statement, ast.AugAssign):
             return self._is_sum_of(statement.op, statement.target, statement.value, depth - 1)
-        value = self._assigned(target)
-        return value is not None and self.is_sum(value, depth - 1)
+        return any(self.is_sum(value, depth - 1) for value in self._given(target, depth - 1))
+
+    def _given(self, target: ast.AST, depth: int) -> Iterator[ast.expr]:
+        """What an assignment may give a variable: of `loss, parts = f(x)`, the first of what the function returns."""
+        value, parent = self._assigned(target), self.program.parent(target)
+        holder = self.program.parent(parent) if isinstance(parent, (ast.Tuple, ast.List)) else None
+        if value is not None:
+            yield value
+        elif isinstance(parent, (ast.Tuple, ast.List)) and isinstance(holder, ast.Assign):
+            yield from self._items(holder.value, next(i for i, e in enumerate(parent.elts) if e is target), depth)
+
+    def _items(self, node: ast.expr, key: object, depth: int) -> Iterator[ast.expr]:
+        """What stands at a place of a tuple or at a key of a dict, as written or as a function returns it."""
+        if isinstance(node, (ast.Tuple, ast.List)):
+            is_there = isinstance(key, int) and -len(node.elts) <= key < len(node.elts)
+            yield from [node.elts[key]] if isinstance(key, int) and is_there else []
+        elif isinstance(node, ast.Dict):
+            yield from (v for k, v in zip(node.keys, node.values, strict=True) if _is_constant(k, key))
+        elif isinstance(node, ast.Name) and depth:
+            values = [self._assigned(d.node) for d in self._definitions(node)]
+            yield from (item for v in values if v is not None for item in self._items(v, key, depth - 1))
+        elif isinstance(node, ast.Call) and depth:
+            live = (v for v in returned(self.program.flow.callees.get(node, ())) if v is not None and self._may_run(v))
+            yield from (item for v in live for item in self._items(v, key, depth - 1))
 
     def _may_run(self, node: ast.AST) -> bool:
         """Whether a place is reached in training, as the script's options and the defaults of its classes stand."""
@@ -132,7 +159,7 @@ class Losses:
             return any(isinstance(m, ast.Call) and _adds_up(m) for m in made)
         called = self.program.called(call)
         if any(name.startswith("torch.nn.functional.") for name in called):
-            return _adds_up(call)
+            return _adds_up(call) and not all(map(self.means.is_mean, call.args))
         if "torch.sum" in called:
             return len(call.args) == 1 and not call.keywords and self._adds_rows(call.args[0], depth)
         callees = self.program.flow.callees.get(call)
@@ -180,7 +207,7 @@ class Losses:
         """Whether what is summed may be of a batch: no losses that the script put side by side, and no weights."""
         is_stacked = isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
         is_of_losses = is_stacked or self._are_losses(node)
-        return not is_of_losses and not self._is_of_weights(node) and not self._is_mean_of_rows(node)
+        return not is_of_losses and not self._is_of_weights(node) and not self.means.is_mean(node)
 
     def _are_losses(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a tensor holds a few losses, each of the batch, with or without their weights."""
@@ -220,34 +247,6 @@ class Losses:
         inner = function.value if isinstance(function, ast.Attribute) and is_shaped and depth else None
         return is_loss or (inner is not None and self._are_of_batches(self.program.values(inner), depth - 1))
 
-    def _is_mean_of_rows(self, node: ast.expr, depth: int = _DEPTH) -> bool:
-        """Whether a value is a mean over the rows already, and what is left to sum are its columns: `x.mean(0)`."""
-        if not depth:
-            return False
-        if isinstance(node, ast.UnaryOp):
-            return self._is_mean_of_rows(node.operand, depth)
-        if isinstance(node, ast.BinOp):
-            sides = [s for s in (node.left, node.right) if not isinstance(s, ast.Constant)]
-            return bool(sides) and all(self._is_mean_of_rows(s, depth - 1) for s in sides)
-        if isinstance(node, ast.Name):
-            values = [self._assigned(d.node) for d in self._definitions(node)]
-            return bool(values) and all(v is not None and self._is_mean_of_rows(v, depth - 1) for v in values)
-        return isinstance(node, ast.Call) and self._averages_rows(node, depth)
-
-    def _averages_rows(self, call: ast.Call, depth: int) -> bool:
-        """`x.mean(0)`, `torch.mean(x, dim=0)`, and what is computed of each of their values."""
-        rows, given = [table.function(name) for name in sorted(self.program.called(call))], call.args
-        if isinstance(call.func, ast.Attribute) and not any(rows):
-            rows, given = [table.member("tensor", call.func.attr)], [call.func.value, *call.args]
-        if not rows or not given:
-            return False
-        if all(row is not None and row.rows is Rows.EACH for row in rows):
-            return self._is_mean_of_rows(given[0], depth - 1)
-        along = [*given[1:2], *(k.value for k in call.keywords if k.arg in ("dim", "axis"))]
-        numbers = [n for a in along for n in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])]
-        is_of_rows = not numbers or any(isinstance(n, ast.Constant) and n.value == 0 for n in numbers)
-        return is_of_rows and all(row is not None and row.rows is Rows.MEAN for row in rows)
-
     def _is_of_weights(self, node: ast.expr) -> bool:
         """Whether a value is made of parameters alone, as a penalty on them is."""
         reads = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
@@ -259,6 +258,119 @@ class Losses:
         values = self.program.values(node)
         is_parameters = bool(values) and all(isinstance(v, Parameters) for v in values)
         return is_parameters or self.program.once(Effects).kinds.of(node) == {"parameter"}
+
+
+class RowMeans:
+    """Find values that are means over the rows of a batch, so that a sum of what they hold is one over columns."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.chains = program.once(Chains)
+
+    def is_mean(self, node: ast.expr, depth: int = _DEPTH + 1) -> bool:
+        """Whether a value is a mean over the rows, or is computed from such means alone."""
+        if not depth:
+            return False
+        if isinstance(node, ast.UnaryOp):
+            return self.is_mean(node.operand, depth)
+        if isinstance(node, ast.BinOp):
+            return self._divides_total(node, depth) or self._are_means([node.left, node.right], depth - 1)
+        if isinstance(node, ast.Name):
+            return self._holds(node, lambda value: self.is_mean(value, depth - 1)) or (
+                self._is_divided_in_place(node) and self._is_total(node, depth)
+            )
+        if isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and is_transposed(node)):
+            return self.is_mean(node.value, depth - 1)
+        return isinstance(node, ast.Call) and self._is_mean_call(node, depth)
+
+    def _are_means(self, values: Sequence[ast.expr], depth: int) -> bool:
+        """Whether each of some values is a mean or a plain number, and not all are numbers."""
+        of_tensors = [v for v in values if not self._is_number(v)]
+        return bool(of_tensors) and all(self.is_mean(v, depth) for v in of_tensors)
+
+    def _is_number(self, node: ast.expr) -> bool:
+        inner = node.operand if isinstance(node, ast.UnaryOp) else node
+        return isinstance(inner, ast.Constant) or self.chains.kinds.of(inner) == {"number"}
+
+    def _divides_total(self, node: ast.BinOp, depth: int) -> bool:
+        """`(a.T @ b) / n`, by what may be the number of rows."""
+        is_divided = isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant)
+        return is_divided and self._is_total(node.left, depth - 1)
+
+    def _is_mean_call(self, call: ast.Call, depth: int) -> bool:
+        """`x.mean(0)`, `torch.mean(x, dim=0)`, and what any function makes of means alone."""
+        rows, given = self._called(call)
+        operator = methods.operator(call.func.attr) if isinstance(call.func, ast.Attribute) else None
+        if operator is not None and len(given) == 2:
+            return self.is_mean(ast.BinOp(given[0], operator, given[1]), depth)
+        if rows and given and all(row is not None and row.rows is Rows.MEAN for row in rows):
+            along = [*given[1:2], *(k.value for k in call.keywords if k.arg in ("dim", "axis"))]
+            numbers = [n for a in along for n in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])]
+            if not numbers or any(isinstance(n, ast.Constant) and n.value == 0 for n in numbers):
+                return True
+        return self._are_means([*given, *(k.value for k in call.keywords)], depth - 1)
+
+    def _called(self, call: ast.Call) -> tuple[list[Row | None], list[ast.expr]]:
+        """What is known of a call, and what it is given: the tensor first whose method it is."""
+        rows = [table.function(name) for name in sorted(self.program.called(call))]
+        is_own = bool(self.program.flow.callees.get(call))
+        if is_own or any(rows) or not isinstance(call.func, ast.Attribute):
+            return rows, call.args
+        return [table.member("tensor", call.func.attr)], [call.func.value, *call.args]
+
+    def _is_total(self, node: ast.expr, depth: int) -> bool:
+        """Whether a value is a product of matrices that adds up over the rows: `a.T @ b`."""
+        if not depth:
+            return False
+        if isinstance(node, ast.Name):
+            return self._holds(node, lambda value: self._is_total(value, depth - 1))
+        if isinstance(node, ast.BinOp):
+            return isinstance(node.op, ast.MatMult) and is_transposed(node.left)
+        if not isinstance(node, ast.Call):
+            return False
+        rows, given = self._called(node)
+        if "torch.einsum" in self.program.called(node):
+            return _adds_up_rows(given)
+        is_product = bool(rows) and all(row is not None and row.has(Trait.MULTIPLIES) for row in rows)
+        return is_product and len(given) == 2 and is_transposed(given[0])
+
+    def _holds(self, name: ast.Name, is_such: Callable[[ast.expr], bool]) -> bool:
+        """Whether all that a variable is given is of some kind."""
+        targets = [d.node for d in self.program.definitions(name).definitions(name)]
+        statements = [self.program.parent(target) for target in targets]
+        values = [s.value if isinstance(s, (ast.Assign, ast.AnnAssign)) else None for s in statements]
+        return bool(values) and all(value is not None and is_such(value) for value in values)
+
+    def _is_divided_in_place(self, name: ast.Name) -> bool:
+        """`c.div_(n)`, by what may be the number of rows, before `c` is read."""
+        changes = [d.node for d in self.chains.definitions(name) if d.kind is Kind.IN_PLACE]
+        calls = [n for n in changes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.args]
+        return any(
+            isinstance(methods.operator(ast.unparse(call.func).rpartition(".")[2]), ast.Div)
+            and not isinstance(call.args[0], ast.Constant)
+            for call in calls
+        )
+
+
+def is_transposed(node: ast.expr) -> bool:
+    """`z.t()`, `z.T`, `z.transpose(0, 1)`: the rows of a matrix side by side."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "T"
+    if not isinstance(node, ast.Call):
+        return False
+    name, numbers = ast.unparse(node.func).rpartition(".")[2], [ast.unparse(a) for a in node.args[-2:]]
+    return name == "t" or (methods.reorders(name) and sorted(numbers) == ["0", "1"])
+
+
+def _adds_up_rows(given: list[ast.expr]) -> bool:
+    """`torch.einsum("ni,nj->ij", a, b)`: the first letter of both is not in what comes out."""
+    inputs, _, result = template(given[0]).replace(" ", "").partition("->") if given else ("", "", "")
+    first = [part[:1] for part in inputs.split(",")]
+    return len(first) == 2 and first[0] == first[1] != "" and first[0] not in result
+
+
+def _is_constant(node: ast.expr | None, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value == value
 
 
 def _is_total(rows: Sequence[Row | None]) -> bool:

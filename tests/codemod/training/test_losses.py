@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.training.losses import Losses, is_by_function, losses_of, without_gradients
+from accelify.codemod.training.losses import Losses, RowMeans, is_by_function, losses_of, without_gradients
 from tests.codemod.facts import Facts, texts
 
 IMPORTS = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
@@ -81,6 +81,10 @@ SUM = "F.mse_loss(x, y, reduction='sum')"
         ("divergence = 0.5 * (-1 - x + y.exp()).mean(dim=0)\nloss = divergence.sum()", False),
         ("loss = torch.sum(torch.mean(x, (0, 2)).abs())", False),
         ("loss = x.mean(1).sum()", True),
+        ("c = x.T @ y\nc.div_(len(x))\nloss = torch.diagonal(c).add_(-1).pow_(2).sum()", False),
+        ("loss = x.T.mm(x).div(len(x) - 1).pow(2).sum()", False),
+        ("loss = (x.T @ y).pow(2).sum()", True),
+        ("loss = F.mse_loss(x.mean(0), y.mean(0), reduction='sum')", False),
         ("loss = (x.mean(0) - y).pow(2).sum()", True),
         (f"loss = 0\nfor part in parts:\n    loss += {SUM}\nloss = loss / len(x)", False),
         (f"loss = {SUM}\nif mean:\n    loss /= len(x)", True),
@@ -93,6 +97,24 @@ SUM = "F.mse_loss(x, y, reduction='sum')"
 )
 def test_what_divides_a_sum_before_it_is_used(code: str, is_sum: bool) -> None:
     facts = Facts(f"{IMPORTS}{code}\nuse(loss)\n")
+    assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
+
+
+@pytest.mark.parametrize(
+    ("result", "taken", "is_sum"),
+    [
+        ("total, kld", "loss, _ = f(x, y)", True),
+        ("total, kld", "_, loss = f(x, y)", False),
+        ("total, kld", "loss = f(x, y)[0]", True),
+        ("total, kld", "both = f(x, y)\nloss = both[-1]", False),
+        ("[total / len(x), kld]", "(loss, _) = f(x, y)", False),
+        ("{'loss': total, 'kld': kld}", "loss = f(x, y)['loss']", True),
+        ("{'loss': total, 'kld': kld}", "out = f(x, y)\nloss = out['kld']", False),
+    ],
+)
+def test_a_loss_that_a_function_returns_among_others(result: str, taken: str, is_sum: bool) -> None:
+    text = f"def f(x, y):\n    kld = y.mean()\n    total = {SUM} + kld\n    return {result}\n"
+    facts = Facts(f"{IMPORTS}{text}{taken}\nuse(loss)\n")
     assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
 
 
@@ -221,3 +243,37 @@ TWO = "a, b = F.mse_loss(x, y), F.l1_loss(x, y)\n"
 def test_a_sum_of_several_losses_is_none_over_the_rows(before: str, loss: str, is_sum: bool) -> None:
     facts = Facts(f"{IMPORTS}{before}loss = {loss}\nuse(loss)\n")
     assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
+
+
+ROWS = "import torch\nx, y = load()\nn = x.shape[0]\n"
+OFF = "def off_diagonal(m):\n    k, _ = m.shape\n    return m.flatten()[:-1].view(k - 1, k + 1)[:, 1:].flatten()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_mean"),
+    [
+        ("c = x.mean(0)", True),
+        ("c = x.mean(1)", False),
+        ("c = (-x).mean(dim=(0, 2)).abs() - 1", True),
+        ("c = x.std(dim=0)", True),
+        ("c = torch.cov(x.T)", True),
+        ("c = (x.T @ y) / n", True),
+        ("c = torch.mm(x.t(), y) / (n - 1)", True),
+        ("c = x.t().mm(y).div(n)", True),
+        ("c = torch.einsum('bi,bj->ij', x, y) / n", True),
+        ("c = torch.einsum('bi,ci->bc', x, y) / n", False),
+        ("c = (x @ y.T) / n", False),
+        ("c = x.T @ y", False),
+        ("c = x.T @ y\nc.div_(n)", True),
+        ("c = x.T @ y\nshow(c.div(n))", False),
+        ("c = x.T @ y / n\nc = torch.diagonal(c).add_(-1)", True),
+        (f"{OFF}c = off_diagonal(x.T @ y / n)", True),
+        (f"{OFF}c = off_diagonal(x)", False),
+        ("c = x.mean(0) - y", False),
+        ("c = x.mean(0)\nc = c[c > 0]", True),
+        ("c = x.mean(0).expand_as(y)", False),
+    ],
+)
+def test_whether_a_value_is_a_mean_over_the_rows(code: str, is_mean: bool) -> None:
+    facts = Facts(f"{ROWS}{code}\nuse(c)\n")
+    assert RowMeans(facts.program).is_mean(facts.call("use(c)").args[0]) is is_mean

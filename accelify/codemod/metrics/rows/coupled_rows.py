@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.libraries import methods, table
+from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.semantics.values import template
-from accelify.codemod.training.losses import without_gradients
+from accelify.codemod.training.losses import is_transposed, without_gradients
 
 
 def coupled(metrics: Metrics) -> Iterator[ast.expr]:
@@ -42,7 +42,7 @@ class _Rows:
         """The values whose rows an expression pairs with each other; nothing where it does not."""
         if isinstance(node, ast.BinOp):
             if isinstance(node.op, ast.MatMult):
-                return (node.left, node.right) if _is_transposed(node.right) else ()
+                return (node.left, node.right) if is_transposed(node.right) else ()
             return (node.left, node.right) if {_spread(node.left), _spread(node.right)} == {0, 1} else ()
         if self._is(node, Trait.COUPLES):
             return tuple(node.args[:1])
@@ -50,7 +50,7 @@ class _Rows:
         if isinstance(node.func, ast.Attribute) and not self.kinds.name_of(node.func):
             given.insert(0, node.func.value)
         if self._is(node, Trait.MULTIPLIES) and len(given) == 2:
-            return tuple(given) if _is_transposed(given[1]) else ()
+            return tuple(given) if is_transposed(given[1]) else ()
         return tuple(given[1:]) if "torch.einsum" in self.program.called(node) and _pairs(given) else ()
 
     def _is(self, call: ast.Call, trait: Trait) -> bool:
@@ -58,16 +58,6 @@ class _Rows:
         if named is None and isinstance(call.func, ast.Attribute):
             named = table.members(call.func.attr)
         return any(row.has(trait) for row in named or ())
-
-
-def _is_transposed(node: ast.expr) -> bool:
-    """`z.t()`, `z.T`, `z.transpose(0, 1)`: the rows of a matrix side by side."""
-    if isinstance(node, ast.Attribute):
-        return node.attr == "T"
-    if not isinstance(node, ast.Call):
-        return False
-    name, numbers = ast.unparse(node.func).rpartition(".")[2], [ast.unparse(a) for a in node.args[-2:]]
-    return name == "t" or (methods.reorders(name) and sorted(numbers) == ["0", "1"])
 
 
 def _spread(node: ast.expr) -> int | None:

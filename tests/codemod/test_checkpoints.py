@@ -538,3 +538,33 @@ def test_a_wait_that_each_process_decides_on_is_noted(set_under: str, is_noted: 
     assert "wait_for_everyone" in result.after.decode()
     said = [n.message for n in result.notes if "by its own clock or data" in n.message]
     assert bool(said) is is_noted
+
+
+SAVED = "def save(net, path):\n    {made}\n    return path\n"
+WRITTEN = "def write(net, path):\n    with open(path, 'w') as f:\n        f.write('1')\n    return path\n"
+
+
+@pytest.mark.parametrize(
+    "end", ['net = torch.load(save(model, "a.pt"))', 'use(torch.load(save(net=model, path="a.pt"))["x"])']
+)
+@pytest.mark.parametrize("made", ["torch.save(net.state_dict(), path)", "torch.save({'x': net.state_dict()}, path)"])
+def test_one_statement_that_saves_and_loads_waits_behind_the_save(made: str, end: str) -> None:
+    after = run(script(before=SAVED.format(made=made), end=end)).after.decode()
+    assert after.count("wait_for_everyone") == 1
+    assert "path)\n    accelerator.wait_for_everyone()\n    return path\n" in after
+
+
+@pytest.mark.parametrize(
+    "end", ["print(open(write(model, 'a.txt')).read())", "for line in open(write(model, 'a.txt')):\n    print(line)"]
+)
+def test_one_statement_that_writes_and_reads_waits_behind_the_guard(end: str) -> None:
+    after = run(script(before=WRITTEN, end=end)).after.decode()
+    assert after.count("wait_for_everyone") == 1
+    assert "f.write('1')\n    accelerator.wait_for_everyone()\n    return path\n" in after
+
+
+def test_a_save_that_one_process_may_not_come_to_is_noted_where_it_is_loaded() -> None:
+    before = SAVED.format(made="if time.time() > 5:\n        torch.save(net.state_dict(), path)")
+    result = run(script(before="import time\n" + before, end='torch.load(save(model, "a.pt"))'))
+    assert "wait_for_everyone" not in result.after.decode()
+    assert any("load this file here before process 0 has written it" in n.message for n in result.notes)

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.edits.values import Edit, Insert
 from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.guarding import Guarding
 from accelify.codemod.files_written.loader_data import LoaderData
+from accelify.codemod.files_written.meetings import Meetings
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.own_paths import OwnPaths
 from accelify.codemod.files_written.paths import Files
@@ -35,8 +35,8 @@ class Written:
     itself has decided that by itself. stored: which files are written, and read after that. saves: the calls of
     `torch.save`. saver: what has the `save` for a place: the accelerator, or the library where that does not reach;
     None where neither can. clocks: the calls that read the time into a path, or what else differs between processes.
-    meetings_before: the waits that are needed where a call waits under conditions that ask for files: there, no process
-    has changed the answer yet. made_unknown: the calls that make data sets by code that may download, or process files.
+    meetings: the waits that are needed so that all processes find the same files.
+    made_unknown: the calls that make data sets by code that may download, or process files.
     """
 
     guarding: Guarding
@@ -44,7 +44,7 @@ class Written:
     saves: tuple[Save, ...]
     saver: Callable[[ast.Call], str | None]
     clocks: Clocks
-    meetings_before: Callable[[ast.Call], tuple[Edit, ...]]
+    meetings: Meetings
     made_unknown: frozenset[ast.Call]
 
 
@@ -87,9 +87,9 @@ def written_of(
     outer = tuple(s for s in first if not any(s is not o and program.inside(s, o) for o in first))
     uncached = tuple(choice for choice, statements in called if not statements)
     guarding = Guarding(alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library)
-    meetings = _Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver)
+    meetings = Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver, ranks)
     made = frozenset[ast.Call]() if by_hand else data.calls
-    return Written(guarding, stored, saves, saver, clocks, meetings.before, made)
+    return Written(guarding, stored, saves, saver, clocks, meetings, made)
 
 
 def _removes_its_own(effects: Effects, clocks: Clocks, call: ast.Call) -> bool:
@@ -105,29 +105,6 @@ def _left_out(program: Program, files: frozenset[str], options: Options) -> Iter
         for node in parsed.nodes:
             if isinstance(node, ast.stmt) and exemption(parsed, "writes", node.lineno, options.selection):
                 yield node
-
-
-@dataclass(frozen=True, slots=True)
-class _Meetings:
-    checks: ExistenceChecks
-    guarding: Guarding
-    access: Access
-    saver: Callable[[ast.Call], str | None]
-
-    def before(self, call: ast.Call) -> tuple[Edit, ...]:
-        """The waits under the conditions round a call, before one process makes the file that these ask for."""
-        found: list[Edit] = []
-        tops = {run[0] for run in self.guarding.runs}
-        for question, first in self.checks.round(call):
-            if first in self.guarding.covered and first not in tops:
-                continue  # one process alone asks
-            speaker = self.saver(question)
-            if speaker is not None:
-                found.append(Insert(first, "before", f"{speaker}.wait_for_everyone()"))
-            if speaker is not None and self.access.at(question) is None:
-                root = self.checks.stored.program.frame(question).root
-                found.append(self.access.import_edit(root, f"import {speaker}"))
-        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

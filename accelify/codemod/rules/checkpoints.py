@@ -5,7 +5,8 @@
 Why: N processes that write one file at once damage it; a run that is stopped while it writes leaves half of it.
 Where the accelerator does not reach, as in an imported file's `EarlyStopping`, the function `accelify.runtime.save`
 does the same, and what copies the file there is left to the process that wrote it. A process that loads what may have
-been saved before waits first; where the accelerator does not reach what loads it, the training waits after the save.
+been saved before waits first, or behind the save where one statement does both: `torch.load(save(path))`. Where the
+accelerator does not reach what loads it, the training waits after the save.
 Left alone: what is saved before the accelerator is there; a note says so.
 """
 
@@ -84,9 +85,9 @@ def _is_on_host(script: Script, save: ast.Call) -> bool:
     return all(each and all(p.where is Where.HOST for p in each) for each in places)
 
 
-def _waits_apart(script: Script, waits: list[Change]) -> Iterator[Remark]:
+def _waits_apart(script: Script, waits: list[Change | Remark]) -> Iterator[Remark]:
     """Conditions round waits that may hold on one process and not on another."""
-    statements = [e.node for change in waits for e in change.edits if isinstance(e, Insert)]
+    statements = [e.node for w in waits if isinstance(w, Change) for e in w.edits if isinstance(e, Insert)]
     known = set(decided_apart(script.metrics)) if statements else set()
     for node in decided_apart(script.metrics, statements) if statements else ():
         message = (
@@ -221,7 +222,7 @@ def _saved(script: Script, save: Save, saver: str) -> Iterator[Change]:
     )
 
 
-def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
+def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
     """No process reads a file before the one that writes it is done."""
     done: set[ast.stmt] = set()
     beyond: list[tuple[ast.Call, ast.expr]] = []
@@ -241,15 +242,31 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
                 continue
             if any(_has_waited(script, w, statement, saves) for w in done):
                 continue
-            if any(may_be_of(script.written.stored, call, path, save) for save in saves):
+            read = [save for save in saves if may_be_of(script.written.stored, call, path, save)]
+            within = script.written.meetings.within(call, read)
+            yield from _waits_within(script, call, within)
+            if len(read) > len(within):
                 done.add(statement)
                 others = tuple(s for s in waits_as_well(script.effects, statement) if s is not statement)
                 edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
-                edits = (edit, *script.written.meetings_before(call))
+                edits = (edit, *script.written.meetings.before(call))
                 yield Change(NAME, script.path(call), call.lineno, _MAY_NOT_BE_DONE, edits)
     yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)
     yield from _waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond)
     yield from _waits_at_ends(script, saves)
+
+
+def _waits_within(script: Script, load: ast.Call, saves: list[ast.Call]) -> Iterator[Change | Remark]:
+    """Behind each save that the statement makes which loads: `torch.load(save(path))`."""
+    for save in saves:
+        if edits := script.written.meetings.after(save):
+            yield Change(NAME, script.path(save), save.lineno, _MAY_NOT_BE_DONE, edits)
+        else:
+            message = (
+                "the other processes load this file here before process 0 has written it: call "
+                f"`{script.state(load)}.wait_for_everyone()` between the two"
+            )
+            yield Remark(NAME, script.path(load), load, message, Tier.REVIEW)
 
 
 def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:
@@ -267,7 +284,7 @@ def _waits_in_library(script: Script, load: ast.Call) -> Change:
     """Before a load that the accelerator does not reach."""
     statement = _before_asking(script, script.program.statement(load))
     edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
-    edits = (edit, *script.written.meetings_before(load))
+    edits = (edit, *script.written.meetings.before(load))
     return Change(NAME, script.path(load), load.lineno, _MAY_NOT_BE_DONE, edits)
 
 

@@ -31,6 +31,7 @@ from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import names_in
 
 NAME = "writes"
+_MAY_NOT_BE_DONE = "waits until the main process has written this file"
 OPTIONAL = True
 
 
@@ -53,10 +54,10 @@ def find(script: Script) -> Iterator[Change | Remark]:
         for where, statement, reason in waits:
             edit = Insert(statement, where, f"{accelerator}.wait_for_everyone()")
             fetched = _rows(script, run, Trait.DOWNLOADS) if where == "after" else []
-            edits = (edit, *dict.fromkeys(e for call in fetched for e in script.written.meetings_before(call)))
+            edits = (edit, *dict.fromkeys(e for call in fetched for e in script.written.meetings.before(call)))
             yield Change(NAME, script.path(statement), statement.lineno, reason, edits)
     for backward in script.training.backwards:
-        if edits := script.written.meetings_before(backward):
+        if edits := script.written.meetings.before(backward):
             reason = "no process makes what another one is still to look for"
             yield Change(NAME, script.path(backward), backward.lineno, reason, edits)
     yield from _handed_on(script)
@@ -131,9 +132,8 @@ def _wait(script: Script, call: ast.Call, done: list[ast.stmt]) -> Iterator[Chan
     done.append(statement)
     others = tuple(s for s in waits_as_well(script.effects, statement) if s is not statement)
     edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
-    reason = "waits until the main process has written this file"
-    edits = (edit, *script.written.meetings_before(call))
-    yield Change(NAME, script.path(call), call.lineno, reason, edits)
+    edits = (edit, *script.written.meetings.before(call))
+    yield Change(NAME, script.path(call), call.lineno, _MAY_NOT_BE_DONE, edits)
 
 
 def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
@@ -156,13 +156,33 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         is_content = not script.effects.kinds.of(call) <= {"number", "string"}  # not only what there is of a file
         if not is_written and not (is_content and any(_is_named(script, call, path, paths) for path in read)):
             continue
-        waits = [w for place in _places_to_wait(script, call, read, paths) for w in _wait(script, place, done)]
+        places = _places_to_wait(script, call, read, paths)
+        waits = [w for place in places for w in _wait_for(script, place, read, paths, done)]
         if waits and _is_of_a_batch(script, call, [w for w, path in paths if _is_same(script, path, read)]):
             message = (
                 "all processes read a file that one process made from its own batch: give each process its own file"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         yield from waits
+
+
+def _wait_for(
+    script: Script, call: ast.Call, read: list[ast.expr], paths: list[tuple[ast.Call, ast.expr]], done: list[ast.stmt]
+) -> Iterator[Change | Remark]:
+    """A wait before a statement or, where that writes the file itself, behind what does: `open(write(path))`."""
+    found = [w for w, made in paths if any(script.written.stored.may_be_one(path, made) for path in read)]
+    within = script.written.meetings.within(call, found)
+    for write in within:
+        if edits := script.written.meetings.after(write):
+            yield Change(NAME, script.path(write), write.lineno, _MAY_NOT_BE_DONE, edits)
+        else:
+            message = (
+                "the other processes read this file here before process 0 has written it: call "
+                f"`{script.state(call)}.wait_for_everyone()` between the two"
+            )
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    if not within:
+        yield from _wait(script, call, done)
 
 
 def _places_to_wait(

@@ -1,0 +1,76 @@
+"""Where do the processes have to wait for each other, so that all find the same files?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.edits.values import Edit, Insert
+from accelify.codemod.files_written.existence_checks import ExistenceChecks
+from accelify.codemod.files_written.guarding import Guarding
+from accelify.codemod.files_written.loads import leads_to
+from accelify.codemod.metrics.rank import Ranks
+from accelify.codemod.preparing.placing import Access
+from accelify.codemod.training.certainty import asks_for_one
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """The waits that are needed, each with the import that it needs.
+
+    saver: what can wait at a place: the accelerator, or the library where that does not reach; None if neither can.
+    """
+
+    checks: ExistenceChecks
+    guarding: Guarding
+    access: Access
+    saver: Callable[[ast.Call], str | None]
+    ranks: Ranks
+
+    def before(self, call: ast.Call) -> tuple[Edit, ...]:
+        """The waits under the conditions round a call, before one process makes the file that these ask for."""
+        found: list[Edit] = []
+        tops = {run[0] for run in self.guarding.runs}
+        for question, first in self.checks.round(call):
+            if first in self.guarding.covered and first not in tops:
+                continue  # one process alone asks
+            speaker = self.saver(question)
+            if speaker is not None:
+                found.append(Insert(first, "before", f"{speaker}.wait_for_everyone()"))
+                found += self._import(question, speaker)
+        return tuple(found)
+
+    def within(self, read: ast.Call, writes: Iterable[ast.Call]) -> list[ast.Call]:
+        """The calls that write a file while the statement which reads it is run: `torch.load(save(path))`."""
+        program = self.guarding.program
+        statement = program.statement(read)
+        calls = [c for c in program.calls_in(program.frame(read)) if program.statement(c) is statement]
+        return [w for w in writes if any(c is w or leads_to(self.checks.stored, c, w) for c in calls if c is not read)]
+
+    def after(self, write: ast.Call) -> tuple[Edit, ...]:
+        """The wait behind what one process writes; none where not all processes may come there."""
+        program, speaker = self.guarding.program, self.saver(write)
+        runs = (run for run in self.guarding.runs if any(program.inside(write, s) for s in run))
+        statement = next(runs, (self._opening(write),))[-1]
+        if speaker is None or isinstance(statement, ast.Return) or not self._is_run_by_all(write, statement):
+            return ()
+        return (Insert(statement, "after", f"{speaker}.wait_for_everyone()"), *self._import(write, speaker))
+
+    def _opening(self, write: ast.Call) -> ast.stmt:
+        """The statement of a call that writes, or the `with open(path) as f:` round it, which ends the file."""
+        statement = self.guarding.program.statement(write)
+        around = self.guarding.program.parent(statement)
+        return around if isinstance(around, ast.With) else statement
+
+    def _is_run_by_all(self, write: ast.Call, statement: ast.stmt) -> bool:
+        program = self.guarding.program
+        frame = program.frame(write)
+        calls = program.calls_of(frame)
+        tests = [b.test for node in (statement, *calls) for b, _ in program.branches_round(node)]
+        is_alike = not any(asks_for_one(test) or self.ranks.is_own(test) for test in tests)
+        return frame.is_function and is_alike and not any(c in self.guarding.covered for c in calls)
+
+    def _import(self, call: ast.Call, speaker: str) -> Iterator[Edit]:
+        if self.access.at(call) is None:
+            yield self.access.import_edit(self.guarding.program.frame(call).root, f"import {speaker}")

@@ -65,12 +65,21 @@ class Guarding:
         self.alone.looked_at = frozenset(self._looked_at())
         while True:
             runs = [run for block in self._blocks() for run in self._runs(block)]
-            covered = {node for run in runs for statement in run for node in ast.walk(statement)}
+            covered = _nodes(runs)
             wrong = {s for run in runs for top in run for s in self._at_fault(top, covered)}
             wrong = wrong or set(self._with_what_all_open(covered))
             if not wrong:
-                return runs
+                return self._needed(runs)
             self._refused |= wrong
+
+    def _needed(self, runs: list[Run]) -> list[Run]:
+        """The runs but those in functions of which others hold every call: what is guarded there is guarded already."""
+        for function in {self.program.frame(run[0]): None for run in runs}:
+            others = [run for run in runs if self.program.frame(run[0]) is not function]
+            calls = self.program.flow.callers.get(function, ())
+            if calls and function.node in self._with_functions(_nodes(others)):
+                runs = others
+        return runs
 
     def _looked_at(self) -> Iterator[ast.Call]:
         """The calls that may read a file, or look at it, after the process that writes it has done so."""
@@ -104,7 +113,7 @@ class Guarding:
     @cached_property
     def covered(self) -> set[ast.AST]:
         """All that only the main process runs: what is in the runs, and the functions that nothing else calls."""
-        return self._with_functions({node for run in self.runs for statement in run for node in ast.walk(statement)})
+        return self._with_functions(_nodes(self.runs))
 
     def is_cached(self, node: ast.AST) -> bool:
         """Whether one process runs a node first, and the others find what it has made."""
@@ -112,7 +121,7 @@ class Guarding:
 
     @cached_property
     def _cached(self) -> set[ast.AST]:
-        return self._with_functions({node for statement in self.cached for node in ast.walk(statement)})
+        return self._with_functions(_nodes([self.cached]))
 
     @cached_property
     def _makers(self) -> set[Scope]:
@@ -385,3 +394,7 @@ class Guarding:
 
 def _is_place(target: ast.expr) -> bool:
     return isinstance(target, (ast.Name, ast.Attribute))
+
+
+def _nodes(runs: Iterable[Run]) -> set[ast.AST]:
+    return {node for run in runs for statement in run for node in ast.walk(statement)}

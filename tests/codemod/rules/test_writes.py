@@ -397,3 +397,19 @@ def test_every_method_of_a_writer_that_writes(method: str) -> None:
 def test_windows_for_which_the_others_wait(slots: dict[str, str], is_noted: bool) -> None:
     notes = run(training_script(imports="import matplotlib.pyplot as plt", **slots)).notes
     assert any("window" in n.message for n in notes) is is_noted
+
+
+@pytest.mark.parametrize(
+    ("imports", "made", "shown"),
+    [
+        ("import visdom", "viz = visdom.Visdom()", "viz.line(X=[step], Y=[rate])"),
+        ("from visdom import Visdom", "board = Visdom(port=80)", "board.text(f'{step}: {rate}')"),
+    ],
+)
+def test_a_function_whose_calls_are_guarded_has_no_guard_of_its_own(imports: str, made: str, shown: str) -> None:
+    begin = f"{imports}\n{made}\ndef shows(step):\n    rate = optimizer.param_groups[0]['lr']\n    {shown}\n"
+    after = run(script(imports=begin, end="shows(1)\nshows(2)")).after.decode()
+    assert guarded("shows(1)", "shows(2)") in after
+    assert f"    rate = optimizer.param_groups[0]['lr']\n    {shown}\n" in after
+    held = run(script(imports=begin, end="shows(1)\nshown = shows(2)\nprint(shown)")).after.decode()
+    assert f"    {GUARD}\n        rate = optimizer.param_groups[0]['lr']\n        {shown}\n" in held

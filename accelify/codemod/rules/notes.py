@@ -23,7 +23,13 @@ from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, skipped_apart
 from accelify.codemod.metrics.forward_state import forward_states
 from accelify.codemod.metrics.own_seeds import own_seeds
-from accelify.codemod.metrics.progress import Ends, overlong_rounds, overstated_bars, shrunken_schedules
+from accelify.codemod.metrics.progress import (
+    Ends,
+    overlong_rounds,
+    overstated_bars,
+    overstated_samples,
+    shrunken_schedules,
+)
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
@@ -41,6 +47,10 @@ NAME = "notes"
 _STEPS = (
     "this is the length for all processes together, and each process takes only its shard of the steps: use `len` of "
     "the prepared loader"
+)
+_SAMPLES = (
+    "this bar ends at 1/N of its length: each of N processes counts only the samples of its shard. Divide this number "
+    "by `accelerator.num_processes`"
 )
 _FEWER = (
     "this schedule steps once per epoch, but its length is `len` of a prepared loader, which shrinks with more "
@@ -110,6 +120,7 @@ def find(script: Script) -> Iterator[Remark]:
         if divides
         else (
             (overstated_bars, _STEPS, Tier.ADVICE),
+            (overstated_samples, _SAMPLES, Tier.ADVICE),
             (overlong_rounds, f"{_STEPS}; `next` fails after them", Tier.REVIEW),
             (shrunken_schedules, _FEWER, Tier.REVIEW),
         )

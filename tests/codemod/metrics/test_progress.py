@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from textwrap import indent
 
 import pytest
 
-from accelify.codemod.metrics.progress import Ends, StepCounts, overstated_bars, shrunken_schedules
+from accelify.codemod.metrics.progress import Ends, StepCounts, overstated_bars, overstated_samples, shrunken_schedules
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, script, training
 
@@ -20,6 +21,24 @@ def test_bars() -> None:
     assert bars("len(rows) // 2") == ["len(rows) // 2"]
     assert bars("len(loader)") == []
     assert bars("10") == []
+
+
+@pytest.mark.parametrize(
+    ("head", "update", "batches", "samples"),
+    [
+        ("with tqdm(total=len(rows)) as bar:", "bar.update(x.shape[0])", [], ["len(rows)"]),
+        ("bar = tqdm(total=len(rows))\nif True:", "bar.update(n=len(x))", [], ["len(rows)"]),
+        ("bar = tqdm(total=len(rows) // 2)\nif True:", "bar.update()", ["len(rows) // 2"], []),
+        ("with tqdm(total=len(rows) // 2) as bar:", "bar.update(1)", ["len(rows) // 2"], []),
+        ("with tqdm(total=len(loader)) as bar:", "bar.update(1)", [], []),
+    ],
+)
+def test_what_a_bar_counts(head: str, update: str, batches: list[str], samples: list[str]) -> None:
+    loop = f"{head}\n    for x, y in loader:\n" + indent(f"{STEP}{update}\n", " " * 8)
+    text = script(imports="from tqdm import tqdm\n").partition("for epoch")[0]
+    metrics = Facts(text + loop).script.metrics
+    assert texts(overstated_bars(metrics)) == batches
+    assert texts(overstated_samples(metrics)) == samples
 
 
 @pytest.mark.parametrize("iterated", ["batches", "enumerate(batches)", "zip(batches, range(9))"])

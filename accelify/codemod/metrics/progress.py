@@ -6,6 +6,7 @@ import ast
 import itertools
 from collections.abc import Collection, Iterator
 from functools import cached_property
+from typing import TypeGuard
 
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
@@ -146,10 +147,18 @@ class StepCounts:
             if node in seen:
                 continue
             seen.add(node)
-            if not self._is_of_steps(node):
+            if self._is_mean_so_far(node):
+                waiting.append(node.left)
+            elif not self._is_of_steps(node):
                 waiting.extend(self._made_of(node))
             elif self.counts(node):
                 yield node
+
+    def _is_mean_so_far(self, node: ast.expr) -> TypeGuard[ast.BinOp]:
+        """`total / n`: a sum over the steps so far is divided by their number, so that it is none of the two."""
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or not self._is_count(node.right):
+            return False
+        return any(not origin.is_count for origin in self.metrics.ranks.of(node.left).of(Mark.RUNNING))
 
     def _is_of_steps(self, node: ast.expr) -> bool:
         """Whether a value is worked out from a counter of steps alone, or a choice from one."""
@@ -369,7 +378,8 @@ class StepCounts:
             sides = [node.left, node.right]
         elif isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-        return bool(sides) and all(self._follows(side, whole=False) for side in sides)
+        is_part = bool(sides) and all(self._follows(side, whole=False) for side in sides)
+        return is_part or self._is_mean_so_far(node)
 
     def _is_made_from(self, node: ast.expr, whole: bool) -> bool:
         if isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):

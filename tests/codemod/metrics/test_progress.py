@@ -367,7 +367,7 @@ k = 100
 others = iter(DataLoader(rows, batch_size=2))
 class State:
     def __init__(self):
-        self.step = 0
+        self.step, self.total = 0, 0
 state = State()
 def weight(step):
     return min(1.0, step / k)
@@ -390,14 +390,18 @@ def lost(out, y, w):
         ("lost(model(x), y, 0.5)", []),
         ("model(x[n % 4 :]).mean()", []),
         ("model(next(others)).mean()", []),
+        ("(model(x) - total / n).mean()", []),
+        ("(model(x) - state.total / (n + 1)).mean()", []),
+        ("(model(x) - total * (n / k)).mean()", ["n / k"]),
     ],
 )
 def test_what_of_a_loss_follows_a_count_of_steps(loss: str, found: list[str]) -> None:
     facts = training(
         before=ANNEALED,
         epoch="n = 0" if "epoch *" in loss else "",
-        set_up="n = 0",
-        step=STEP.replace("nn.functional.mse_loss(model(x), y)", loss) + "n += 1; state.step += 1\n",
+        set_up="n, total = 0, 0.0",
+        step=STEP.replace("nn.functional.mse_loss(model(x), y)", loss)
+        + "n += 1; state.step += 1; total += loss.item(); state.total += x.mean().item()\n",
     )
     everything = texts(StepCounts(facts.script.metrics).in_losses())
     assert [text for text in everything if text in found] == found

@@ -97,18 +97,49 @@ def test_a_clock_that_not_every_process_may_come_to_is_reported(named: str) -> N
     assert any(n.rule == "folders" and "clocks differ" in n.message for n in result.notes)
 
 
+WAIT = "accelerator.wait_for_everyone()"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "if os.path.exists('out'):\n    raise SystemExit('there')\n{}os.makedirs('out', exist_ok=True)",
+        "if not os.path.exists('out'):\n    {}os.makedirs('out', exist_ok=True)\nelif os.listdir():\n    raise OSError",
+        "assert not Path('out').is_dir()\n{}os.makedirs('out', exist_ok=True)",
+        "if use_cuda:\n    pass\nelif os.path.isdir('out'):\n    sys.exit('there')\n{}make('out')",
+        "if os.path.exists('out') and input() != 'y':\n    exit()\n{}make('out')",
+    ],
+)
+def test_all_have_looked_before_one_creates_the_folder_that_stops_the_others(made: str) -> None:
+    make = "import os, sys\nfrom pathlib import Path\ndef make(path):\n    os.makedirs(path, exist_ok=True)"
+    result = run(script(imports=make, before=made.format("")))
+    indent = "    " if "    {}" in made else ""
+    assert made.format(f"{WAIT}\n{indent}") in result.after.decode()
+    assert result.after.decode().count(WAIT) == 1
+    assert not any("stops here" in n.message for n in result.notes)
+
+
 @pytest.mark.parametrize(
     ("made", "is_reported"),
     [
-        ("if os.path.exists('out'):\n    raise SystemExit('there')\nos.makedirs('out')", True),
-        ("if not os.path.exists('out'):\n    os.makedirs('out')\nelif os.listdir('out'):\n    raise OSError", True),
+        ("try:\n    os.mkdir('out')\nexcept FileExistsError:\n    if use_cuda:\n        raise", True),
+        ("try:\n    os.makedirs('out')\nexcept OSError:\n    sys.exit('there')", True),
+        ("try:\n    os.makedirs('out')\nexcept OSError as e:\n    if e.errno != 17:\n        raise", False),
         ("if not os.path.exists('out'):\n    os.makedirs('out')\nelse:\n    print('there')", False),
+        ("if not os.path.exists('data'):\n    raise OSError('no data')\nos.makedirs('out')", False),
     ],
 )
 def test_a_script_that_stops_where_its_folder_is_reported(made: str, is_reported: bool) -> None:
+    result = run(script(imports="import os, sys", before=made))
+    assert WAIT not in result.after.decode()
+    assert is_reported == any(n.rule == "folders" and "stops here" in n.message for n in result.notes)
+
+
+def test_a_folder_that_was_looked_for_is_made_without_review() -> None:
+    made = "if os.path.exists('out'):\n    raise SystemExit('there')\nos.makedirs('out')"
     result = run(script(imports="import os", before=made))
     assert "os.makedirs('out', exist_ok=True)" in result.after.decode()
-    assert is_reported == any(n.rule == "folders" and "stops here" in n.message for n in result.notes)
+    assert not any(n.rule == "folders" for n in result.notes)
 
 
 ALONE = "if accelerator.is_main_process:\n    {}\naccelerator.wait_for_everyone()\n"

@@ -41,6 +41,13 @@ class Meetings:
                 found += self._import(question, speaker)
         return tuple(found)
 
+    def at(self, call: ast.Call) -> tuple[Edit, ...]:
+        """The wait before the statement of a call; none where not all processes may come there."""
+        speaker, statement = self.saver(call), self.guarding.program.statement(call)
+        if speaker is None or call in self.guarding.covered or not self._is_run_by_all(call, statement):
+            return ()
+        return (Insert(statement, "before", f"{speaker}.wait_for_everyone()"), *self._import(call, speaker))
+
     def within(self, read: ast.Call, writes: Iterable[ast.Call]) -> list[ast.Call]:
         """The calls that write a file while the statement which reads it is run: `torch.load(save(path))`."""
         program = self.guarding.program
@@ -69,7 +76,7 @@ class Meetings:
         calls = program.calls_of(frame)
         tests = [b.test for node in (statement, *calls) for b, _ in program.branches_round(node)]
         is_alike = not any(asks_for_one(test) or self.ranks.is_own(test) for test in tests)
-        return frame.is_function and is_alike and not any(c in self.guarding.covered for c in calls)
+        return is_alike and not any(c in self.guarding.covered for c in calls)
 
     def _import(self, call: ast.Call, speaker: str) -> Iterator[Edit]:
         if self.access.at(call) is None:

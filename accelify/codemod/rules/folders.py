@@ -11,7 +11,8 @@
 Why: two processes may both find that the folder is missing; the second to make it would fail. And a folder that is
 named for the time is another one for each process whose clock says something else, and one that is named for the number
 of folders there are is another one once a process has made it: so all take the first one's. One
-that a later process deletes may hold what another has written already.
+that a later process deletes may hold what another has written already. Where the script stops because its folder is
+there, all processes have looked before one of them creates it.
 Left alone: calls that say themselves what to do. Where the script did not check first, the change is marked for review:
 a folder that is left from an earlier run is no error any more. Clocks that the accelerator does not reach, or that not
 every process may come to, are noted.
@@ -20,7 +21,6 @@ every process may come to, are noted.
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Iterator
 from functools import partial
 
@@ -28,6 +28,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace, Wrap
+from accelify.codemod.files_written.refusals import Refusals, handlers_round
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
@@ -49,7 +50,7 @@ _TEMPORARY = (
 
 def find(script: Script) -> Iterator[Found]:
     """A change for each folder that is made, also in files that change for nothing else."""
-    made: set[str] = set()
+    refusals = Refusals(script.written.stored, _path_of)
     clocks: dict[ast.Call, None] = {}
     counts: dict[ast.Call, None] = {}
     for call in script.program.calls:
@@ -66,10 +67,9 @@ def find(script: Script) -> Iterator[Found]:
         if not _fails_the_second_time(script, call) or script.written.guarding.is_cached(call):
             continue
         path = script.path(call)
-        made.add(ast.unparse(_path_of(call)))
         message = "fails in every process but the first: pass `exist_ok=True`"
         left = Remark(NAME, path, call, message, Tier.REVIEW)
-        is_checked = _is_checked(script, call)
+        is_checked = _is_checked(script, call) or any(refusal.waits for refusal in refusals.before(call))
         tier = Tier.SAFE if is_checked else Tier.REVIEW
         reason = "another process may have created it" + (
             "" if is_checked else ", so an existing folder is no longer an error"
@@ -84,7 +84,7 @@ def find(script: Script) -> Iterator[Found]:
             edits = [Replace(call, made_by_makedirs, keeps[1:], ("makedirs",)), imported]
         change = Change(NAME, path, call.lineno, reason, tuple(edits), tier)
         yield Attempt((change,), otherwise=(left,))
-    yield from _refusals(script, made)
+    yield from _refused(script, refusals)
     yield from _next_free(script)
     for clock in clocks:
         yield _one_name(script, clock, _differs_by_clock(script, clock))
@@ -186,29 +186,15 @@ def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
     called = script.program.called(call)
     if any(map(names.makes_folder, called)):
         positions = 3 if "os.makedirs" in called else 4
-        return 0 < len(call.args) < positions and not _is_caught(script, call)
+        return 0 < len(call.args) < positions and next(handlers_round(script.program, call), None) is None
     # `pathlib` alone has a `mkdir` that need not be told where
     is_path = isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir" and not call.args
-    return is_path and not called and not script.program.flow.callees.get(call) and not _is_caught(script, call)
-
-
-def _is_caught(script: Script, call: ast.Call) -> bool:
-    """Whether the script handles that a folder is there."""
-    child: ast.AST = call
-    for ancestor in script.program.ancestors(call):
-        if isinstance(ancestor, ast.Try) and child in ancestor.body:
-            caught = {
-                n.id if isinstance(n, ast.Name) else n.attr
-                for h in ancestor.handlers
-                for n in (ast.walk(h.type) if h.type is not None else ())
-                if isinstance(n, (ast.Name, ast.Attribute))
-            }
-            if any(map(_catches_that_it_exists, caught)) or any(h.type is None for h in ancestor.handlers):
-                return True
-        if isinstance(ancestor, (ast.FunctionDef, ast.ClassDef)):
-            return False
-        child = ancestor
-    return False
+    return (
+        is_path
+        and not called
+        and not script.program.flow.callees.get(call)
+        and next(handlers_round(script.program, call), None) is None
+    )
 
 
 def _is_checked(script: Script, call: ast.Call) -> bool:
@@ -221,25 +207,25 @@ def _is_checked(script: Script, call: ast.Call) -> bool:
     return False
 
 
-def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
+def _refused(script: Script, refusals: Refusals) -> Iterator[Change | Remark]:
     """Where the script stops, or asks, because a folder that it makes is there: another process may have created it."""
+    noted = set[ast.stmt]()
     for call in script.program.calls:
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if not methods.looks_for_a_file(name) or ast.unparse(_path_of(call)) not in folders:
+        if script.program.frame(call) not in script.program.reachable or not _makes_a_folder(script, call):
             continue
-        statement = script.program.statement(call)
-        if not isinstance(statement, ast.If):
-            continue
-        is_missing = isinstance(statement.test, ast.UnaryOp)
-        inside = [n for s in (statement.orelse if is_missing else statement.body) for n in ast.walk(s)]
-        called = [ast.unparse(n.func) for n in inside if isinstance(n, ast.Call)]
-        is_end = any(names.exits(n) or names.asks_the_user(n) for n in called)
-        if is_end or any(isinstance(n, ast.Raise) for n in inside):
-            message = (
-                "a later process finds the folder that another has just created, and stops here: check in the "
-                "main process only"
-            )
-            yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+        for refusal in refusals.before(call):
+            edits = [script.written.meetings.at(wait) for wait in refusal.waits]
+            if edits and all(edits):
+                for wait, some in zip(refusal.waits, edits, strict=True):
+                    reason = "no process creates the folder that another one is still to look for"
+                    yield Change(NAME, script.path(wait), wait.lineno, reason, some)
+            elif refusal.statement not in noted:
+                noted.add(refusal.statement)
+                message = (
+                    "a later process finds the folder that another has just created, and stops here: check in the "
+                    "main process only"
+                )
+                yield Remark(NAME, script.path(refusal.statement), refusal.statement, message, Tier.REVIEW)
 
 
 def _next_free(script: Script) -> Iterator[Remark]:
@@ -352,9 +338,3 @@ def _looks(node: ast.AST) -> bool:
     """Whether something asks if a file or a folder is there."""
     last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return methods.looks_for_a_file(last)
-
-
-def _catches_that_it_exists(name: str) -> bool:
-    """Whether a class of exceptions covers `FileExistsError`."""
-    caught = getattr(builtins, name, None)
-    return isinstance(caught, type) and issubclass(FileExistsError, caught)

@@ -1,0 +1,120 @@
+"""Where does a script stop, or ask, because a folder is there that it makes itself?
+
+    if os.path.exists(out):            assert not out.exists()        try:
+        raise FileExistsError(out)                                        os.mkdir(out)
+    os.makedirs(out)                   out.mkdir()                    except FileExistsError:
+                                                                          sys.exit("there already")
+
+A process that looks after another has made the folder stops. The answer is the same for all where they wait for each
+other after they have looked.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.files_written.paths import Files
+from accelify.codemod.libraries import methods, names
+from accelify.codemod.semantics.program import Program
+
+_OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A statement that stops where a path is there.
+
+    waits: the calls that make the folder, or lead there, before each of which all could wait; none where one call both
+    looks and makes.
+    """
+
+    statement: ast.stmt
+    waits: tuple[ast.Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Look at what is done where a folder is found; `path_of` is what a call makes."""
+
+    stored: Files
+    path_of: Callable[[ast.Call], ast.expr]
+
+    def before(self, make: ast.Call) -> Iterator[Refusal]:
+        """What stops where it finds the folder that a call makes."""
+        if self._is_stopped_by(make):
+            yield Refusal(self.stored.program.statement(make), ())
+        for call in self.stored.program.calls:
+            if methods.looks_for_a_file(ast.unparse(call.func).rpartition(".")[2]) and self._stops(call):
+                meetings = [m for m in self.stored.meetings(call, make) if self._is_of(call, make, m)]
+                if meetings:
+                    yield Refusal(self.stored.program.statement(call), tuple(meetings))
+
+    def _is_of(self, look: ast.Call, make: ast.Call, meeting: ast.Call) -> bool:
+        """Whether a call looks for what another makes; `meeting` is that one, or the call that leads to it."""
+        program, asked, made = self.stored.program, self.path_of(look), self.path_of(make)
+        function = program.frame(make)
+        if meeting is not make and isinstance(made, ast.Name) and function in program.flow.callees.get(meeting, ()):
+            made = self.stored.tracer.argument(meeting, function, made.id) or made
+        return ast.unparse(asked) == ast.unparse(made) or self.stored.are_alike(asked, made)
+
+    def _stops(self, look: ast.Call) -> bool:
+        """Whether the script stops, or asks, where what is looked for is there."""
+        program = self.stored.program
+        statement, is_there = program.statement(look), True
+        for around in program.ancestors(look):
+            if around is statement:
+                break
+            is_there ^= isinstance(around, ast.UnaryOp) and isinstance(around.op, ast.Not)
+        if isinstance(statement, ast.Assert):
+            return not is_there
+        return isinstance(statement, ast.If) and self._refuses(statement.body if is_there else statement.orelse)
+
+    def _refuses(self, statements: list[ast.stmt]) -> bool:
+        return any(self._is_end(n) for s in statements for n in _run_in(s))
+
+    def _is_end(self, node: ast.AST) -> bool:
+        called = self.stored.program.called(node) if isinstance(node, ast.Call) else ()
+        return isinstance(node, ast.Raise) or any(names.exits(n) or names.asks_the_user(n) for n in called)
+
+    def _is_stopped_by(self, make: ast.Call) -> bool:
+        """Whether the script stops where a call fails because the folder is there, as it does in a later process."""
+        for handler in handlers_round(self.stored.program, make):
+            # `except OSError as e: if e.errno != EEXIST: raise` asks itself what has failed
+            is_asked = "FileExistsError" not in _caught_by(handler)
+            if self._refuses([s for s in handler.body if not (is_asked and isinstance(s, ast.If))]):
+                return True
+        return False
+
+
+def handlers_round(program: Program, make: ast.Call) -> Iterator[ast.ExceptHandler]:
+    """What a script does where a call fails because the folder is there."""
+    child: ast.AST = make
+    for ancestor in program.ancestors(make):
+        if isinstance(ancestor, ast.Try) and child in ancestor.body:
+            yield from (h for h in ancestor.handlers if h.type is None or any(map(_is_for_it, _caught_by(h))))
+        if isinstance(ancestor, _OWN):
+            return
+        child = ancestor
+
+
+def _caught_by(handler: ast.ExceptHandler) -> set[str]:
+    """The classes of exceptions, by their last names."""
+    nodes = ast.walk(handler.type) if handler.type is not None else ()
+    return {n.id if isinstance(n, ast.Name) else n.attr for n in nodes if isinstance(n, (ast.Name, ast.Attribute))}
+
+
+def _is_for_it(name: str) -> bool:
+    """Whether a class of exceptions covers `FileExistsError`."""
+    caught = getattr(builtins, name, None)
+    return isinstance(caught, type) and issubclass(FileExistsError, caught)
+
+
+def _run_in(node: ast.AST) -> Iterator[ast.AST]:
+    """What is run with a statement: not what is in the functions that it defines."""
+    if not isinstance(node, _OWN):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _run_in(child)

@@ -1,0 +1,41 @@
+"""Facts about scripts that stop because a folder is there that they make themselves."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.files_written.refusals import Refusals
+from tests.codemod.training_scripts import training
+
+IMPORTS = "import os, sys\nfrom pathlib import Path\n"
+MAKE = "def make(path):\n    os.makedirs(path)\n"
+
+
+def refused(code: str) -> list[tuple[str, list[str]]]:
+    """The first line of each statement that stops, and the calls before which all could wait."""
+    facts = training(imports=IMPORTS, before=code)
+    refusals = Refusals(facts.script.written.stored, lambda c: c.args[0] if c.args else c.func.value)  # type: ignore[attr-defined]
+    found = refusals.before(facts.call("mk" if ".mk" in code else "os.makedirs("))
+    return [(ast.unparse(r.statement).split("\n")[0], list(map(ast.unparse, r.waits))) for r in found]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (
+            "if os.path.exists('a'):\n    raise OSError\nos.makedirs('a')",
+            [("if os.path.exists('a'):", ["os.makedirs('a')"])],
+        ),
+        ("if not os.path.exists('a'):\n    raise OSError\nos.makedirs('a')", []),
+        ("assert not os.path.isdir('a')\nos.makedirs('a')", [("assert not os.path.isdir('a')", ["os.makedirs('a')"])]),
+        (MAKE + "if os.path.exists('a'):\n    sys.exit(1)\nmake('a')", [("if os.path.exists('a'):", ["make('a')"])]),
+        (MAKE + "if os.path.exists('b'):\n    sys.exit(1)\nmake('a')", []),
+        ("try:\n    os.makedirs('a')\nexcept OSError:\n    raise", [("os.makedirs('a')", [])]),
+        ("try:\n    os.makedirs('a')\nexcept ValueError:\n    raise", []),
+        ("if os.path.exists('a'):\n    def f():\n        raise OSError\nos.makedirs('a')", []),
+    ],
+)
+def test_what_stops_where_the_folder_is_there(code: str, expected: list[tuple[str, list[str]]]) -> None:
+    assert refused(code) == expected

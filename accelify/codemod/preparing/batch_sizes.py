@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Element, Instance, Made, Value
 from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.roles import Roles
@@ -223,7 +225,35 @@ class _Fixed:
                 if cls is None or not self.program.flow.is_module_class(cls) or callee.name == "forward":
                     continue
                 given = ((p.arg, self.tracer.argument(call, callee, p.arg)) for p in callee.parameters)
-                yield from (a for name, a in given if a is not None and self._is_same(size, a, name))
+                same = ((name, a) for name, a in given if a is not None and self._is_same(size, a, name))
+                yield from (a for name, a in same if self._is_needed(callee, name))
+
+    def _is_needed(self, function: Scope, name: str, depth: int = 3) -> bool:
+        """Whether a function of a model does more with a parameter than keep it in an attribute that nothing reads."""
+        return any(self._needs(read, depth) for read in self.program.reads_of(function, name))
+
+    def _needs(self, read: ast.Name, depth: int) -> bool:
+        parent = self.program.parent(read)
+        targets = parent.targets if isinstance(parent, ast.Assign) and parent.value is read else []
+        if targets and all(isinstance(t, ast.Attribute) for t in targets):
+            return any(t.attr in self._read_of_models for t in targets if isinstance(t, ast.Attribute))
+        call = self.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+        callees = self.program.flow.callees.get(call, ()) if isinstance(call, ast.Call) and depth else ()
+        if not callees or not isinstance(call, ast.Call):
+            return True
+        taken = [(c, p.arg) for c in callees for p in c.parameters if self.tracer.argument(call, c, p.arg) is read]
+        return not taken or any(self._is_needed(callee, given, depth - 1) for callee, given in taken)
+
+    @cached_property
+    def _read_of_models(self) -> frozenset[str]:
+        """The attributes of models that some code reads."""
+        nodes = (n for parsed in self.program.files for n in parsed.parents if isinstance(n, ast.Attribute))
+        return frozenset(n.attr for n in nodes if isinstance(n.ctx, ast.Load) and self._may_be_model(n.value))
+
+    def _may_be_model(self, node: ast.expr) -> bool:
+        held = self.program.values(node)
+        classes = [v.cls for v in held if isinstance(v, Instance)]
+        return any(map(self.program.flow.is_module_class, classes)) or (not held and not self.program.externals(node))
 
     def _is_same(self, size: ast.expr, given: ast.expr, name: str = "") -> bool:
         """Whether an argument is the size: the same variable or option, or the same number for a size of batches."""

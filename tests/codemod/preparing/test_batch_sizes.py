@@ -135,7 +135,7 @@ class Net(nn.Module):
         super().__init__()
         self.size = batch_size
     def init_hidden(self, n): return torch.zeros(n, 4)
-    def forward(self, x): return x
+    def forward(self, x): return x.view(self.size, -1)
 size = 2
 settings = {"size": 2, "height": 2}
 rows_in_batch, height = settings["size"], settings["height"]
@@ -168,6 +168,27 @@ def fixed(made: str, size: str = "size", batch: str = "", loader: str = "") -> l
 )
 def test_a_model_that_is_told_the_size(made: str, size: str, batch: str, given: list[str]) -> None:
     assert fixed(made, size, batch) == given
+
+
+@pytest.mark.parametrize(
+    ("kept", "read", "is_told"),
+    [
+        ("self.size = n", "x", False),
+        ("self.size = n", "x[: self.size]", True),
+        ("self.size = self.other = n", "x[: self.other]", True),
+        ("self.inner = Inner(n)", "self.inner(x)", False),
+        ("self.inner = Inner(n=n)", "self.inner(x)[: self.inner.rows]", True),
+        ("self.state = torch.zeros(n, 4)", "x", True),
+        ("pass", "x", False),
+    ],
+)
+def test_a_model_that_only_keeps_the_size(kept: str, read: str, is_told: bool) -> None:
+    inner = "class Inner(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.rows = n\n"
+    net = f"class Net(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        {kept}\n"
+    settings = "class Settings:\n    def __init__(self): self.size = 2\nprint(Settings().size)\nsize = 2\n"
+    text = script(before=f"{inner}{net}    def forward(self, x): return {read}\n{settings}", set_up="net = Net(size)")
+    text = text.replace("DataLoader(rows, batch_size=2)", "DataLoader(rows, batch_size=size)")
+    assert bool(found(Facts(text)).fixed) is is_told
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Constant, Made, template
+from accelify.codemod.semantics.values import Constant, Instance, Made, template
 from accelify.codemod.training.roles import Roles
 
 
@@ -162,6 +162,61 @@ class Destinations:
                 found |= {replace(d, is_given=True) for d in inner}
         return frozenset(found)
 
+    def follows_tensors(self, device: ast.expr | None, depth: int = 5) -> bool:
+        """Whether all that a device may be is where a tensor is, or the process's own: `x.device`, a name for it."""
+        if device is None or not depth:
+            return False
+        if isinstance(device, ast.IfExp):
+            is_asked = _asks_a_tensor(device.test)
+            return all(
+                self._is_other(d, is_asked) or self.follows_tensors(d, depth) for d in (device.body, device.orelse)
+            )
+        if isinstance(device, ast.BoolOp):
+            return all(self.follows_tensors(d, depth) for d in device.values)
+        if isinstance(device, ast.Name):
+            return self._holds_those_of_tensors(device, depth - 1)
+        if isinstance(device, ast.Call):
+            is_method = isinstance(device.func, ast.Attribute) and device.func.attr == "get_device"
+            return (is_method and not device.args and not self.program.called(device)) or self._is_own(device)
+        getters = self._getters(device) if isinstance(device, ast.Attribute) else []
+        if getters:
+            values = [*returned(getters)]
+            return bool(values) and all(self.follows_tensors(v, depth - 1) for v in values)
+        return is_where_another_is(device) or self._is_own(device)
+
+    def _is_own(self, device: ast.expr) -> bool:
+        named = self.resolved(self.of(device))
+        return bool(named) and all(d.now is Where.ACCELERATOR for d in named)
+
+    def _is_other(self, device: ast.expr | None, is_asked: bool) -> bool:
+        """Whether a device is the host, for tensors that are there."""
+        return is_asked and all(d.now is Where.HOST for d in self.of(device))
+
+    def _holds_those_of_tensors(self, name: ast.Name, depth: int) -> bool:
+        owner = self.program.scope(name).owner(name.id)
+        writes = list(self.program.reaching(name, self.tracer.writes(owner, name.id))) if owner is not None else []
+        given = [(value, self._asks_round(write)) for write in writes for value in self._values_of(write)]
+        known = [(v, is_asked) for v, is_asked in given if not (isinstance(v, ast.Constant) and v.value is None)]
+        return bool(given) and all(
+            self._is_other(v, is_asked) or self.follows_tensors(v, depth) for v, is_asked in known
+        )
+
+    def _asks_round(self, write: ast.AST) -> bool:
+        return any(_asks_a_tensor(branching.test) for branching, _ in self.program.branches_round(write))
+
+    def _values_of(self, write: ast.AST) -> list[ast.expr | None]:
+        """What a variable or a parameter is given; None where that is not known."""
+        if not isinstance(write, ast.arg):
+            return [self.tracer.assigned(write) if isinstance(write, ast.Name) else None]
+        function = self.program.scope(write)
+        return [self.tracer.given(call, function, write.arg) for call in self.program.calls_of(function)] or [None]
+
+    def _getters(self, node: ast.Attribute) -> list[Scope]:
+        """The properties of the project's own classes that an attribute may be."""
+        classes = [v.cls for v in self.program.values(node.value) if isinstance(v, Instance)]
+        methods = (self.program.flow.method(cls, node.attr) for cls in classes)
+        return [m for m in methods if m is not None and m.is_property]
+
     # Variables.
 
     def _name(self, node: ast.Name) -> Named:
@@ -302,6 +357,11 @@ def is_where_another_is(device: ast.expr | None) -> bool:
     owner = device.value
     is_holder = isinstance(owner, ast.Name) and owner.id == "self"  # or an option
     return not is_holder and not options_in(device)
+
+
+def _asks_a_tensor(test: ast.expr) -> bool:
+    """`x.is_cuda`"""
+    return any(isinstance(n, ast.Attribute) and n.attr == "is_cuda" for n in ast.walk(test))
 
 
 def is_worker_code(program: Program, node: ast.AST) -> bool:

@@ -106,6 +106,10 @@ class Devices:
         is_own = bool(named) and all(d.now is Where.ACCELERATOR for d in named)
         return is_own or (bool(held) and all(map(self.known.roles.is_device, held)))
 
+    def follows_tensors(self, device: ast.expr) -> bool:
+        """Whether a device is always where another tensor is, which is right in every process."""
+        return self.lattice.devices.follows_tensors(device)
+
     def may_stay(self, move: Move) -> bool:
         """Whether a needless move does no harm where it stays: its device is the process's own."""
         if not isinstance(move.device, (ast.Attribute, ast.Subscript)):

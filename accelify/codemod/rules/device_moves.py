@@ -231,7 +231,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     inside_data = is_worker_code(script.program, move.call)
     is_number = _is_number(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
-    if script.devices.goes_to_cpu(move) or is_where_another_is(move.device):
+    if script.devices.goes_to_cpu(move) or (move.device is not None and script.devices.follows_tensors(move.device)):
         return
     if move.device is not None and not script.changes_nothing(move.device):
         message = (

@@ -122,3 +122,34 @@ def test_a_gpu_by_its_number_in_another_file(home: str, moved: str, found: list[
     main = script(imports="from helper import noise", step=step)
     facts = Facts({"main.py": main, "helper.py": NOISE.format(home=home, moved=moved)})
     assert texts(facts.script.devices.out_of_reach) == found
+
+
+FOLLOWING = """\
+def mask(x, device=None):
+    {body}
+    return torch.zeros(len(x)).to(device)
+class Net(nn.Module):
+    @property
+    def device(self): return next(self.parameters()).device
+net, weights = Net(), load_weights()
+mask(weights); mask(weights, {given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "follows"),
+    [
+        ("device = x.device", "None", True),
+        ("if device is None: device = x.device", "weights.device", True),
+        ("device = device or x.device", "device=weights[0].device", True),
+        ("device = x.get_device()", "None", True),
+        ("device = 'cuda' if x.is_cuda else 'cpu'", "None", True),
+        ("pass", "net.device", True),
+        ("if device is None: device = x.device", "load_device()", False),
+        ("device = x.device if test() else 'cpu'", "None", False),
+        ("device = settings.place", "None", False),
+    ],
+)
+def test_a_device_that_follows_tensors(body: str, given: str, follows: bool) -> None:
+    found, facts = devices(before=FOLLOWING.format(body=body, given=given))
+    assert found.follows_tensors(facts.call("torch.zeros(len(x)).to").args[0]) is follows

@@ -26,6 +26,7 @@ from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGp
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
+from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.placing import Access, EarlyCode
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.settings import Setting
@@ -35,7 +36,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
-from accelify.codemod.semantics.values import Constant, Made
+from accelify.codemod.semantics.values import Constant, Instance, Made
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -257,6 +258,7 @@ class Own:
         lattice = Lattice(
             *(self.program, self.roles, self.tracer, self.prepared, self._tensors()),
             plain=plain,
+            named=self._named(known, plain),
             holds=holds,
             replaced=[*fixed, *bound, *settled],
         )
@@ -314,6 +316,36 @@ class Own:
                 found |= {d.was for d in devices.resolved(devices.of(move.device))} & {Where.HOST, Where.ACCELERATOR}
                 found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()
         return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
+
+    def _named(self, known: Moves, plain: set[Where]) -> dict[ast.expr, set[Where]]:
+        """Where the plain script had the models that some names mean: it moved one, and never moves another."""
+        moves_models = any(self.roles.is_module(v) for m in known.found for v in self.program.values(m.receiver))
+        items = [i for i in self.prepared.preparation.items if i.kind == "model"]
+        writes = {item: self.tracer.writes(item.frame, item.text) for item in items}
+        named = [(i, w) for i in items for w in writes[i] if moves_models and isinstance(w, ast.Name)]
+        left = {w for item, w in named if Where.HOST not in plain and self._is_never_moved(item, w)}
+        found: dict[ast.expr, set[Where]] = {}
+        for item in items if left else ():
+            for read in self.program.reads_of(item.frame, item.text):
+                stays = {w in left for w in self.program.reaching(read, writes[item])}
+                if len(stays) == 1:
+                    found[read] = {Where.HOST} if stays.pop() else plain
+        return found
+
+    def _is_never_moved(self, item: Item, write: ast.Name) -> bool:
+        """Whether a model stays where it is made: that of one cell of a notebook, say."""
+        program, value = self.program, self.tracer.assigned(write)
+        if not isinstance(value, ast.Call) or not any(map(self.roles.is_module, program.values(value))):
+            return False
+        is_placed = any(isinstance(n, (ast.With, ast.AsyncWith)) for n in program.ancestors(write))
+        own = {v.cls for v in program.values(value) if isinstance(v, Instance)}
+        inside = [c for cls in own for method in cls.children for c in program.calls_in(method)]
+        moving = [c for c in inside if ast.unparse(c.func).startswith("self.") and _may_go_to_a_gpu(c)]
+        moving += [n for n in ast.walk(value) if isinstance(n, ast.Call) and _may_go_to_a_gpu(n)]
+        if is_placed or moving or _has_default_device(program):
+            return False
+        reads = [r for r in program.reads_of(item.frame, item.text) if program.reaching(r, [write])]
+        return bool(reads) and not any(map(self.prepared.may_move, reads))
 
     def _names_the_cpu_only(self, devices: Destinations) -> bool:
         """Whether all devices that the script says are the CPU: `torch.zeros(3, device="cpu")`."""
@@ -525,6 +557,12 @@ def _named_by(program: Program, call: ast.Call) -> list[ast.expr]:
     """The devices that a call is given for what it makes: `device=`, or the default of all that follows."""
     given = call.args[:1] if "torch.set_default_device" in program.called(call) else []
     return [*given, *(k.value for k in call.keywords if k.arg in ("device", "map_location"))]
+
+
+def _has_default_device(program: Program) -> bool:
+    """Whether a script says where all is made that no `device=` places."""
+    called = (name for call in program.calls for name in program.called(call))
+    return any(name.rpartition(".")[2].startswith("set_default_") for name in called)
 
 
 def _called(program: Program, node: ast.expr) -> frozenset[str]:

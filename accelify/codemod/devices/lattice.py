@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from accelify.codemod.devices.destinations import Destination, Destinations, Named, Where
 from accelify.codemod.libraries import methods, names, table, vocabulary
@@ -57,7 +58,8 @@ _NO_TENSORS = (names.is_module, names.is_loader, names.is_optimizer, names.is_sc
 class Lattice:
     """Follow expressions back to what put their tensors where they are.
 
-    plain: where the models that are prepared may have been in the plain script. holds: what a condition comes to on a
+    plain: where the models that are prepared may have been in the plain script; named: where those were that some
+    names mean, if that differs. holds: what a condition comes to on a
     machine with a GPU. replaced: the expressions that the accelerator's device takes the place of.
     """
 
@@ -70,6 +72,7 @@ class Lattice:
         tensors: Tensors,
         *,
         plain: Collection[Where] = (Where.HOST,),
+        named: Mapping[ast.expr, Collection[Where]] = MappingProxyType({}),
         holds: Callable[[ast.expr], bool | None] = lambda test: None,
         replaced: Iterable[ast.expr] = (),
     ) -> None:
@@ -81,7 +84,8 @@ class Lattice:
         self.holds = holds
         self.kept = Kept(program)
         self.is_plain_host = Where.ACCELERATOR not in plain
-        self.of_model: Places = frozenset(Place(Where.ACCELERATOR, each) for each in plain)
+        self.named = named
+        self.of_models = _on_accelerator({*plain, *(each for places in named.values() for each in places)})
         self.devices = Destinations(program, roles, tracer, set(replaced), holds, self._as_destinations)
         self._brought: dict[ast.AST, Places] = {}
         self._known: dict[ast.AST, Places] = {}
@@ -94,6 +98,12 @@ class Lattice:
         self._most = _MOST
 
     # Questions.
+
+    def of_model(self, model: ast.expr) -> Places:
+        """The weights of a prepared model, or of a part of one, by the expression that means it."""
+        while isinstance(model, ast.Attribute) and model not in self.named:
+            model = model.value
+        return _on_accelerator(self.named[model]) if model in self.named else self.of_models
 
     def of(self, node: ast.expr | None) -> Places:
         """The tensors of an expression, whoever calls its function."""
@@ -210,7 +220,7 @@ class Lattice:
     def _as_destinations(self, node: ast.expr) -> Iterable[Destination]:
         """Where the tensors of `node` are, for `node.device`."""
         if any(map(self.roles.is_module, self.program.values(node))) and self.tensors.is_model(node):
-            return [Destination(p.where, p.was) for p in self.of_model]
+            return [Destination(p.where, p.was) for p in self.of_model(node)]
         return [
             Destination(p.where, p.was, p.origin if isinstance(p.origin, ast.arg) else None)
             for p in self.symbolic(node)
@@ -352,10 +362,11 @@ class Lattice:
         if not isinstance(target, ast.Name):
             return self.of(target)
         owner = self.program.scope(target).owner(target.id)
-        found = NONE
-        for write in self.tracer.writes(owner, target.id) if owner is not None else ():
-            found |= self.written(owner, write) if write is not target and owner is not None else NONE
-        return found
+        if owner is None:
+            return NONE
+        writes = self.program.reaching(target, self.tracer.writes(owner, target.id))
+        running = [w for w in writes if w is not target and not self._does_not_run(w)]
+        return frozenset(place for write in running for place in self.written(owner, write))
 
     def written(self, owner: Scope, write: ast.AST) -> Places:
         """The places that a binding gives a name, whoever calls its function."""
@@ -409,7 +420,7 @@ class Lattice:
         if modules:
             return frozenset(p for root in modules for p in self._variable(root, node.attr))
         if methods.is_parameter(node.attr) and any(map(self.roles.is_module, held)):
-            return self.of_model
+            return self.of_model(node.value)
         written = [w for w in self.program.attribute_writes.get(node.attr, ()) if w is not node]
         found = self.symbolic(node.value) | self._elsewhere(self._all(self.kept.in_attribute(node.attr)))
         for write in self._last(written, node) if isinstance(node.value, (ast.Name, ast.Attribute)) else ():
@@ -572,7 +583,7 @@ class Lattice:
     def _call(self, node: ast.Call) -> Places:
         called = self.program.called(node)
         if self.tensors.is_model_call(node):
-            return self.of_model
+            return self.of_model(node.func)
         if (moved := self._moved(node)) is not None:
             return moved
         if self.tensors.is_creator(node) or self._maps_to_tensors(node):
@@ -590,7 +601,7 @@ class Lattice:
             return NONE
         if any(self.roles.is_module(v) for v in self.program.values(node.func)):
             inside = self.tensors.is_in_model(self.program.frame(node))
-            return self.of_model if inside else self._or_unknown(self._all(_given(node)))
+            return self.of_models if inside else self._or_unknown(self._all(_given(node)))
         if isinstance(node.func, ast.Attribute) and not called:
             return self._method(node, node.func)
         if "numpy.squeeze" in called:
@@ -636,7 +647,7 @@ class Lattice:
     def _made(self, node: ast.Call) -> Places:
         """The places of a factory's result: on the device that it is given, or in the host's memory."""
         if self.tensors.is_kept(node) and self.tensors.is_in_model(self.program.frame(node)):
-            return self.of_model
+            return self.of_models
         device = next((k.value for k in node.keywords if k.arg == "device"), None)
         if device is None:
             return self._of_type(node.func, node) or frozenset({Place(Where.HOST, Where.HOST, node)})
@@ -720,7 +731,7 @@ class Lattice:
         if methods.gives_nothing(function.attr):
             return NONE
         if any(isinstance(v, Parameters) for v in self.program.values(node)):
-            return self.of_model
+            return self.of_model(function.value)
         if row is None and not self.is_plain_host:
             return UNKNOWN
         if row is not None and row.returns == "self" and "self" in row.mutates:
@@ -737,6 +748,11 @@ class Lattice:
 def is_open(call: ast.Call) -> bool:
     """Whether a call is given what is in a container, `f(*items)`."""
     return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+
+
+def _on_accelerator(plain: Collection[Where]) -> Places:
+    """What `prepare` brings to the device, from where the plain script had it."""
+    return frozenset(Place(Where.ACCELERATOR, each) for each in plain)
 
 
 def _mixed(parts: list[Places]) -> Places:

@@ -163,7 +163,7 @@ class Mismatches(Meetings):
         given = [e for g in (*call.args, *(k.value for k in call.keywords)) for e in _listed(g)]
         if self.tensors.is_model_call(call):
             met = [g for g in given if not is_placed_by_callee(self.program, self.lattice.tracer, call, g)]
-            return [self.lattice.of_model, *met]
+            return [self.lattice.of_model(call.func), *met]
         if self.program.flow.callees.get(call):
             return []
         if self.tensors.is_loss(call):

@@ -285,7 +285,7 @@ class Prepared:
                 continue
             is_other = self.program.frame(read) is frame and not self.program.inside(read, own)
             is_between = is_other and self.program.reaches(anchor, read) and self.program.reaches(read, node)
-            if is_between and self._may_move(read):
+            if is_between and self.may_move(read):
                 return True
         return False
 
@@ -298,9 +298,9 @@ class Prepared:
         taking = [(c, p.arg) for c in callees for p in c.parameters if self.tracer.argument(call, c, p.arg) is model]
         known = len(taking) == len(callees) > 0
         reads = [read for callee, name in taking for read in self.program.reads_of(callee, name)]
-        return not known or any(self._may_move(read, depth) for read in reads)
+        return not known or any(self.may_move(read, depth) for read in reads)
 
-    def _may_move(self, model: ast.expr, depth: int = 3) -> bool:
+    def may_move(self, model: ast.expr, depth: int = 3) -> bool:
         """Whether what is done with a model may bring it to another device."""
         user = self.program.parent(model)
         while isinstance(user, ast.Subscript):

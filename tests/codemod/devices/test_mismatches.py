@@ -325,3 +325,62 @@ def test_a_model_that_is_given_the_cpu_is_reported(parameter: str, given: str) -
 def test_a_model_that_is_given_the_gpu_is_not_reported() -> None:
     notes = run(NET.format(parameter='device="cuda"', given="")).notes
     assert not any("may now be on different devices" in n.message for n in notes)
+
+
+CELLS = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.LSTM(4, 8, batch_first=True)
+            self.out = nn.Linear(8, 1)
+
+        def forward(self, x):
+            h = torch.zeros(1, len(x), 8)
+            return self.out(self.rnn(x, (h, h))[0][:, -1])
+
+    loader = DataLoader(TensorDataset(torch.randn(8, 3, 4), torch.randn(8, 1)), batch_size=2)
+    test_loader = DataLoader(TensorDataset(torch.randn(8, 3, 4), torch.randn(8, 1)), batch_size=2)
+    {first} = {make}
+    optimizer = torch.optim.SGD({first}.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss({first}(x), y).backward()
+        optimizer.step()
+    for x, y in test_loader:
+        print(nn.functional.mse_loss({first}(x), y))
+    device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    {second} = nn.Sequential(nn.Flatten(), nn.Linear(12, 1))
+    {second}.to(device)
+    optimizer = torch.optim.SGD({second}.parameters(), lr=0.1)
+    error = 0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss({second}(x), y)
+        loss.backward()
+        optimizer.step()
+        if torch.cuda.is_available():
+            error += ({second}(x).cpu() - y.cpu()).abs().sum()
+        else:
+            error += ({second}(x) - y).abs().sum()
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("model", "model"), ("small", "large")])
+def test_a_model_that_the_script_never_moves_beside_one_that_it_does(first: str, second: str) -> None:
+    """A notebook trains on the CPU in its first cells; `prepare` brings that model to the GPU, too."""
+    after = migrated(CELLS.format(first=first, second=second, make="Net()"))
+    assert "    h = torch.zeros(1, len(x), 8, device=x.device)\n" in after
+    assert "for x, y in test_loader:\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n" in after
+    assert after.count(".to(accelerator.device)") == 2
+
+
+@pytest.mark.parametrize("make", ["Net().cuda()", "place(Net())"])
+def test_a_model_that_something_may_move_is_where_the_others_are(make: str) -> None:
+    text = CELLS.replace("    loader = ", "    from placing import place\n    loader = ", 1)
+    after = migrated(text.format(first="small", second="large", make=make))
+    assert "x, y = x.to(accelerator.device)" not in after

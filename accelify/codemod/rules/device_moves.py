@@ -231,9 +231,10 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     inside_data = is_worker_code(script.program, move.call)
     is_number = _is_number(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
-    if script.devices.goes_to_cpu(move) or (move.device is not None and script.devices.follows_tensors(move.device)):
+    if script.devices.goes_to_cpu(move) or is_where_another_is(move.device):
         return
-    if move.device is not None and not script.changes_nothing(move.device):
+    follows = move.device is not None and script.devices.follows_tensors(move.device)
+    if move.device is not None and not script.changes_nothing(move.device) and not follows:
         message = (
             f"not changed: `{ast.unparse(move.device)}` does more than name a device; evaluate it on a line of its "
             "own, and move to `accelerator.device`"
@@ -244,7 +245,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         assert move.device is not None
         if move.device in script.devices.set_elsewhere:
             yield _to_accelerator(script, move, "the variable is set in another file")
-        elif not script.devices.is_of_process(move.device):
+        elif not script.devices.is_of_process(move.device) and not follows:
             message = (
                 f"not changed: `{ast.unparse(move.device)}` is set elsewhere; make sure that it is `accelerator.device`"
             )

@@ -39,7 +39,8 @@ def test_it_stands_at_the_line_of_the_batch_size(written: str) -> None:
 
 
 def test_a_model_for_batches_of_one_size_gets_a_note_of_its_own() -> None:
-    net = "class Net(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n        self.size = size"
+    net = "class Net(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n        self.size = size\n"
+    net += "    def forward(self, x): return x.view(self.size, -1)"
     text = script(before=f"rows = torch.randn(8, 2, 4)\nsize = 2\n{net}", set_up="net = Net(size)")
     text = text.replace("batch_size=2", "batch_size=size")
     for options, words in ((Options(), "`drop_last=True`"), (Options(keep_global_batch=True), "divide by")):

@@ -12,7 +12,7 @@ from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Assignment, assignment, main_guard, own_statements
+from accelify.codemod.semantics.scopes import Assignment, assignment, code, main_guard, own_statements
 from accelify.codemod.semantics.values import Argument, Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
@@ -141,7 +141,7 @@ class Moves:
     def is_binding(self, assigned: Assignment) -> bool:
         """Whether an assignment gives a variable such a device."""
         target, value = assigned.target, assigned.value
-        if not isinstance(target, (ast.Name, ast.Attribute)) or self.is_the_cpu(ast.unparse(target)):
+        if not isinstance(target, (ast.Name, ast.Attribute)) or self.is_the_cpu(code(target)):
             return False
         values = self.program.values(value)
         if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Call)):
@@ -324,7 +324,7 @@ def is_option(node: ast.AST) -> bool:
     if not is_part or not last_name(node):  # type: ignore[arg-type]  # an expression
         return False
     assert isinstance(node, (ast.Attribute, ast.Subscript))
-    if vocabulary.holds_options(ast.unparse(node.value)):
+    if vocabulary.holds_options(code(node.value)):
         return True
     return is_option(node.value) and not vocabulary.is_device_name(last_name(node.value))
 

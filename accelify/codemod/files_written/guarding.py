@@ -16,7 +16,7 @@ from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.summary import FileUse
-from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
+from accelify.codemod.semantics.scopes import Scope, code, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.values import Constant, Made, template
 
 _DEPTH = 2
@@ -149,7 +149,7 @@ class Guarding:
 
     def _may_write(self, call: ast.Call) -> bool:
         """Whether an unknown call is named for writing, or for pictures and gets the name of a file."""
-        name = ast.unparse(call.func).rpartition(".")[2]
+        name = code(call.func).rpartition(".")[2]
         if vocabulary.may_write(name):
             return True
         given = [*call.args, *(k.value for k in call.keywords)]

@@ -44,9 +44,15 @@ SOURCES = (
 _Pattern = tuple[str, tuple[str, ...], str, str]  # beginning, what stands between stars, end, facts
 
 
+@cache
 def function(name: str | None) -> Row | None:
     """The row of a qualified name (`torch.zeros`), or of the longest pattern that matches it; None: unknown."""
-    return None if name is None else _find(name.removeprefix("builtins."))
+    if name is None:
+        return None
+    name = name.removeprefix("builtins.")
+    documented = _documented(name)
+    facts = _exact(name) or _exact(documented) or _matching(name) or _matching(documented)
+    return None if facts is None else row_of(facts)
 
 
 def member(kind: str | None, name: str) -> Row | None:
@@ -94,13 +100,6 @@ def entries() -> Iterator[tuple[str, str, str]]:
     for place, facts, words, source in lines():
         for word in words.split() if not _adds(facts) else ():
             yield _joined(place, word), _words(place)[word], source
-
-
-@cache
-def _find(name: str) -> Row | None:
-    documented = _documented(name)
-    facts = _exact(name) or _exact(documented) or _matching(name) or _matching(documented)
-    return None if facts is None else row_of(facts)
 
 
 @cache

@@ -32,9 +32,9 @@ class _OwnSeeds:
 
     def find(self) -> Iterator[ast.Call]:
         """Each such call, in the order of the text."""
-        for call in sorted(filter(self._is_in_set_up, self.program.calls), key=self.program.position):
+        for call in sorted(self.program.calls, key=self.program.position):
             roles = {row.role for row in self.metrics.measured.chains.kinds.called(call) or ()}
-            if not roles & {Role.SEED, Role.GENERATOR} or not self._has_own_seed(call):
+            if not roles & {Role.SEED, Role.GENERATOR} or not self._is_in_set_up(call) or not self._has_own_seed(call):
                 continue
             if Role.SEED in roles or self._is_drawn_from(call):
                 yield call

@@ -13,7 +13,7 @@ from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, code
 from accelify.codemod.semantics.values import Collection, Element, Generated, Value, View
 
 
@@ -249,7 +249,7 @@ class Prepared:
         names = self._model_names.get(self.program.frame(node))
         if not names:
             return False
-        if not isinstance(node, ast.Call) and ast.unparse(node) in names:  # a call may be a chain of thousands
+        if not isinstance(node, ast.Call) and code(node) in names:  # a call may be a chain of thousands
             return True
         values = self.program.values(node)
         if not values or not values <= self.preparation.models:
@@ -330,12 +330,13 @@ def brings_to_cpu(node: ast.expr) -> bool:
     """`x.cpu()`, `x.to("cpu")`, `x.type(torch.FloatTensor)`: what was on the device is there no more."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
+    if node.func.attr not in ("to", "type"):
+        return node.func.attr == "cpu"
     told = ast.unparse(node.args[0]) if len(node.args) == 1 else ""
     if node.func.attr == "to":
         return told in ("'cpu'", "torch.device('cpu')")
     kind = told.strip("'")
-    is_type = kind.startswith("torch.") and kind.endswith("Tensor") and "cuda" not in kind
-    return node.func.attr == "cpu" or (node.func.attr == "type" and is_type)
+    return kind.startswith("torch.") and kind.endswith("Tensor") and "cuda" not in kind
 
 
 def _is_no_tensor(node: ast.expr) -> bool:

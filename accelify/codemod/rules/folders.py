@@ -34,7 +34,7 @@ from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import main_guard
+from accelify.codemod.semantics.scopes import code, main_guard
 from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "folders"
@@ -234,7 +234,7 @@ def _next_free(script: Script) -> Iterator[Remark]:
         frame = script.program.frame(call)
         if frame not in script.program.reachable or call in script.written.guarding.covered:
             continue
-        name = ast.unparse(call.func).rpartition(".")[2]
+        name = code(call.func).rpartition(".")[2]
         is_library = name == "increment_path" and script.path(call) in script.files
         if is_library or (methods.looks_for_a_file(name) and _counts_on(script.program.statement(call))):
             yield Remark(NAME, script.path(call), call, _FOUND, Tier.REVIEW)

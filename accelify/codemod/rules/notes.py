@@ -37,7 +37,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.provenance import imported_by_name
-from accelify.codemod.semantics.scopes import Scope, main_guard, names_in
+from accelify.codemod.semantics.scopes import Scope, code, main_guard, names_in
 from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
@@ -423,7 +423,7 @@ def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:
 def _chooses_gpus(node: ast.AST) -> bool:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`, `os.environ.update(CUDA_VISIBLE_DEVICES=gpu)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        is_set = ast.unparse(node.func.value) == "os.environ" and methods.puts_in(node.func.attr)
+        is_set = code(node.func.value) == "os.environ" and methods.puts_in(node.func.attr)
     else:
         is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
     return is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node)

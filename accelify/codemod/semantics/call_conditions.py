@@ -63,14 +63,12 @@ class Ways:
         """The conditions of plain names that hold, or do not, where a place in a function is reached."""
         child = node
         for ancestor in self.program.ancestors(node):
-            for block in (getattr(ancestor, name, None) for name in ("body", "orelse")):
-                if isinstance(block, list) and child in block:
-                    for statement in block[: block.index(child)]:
-                        leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], _LEAVES)
-                        if isinstance(statement, ast.If) and leaves and not statement.orelse:
-                            yield from _parts(statement.test, False)
-                    if isinstance(ancestor, ast.If):
-                        yield from _parts(ancestor.test, block is ancestor.body)
+            for statement in self.conditions.leaving_before(ancestor).get(child, ()):
+                leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], _LEAVES)
+                if isinstance(statement, ast.If) and leaves and not statement.orelse:
+                    yield from _parts(statement.test, False)
+            if isinstance(ancestor, ast.If) and child is not ancestor.test:
+                yield from _parts(ancestor.test, child in ancestor.body)
             if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 break
             child = ancestor

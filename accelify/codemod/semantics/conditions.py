@@ -12,11 +12,11 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from accelify.codemod.libraries import table, vocabulary
-from accelify.codemod.libraries.row import Asks, Effect
+from accelify.codemod.libraries.row import Asks
 from accelify.codemod.semantics.outcomes import (
     ANYTHING,
     FALSE,
@@ -103,6 +103,7 @@ class Conditions:
         self._outcomes: Answers[tuple[ast.AST, World, Calls]] = Answers(_MOST_OPEN)
         self._ways: dict[World, dict[Scope, list[Calls]] | None] = {}
         self._holding: dict[tuple[Scope | None, str], set[ast.AST]] = {}
+        self._leaving: dict[ast.AST, dict[ast.AST, tuple[ast.stmt, ...]]] = {}
 
     # Conditions.
 
@@ -159,12 +160,29 @@ class Conditions:
             before = ancestor.values[: ancestor.values.index(child)]  # type: ignore[arg-type]  # one of its values
             if any(self.truth(v, world, calls) is isinstance(ancestor.op, ast.Or) for v in before):
                 return True
-        return any(
-            self.leaves(statement, world, calls)
-            for block in _blocks(ancestor)
-            if child in block
-            for statement in block[: block.index(child)]
-        )
+        return any(self.leaves(statement, world, calls) for statement in self.leaving_before(ancestor).get(child, ()))
+
+    def leaving_before(self, holder: ast.AST) -> dict[ast.AST, tuple[ast.stmt, ...]]:
+        """Of the blocks of a node, each statement with those before it that may leave its block."""
+        found = self._leaving.get(holder)
+        if found is None:
+            found = self._leaving[holder] = {}
+            for block in _blocks(holder):
+                before: tuple[ast.stmt, ...] = ()
+                for statement in block:
+                    found[statement] = before
+                    before = (*before, statement) if self._may_leave(statement) else before
+        return found
+
+    def _may_leave(self, statement: ast.AST) -> bool:
+        """Whether `leaves` can be true of a statement in some world."""
+        if isinstance(statement, (ast.If, ast.With, ast.AsyncWith, ast.Try, ast.ExceptHandler)):
+            return any(map(self._may_leave, chain.from_iterable(_blocks(statement))))
+        return isinstance(statement, (*_LEAVING, ast.Assert)) or self._exits(statement)
+
+    def _exits(self, statement: ast.AST) -> bool:
+        is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+        return is_call and self.program.exits(statement.value)
 
     def leaves(self, statement: ast.stmt, world: World, calls: Calls = ()) -> bool:
         """Whether nothing after a statement of the same block is reached."""
@@ -182,10 +200,7 @@ class Conditions:
             return (tried and caught) or self._block_leaves(statement.finalbody, world, calls)
         if isinstance(statement, ast.Assert):
             return self.truth(statement.test, world, calls) is False
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            rows = [table.function(n) for n in self.program.called(statement.value)]
-            return any(row is not None and row.has(Effect.EXITS) for row in rows)
-        return False
+        return self._exits(statement)
 
     def _block_leaves(self, block: Sequence[ast.stmt], world: World, calls: Calls) -> bool:
         return any(self.leaves(s, world, calls) for s in block)

@@ -648,6 +648,7 @@ class _Solver:
         self.found: dict[ast.expr, int] = {}
         self.made_in: dict[ast.AST, int] = {}
         self.made_by: dict[frozenset[Scope], int] = {}
+        self.made_after: dict[ast.AST, list[int]] = {}
         self.remote = 0  # made outside the function whose variable it is; all of attributes
         for number, definition in enumerate(collected.definitions):
             frame = collected.frames[number]
@@ -759,14 +760,28 @@ class _Solver:
 
     def running_after(self, frame: ast.AST, points: tuple[int, ...], mask: int) -> int:
         """Of some definitions, those that their function may make at or after some points."""
-        graph = self.flow.graph(frame)  # type: ignore[arg-type]  # a module, function or lambda
-        reached = graph.reach(points)
-        for point in points:
-            reached[point] = 1
+        if frame not in self.made_after:
+            self.made_after[frame] = self.made_from_each_point_on(frame)
         found = 0
-        for number in _bits(mask & self.made_in.get(frame, 0)):
-            if any(reached[p] for p in self.collected.points[number]):
-                found |= 1 << number
+        for point in points:
+            found |= self.made_after[frame][point]
+        return found & mask
+
+    def made_from_each_point_on(self, frame: ast.AST) -> list[int]:
+        """The definitions that a function may make at or after each of its points."""
+        graph = self.flow.graph(frame)  # type: ignore[arg-type]  # a module, function or lambda
+        found = [0] * len(graph.points)
+        for number in _bits(self.made_in.get(frame, 0)):
+            for point in self.collected.points[number]:
+                found[point] |= 1 << number
+        grows = True
+        while grows:
+            grows = False
+            for point in reversed(range(len(found))):
+                mask = found[point]
+                for following in graph.successors[point]:
+                    mask |= found[following]
+                grows, found[point] = grows or mask != found[point], mask
         return found
 
     def is_late(self, node: ast.expr) -> bool:

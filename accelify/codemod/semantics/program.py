@@ -178,14 +178,14 @@ class Program:
         path = self.path(node)
         if path not in self._control_flows:
             parsed = self.flow.parsed_of[path]
-            self._control_flows[path] = ControlFlow(parsed.tree, parsed.parents, ends=self._ends)
+            self._control_flows[path] = ControlFlow(parsed.tree, parsed.parents, ends=self.exits)
         return self._control_flows[path]
 
     @cached_property
     def _control_flows(self) -> dict[str, ControlFlow]:
         return {}
 
-    def _ends(self, call: ast.Call) -> bool:
+    def exits(self, call: ast.Call) -> bool:
         """Whether a call ends the process."""
         return any(row is not None and row.has(Effect.EXITS) for row in map(table.function, self.called(call)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -27,6 +28,13 @@ class Scope:
     children: list[Scope] = field(default_factory=list)
     generates: bool = False
     star_imports: list[str] = field(default_factory=list)
+    root: Scope = field(init=False)  # the module's scope
+    frame: Scope = field(init=False)  # the function, class or module that holds this scope's statements
+
+    def __post_init__(self) -> None:
+        self.root = self if self.parent is None else self.parent.root
+        is_expression = self.kind in ("lambda", "comprehension")
+        self.frame = self.parent.frame if self.parent is not None and is_expression else self
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.qualified_name}>"
@@ -49,26 +57,9 @@ class Scope:
     def is_function(self) -> bool:
         return self.kind == "function"
 
-    @property
+    @cached_property
     def is_method(self) -> bool:
         return self.kind == "function" and self.parent is not None and self.parent.kind == "class"
-
-    @property
-    def frame(self) -> Scope:
-        """The function, class or module that holds this scope's statements."""
-        scope = self
-        while scope.kind in ("lambda", "comprehension"):
-            assert scope.parent is not None
-            scope = scope.parent
-        return scope
-
-    @property
-    def root(self) -> Scope:
-        """The module's scope."""
-        scope = self
-        while scope.parent is not None:
-            scope = scope.parent
-        return scope
 
     @property
     def parameters(self) -> list[ast.arg]:
@@ -94,7 +85,7 @@ class Scope:
         decorators = getattr(self.node, "decorator_list", [])
         return any(isinstance(d, ast.Name) and d.id == name for d in decorators)
 
-    @property
+    @cached_property
     def is_property(self) -> bool:
         """Whether a method is read like an attribute: `@property`, `@functools.cached_property`."""
         decorators = getattr(self.node, "decorator_list", [])
@@ -291,6 +282,15 @@ def bindings(module: str, tree: ast.Module) -> Bindings:
     """Find the scopes and names of a module."""
     built = _Builder(module, tree)
     return Bindings(built.scope, built.scope_of, built.made_by)
+
+
+def code(node: ast.AST) -> str:
+    """An expression as `ast.unparse` spells it; names and attributes, which are asked for often, without it."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        return f"{code(node.value)}.{node.attr}"
+    return ast.unparse(node)
 
 
 def names_in(*nodes: ast.AST) -> frozenset[str]:

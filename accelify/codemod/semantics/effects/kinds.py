@@ -46,6 +46,7 @@ class Kinds:
         self.flow = program.flow
         self._tracer = program.once(Tracer)
         self._known: dict[ast.AST, Held] = {}
+        self._called: dict[ast.Call, tuple[Row, ...] | None] = {}
         self._variables: dict[object, Held] = {}
         self._returned: dict[Scope, Held] = {}
         self._open: dict[object, None] = {}  # variables that are being looked at, the innermost last
@@ -124,6 +125,15 @@ class Kinds:
 
     def called(self, node: ast.Call) -> tuple[Row, ...] | None:
         """The rows of the table for a library's function or method that a call may run; None where it has none."""
+        if node in self._called:
+            return self._called[node]
+        before = self._assumed
+        found = self._called_by(node)
+        if self._assumed == before:
+            self._called[node] = found
+        return found
+
+    def _called_by(self, node: ast.Call) -> tuple[Row, ...] | None:
         named = self.name_of(node.func)
         if named:
             rows = [table.function(n) for n in sorted(named)]

@@ -34,7 +34,7 @@ FILE_ERRORS = ("EOFError", "OSError", "File", "PermissionError", "_pickle.Unpick
 NO_GPU = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver")
 ALIKE = "random numbers that each rank draws for itself in loops over its data drawn alike by all"
 ADDED_UP = "losses that are sums over the batch added up over the ranks"
-DIVIDED = "each batch divided among the processes, which as launched take whole ones"
+DIVIDED = "each batch divided between the processes (as launched, each takes whole ones)"
 IN_FLOAT64 = "computed in float64"
 
 

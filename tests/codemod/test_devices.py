@@ -58,7 +58,7 @@ def test_an_option_that_chose_the_cpu_is_reported_once(slots: dict[str, str]) ->
     result = run(script(imports=ARGS, **slots))
     assert result.status is Status.MIGRATED
     text = result.after.decode()
-    assert told(result, "args.force_cpu no longer selects the device") == 1
+    assert told(result, "`args.force_cpu` no longer selects the device") == 1
     assert "force_cpu" not in text.split("parse_args()")[1]
 
 
@@ -206,7 +206,7 @@ def test_an_option_that_is_kept_under_another_name_still_chooses_the_cpu_or_is_r
     assert not told(result, "no longer selects")
     result = run(GPU_MODE.format(other="L1Loss"))
     assert "self.accelerator = Accelerator()" in result.after.decode()
-    assert told(result, "args.gpu_mode no longer selects the device") == 1
+    assert told(result, "`args.gpu_mode` no longer selects the device") == 1
 
 
 @pytest.mark.parametrize("made", ['"cuda:" + str(gpu)', '"cuda:{}".format(gpu)', 'f"cuda:{gpu}"', '"cuda:%d" % gpu'])
@@ -321,7 +321,7 @@ def test_a_parameter_that_may_be_the_processs_own_device_does_no_harm(parameter:
 def test_an_option_behind_a_variable_is_told_with_what_replaces_it(chosen: str, words: str) -> None:
     before = f"start = torch.randn(1)\nargs = parse()\n{chosen}"
     result = run(script(imports="from options import parse", before=before, batch="x, y = x.to(device), y.to(device)"))
-    said = [n.message for n in result.notes if "args.no_cuda no longer selects" in n.message]
+    said = [n.message for n in result.notes if "`args.no_cuda` no longer selects" in n.message]
     assert len(said) == 1, result.notes
     assert words in said[0]
 
@@ -469,7 +469,7 @@ def test_scripts_that_import_each_other_keep_their_options_or_are_reported(
     lost = [r for r in results if "Accelerator()" in r.after.decode()]
     for result in lost:
         option = next((o for o in ("no_cuda", "force_cpu") if f"args.{o}" in result.before.decode()), None)
-        assert told(result, f"args.{option} no longer selects the device") == (option is not None)
+        assert told(result, f"`args.{option}` no longer selects the device") == (option is not None)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,6 @@ def test_a_file_that_is_skipped_says_so() -> None:
 def test_every_page_says_what_ignoring_does() -> None:
     assert {"writes", "unused", "folders"} <= optional_rules()
     assert not {"backward", "prepare", "device_moves", "metrics", "data"} & optional_rules()
-    assert pages()["writes"].endswith("Ignored: its changes and notes are left out.")
+    assert pages()["writes"].endswith("If ignored: its changes and notes are left out.")
     assert "is declined" in pages()["backward"].splitlines()[-1]
     assert run(PLAIN, ("criterion =", "ignore[missing_set_epoch]")).notes[1:] == ()  # `accelify check` reads this one

@@ -24,7 +24,7 @@ def test_it_says_how_many_samples_a_step_learns_from_and_that_the_rewrite_says_s
     found = shown(verdict, "batches")
     words = "a step learns from 16 samples for 8, so that an epoch has 2 steps for 4, as the rewrite says"
     assert (found.status, found.words) == (Status.HOLDS, words)
-    assert "each batch divided among the processes, which as launched take whole ones" in verdict.made_comparable
+    assert "each batch divided between the processes (as launched, each takes whole ones)" in verdict.made_comparable
     assert shown(verdict, "samples").words.startswith("64 samples, each as often as in the original")
 
 

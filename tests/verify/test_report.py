@@ -90,7 +90,7 @@ def test_text_says_what_differs_and_where() -> None:
     assert said.endswith("train.py: differs (gradients) in 3 s\n")
     assert "train.py: proven, but for what differs by nature (losses) in 0 s" in text.render(PROVEN)
     assert "could not run: the original itself fails:" in text.render(FAILED)
-    assert "made comparable in the runs compared with 2 processes: dropout off (a.py:3)" in text.render(PROVEN)
+    assert "to compare runs on 2 processes with the original: dropout off (a.py:3)" in text.render(PROVEN)
 
 
 class Page(HTMLParser):

@@ -151,14 +151,14 @@ class Devices:
         others |= {ast.unparse(v) for node in nodes for r in ast.walk(node) if (v := self._compared(r)) is not None}
         for option in sorted(others) if self.cpu is None else ():
             yield (
-                f"{option} no longer selects the device: to train on the CPU, use `{launch} --cpu` or "
+                f"`{option}` no longer selects the device: to train on the CPU, use `{launch} --cpu` or "
                 "`Accelerator(cpu=True)`"
             )
         tests = [t.test for n in behind for t in ast.walk(n) if isinstance(t, (ast.If, ast.IfExp))]
         asked = {o for test in tests for o in self._options_of(test)} if self.cpu is None else set()
         for option in sorted(numbers):
             cpu = ", or `--cpu` to use none" if option in asked else ""
-            yield f"{option} no longer selects the GPU: use `{launch} --gpu-ids`{cpu}"
+            yield f"`{option}` no longer selects the GPU: use `{launch} --gpu-ids`{cpu}"
 
     def _is_open(self, read: ast.Name) -> bool:
         """Whether a module's variable may be set by code that is only known when the script runs: `exec(settings)`."""

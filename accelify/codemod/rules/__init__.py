@@ -156,5 +156,5 @@ def _modules() -> dict[str, ModuleType]:
     return {name: sys.modules[module] for name, module in [*finds, (leftovers.NAME, leftovers.__name__)]}
 
 
-_OPTIONAL = "Ignored: its changes and notes are left out."
-_NEEDED = "Ignored: its notes are left out; a file that needs one of its changes is declined."
+_OPTIONAL = "If ignored: its changes and notes are left out."
+_NEEDED = "If ignored: its notes are left out; a file that needs one of its changes is declined."

@@ -52,7 +52,7 @@ def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
         yield Obstacle(NAME, root.module, root.node, f"the name `{taken}` is taken")
         return
     edit = script.access.import_edit(root, f"from {runtime.module} import {', '.join(names)}")
-    yield Change(NAME, root.module, edit.node.lineno, "imports the runtime", (edit,))
+    yield Change(NAME, root.module, edit.node.lineno, f"imports `{runtime.module}`", (edit,))
 
 
 def _shared(script: Script, home: Scope) -> Change:

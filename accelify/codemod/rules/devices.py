@@ -70,7 +70,7 @@ def find(script: Script) -> Iterator[Found]:
         others = _read_besides(script, statement, name)
         if accelerator is not None and others:
             code = f"{name.id} = {accelerator}.device"
-            reason = "each process has a device of its own, and the rest is no longer used"
+            reason = "each process has a device of its own; what else this line gave is no longer used"
             edits = (Remove(statement), Insert(statement, "after", code))
             change = Change(
                 NAME, script.path(statement), statement.lineno, reason, edits, gives=_variable(script, name)

@@ -41,10 +41,10 @@ NAME = "folders"
 OPTIONAL = True
 _MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast.IfExp, ast.comprehension)
 _DEPTH = 3
-_FOUND = "a later process finds what another has just created, and takes the next name: choose one name for all of them"
+_FOUND = "a later process finds what another has created, and takes the next name: use one for all processes"
 _TEMPORARY = (
-    "each process makes a temporary folder or file of its own here, and only that of process 0 gets what it alone "
-    "writes: use one for all of them"
+    "each process makes a temporary folder or file of its own here, but what only process 0 writes is in its own "
+    "alone: use one for all processes"
 )
 
 
@@ -71,7 +71,7 @@ def find(script: Script) -> Iterator[Found]:
         left = Remark(NAME, path, call, message, Tier.REVIEW)
         is_checked = _is_checked(script, call) or any(refusal.waits for refusal in refusals.before(call))
         tier = Tier.SAFE if is_checked else Tier.REVIEW
-        reason = "another process may have created it" + (
+        reason = "another process may create it first" + (
             "" if is_checked else ", so an existing folder is no longer an error"
         )
         keeps = (call.func, *call.args, *(k.value for k in call.keywords if k.arg != "exist_ok"))
@@ -106,7 +106,7 @@ def _differs_by_clock(script: Script, clock: ast.Call) -> tuple[str, str]:
     if script.written.clocks.is_temporary(clock):
         return (_TEMPORARY, "")
     return (
-        "processes whose clocks differ create different folders: use one name for all of them",
+        "this name has the time in it, which differs between processes: use one for all processes",
         "all processes use the clock of process 0, so that they share one folder",
     )
 
@@ -256,7 +256,7 @@ def _one_name(script: Script, clock: ast.Call, about: tuple[str, str]) -> Change
     is_function = script.accelerator(clock) is None
     if not _may_agree(script, clock) or (is_function and name in root.writes):
         if script.options.runtime.has("broadcast_object_list"):
-            message += f", as `{speaker}.broadcast_object_list([name])[0]` does"
+            message += f", as in `name = {speaker}.broadcast_object_list([name])[0]`"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
     spoken = Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))
     return Change(NAME, path, clock.lineno, reason, (spoken, *script.library_import(clock, speaker)))

@@ -77,11 +77,12 @@ def find(script: Script) -> Iterator[Change | Remark]:
             edits.extend(_trimming(trim, accelerator, script.program.parsed(reduction.loop).text))
         parts = trim.parts if trim is not None else ()
         edits.extend(_trimmed(part, accelerator) for part in parts)
+        variables = "`, `".join(reduction.names)
         yield Change(
             rule=NAME,
             path=script.path(reduction.loop),
             line=reduction.anchor.end_lineno or reduction.anchor.lineno,
-            reason=f"{', '.join(reduction.names)}: the {reduction.how} over {_of_whom(script, reduction, trim)}",
+            reason=f"`{variables}`: now the {reduction.how} over {_of_whom(script, reduction, trim)}",
             edits=tuple(edits),
             tier=Tier.REVIEW,
         )

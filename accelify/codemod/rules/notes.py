@@ -65,7 +65,10 @@ _OWN = {
         "{} sums over this process's shard only: reduce it across processes if it should cover all data",
         Tier.REVIEW,
     ),
-    About.LIST: ("{} collects values of this process's shard only: gather it if it should cover all data", Tier.REVIEW),
+    About.LIST: (
+        "{} collects values of this process's shard only: gather them if it should cover all data",
+        Tier.REVIEW,
+    ),
     About.RUNNING: (
         "{} is computed from this process's shard only: reduce it across processes if it should cover all data",
         Tier.REVIEW,
@@ -129,8 +132,8 @@ def find(script: Script) -> Iterator[Remark]:
             yield Remark(NAME, script.path(length), length, message, tier)
     for number, length in Ends(script.metrics).find():
         message = (
-            f"`{ast.unparse(number)}` counts this process's rounds and does not come to `{ast.unparse(length)}`, the "
-            "number of all processes' rounds: move this code behind the loop"
+            f"`{ast.unparse(number)}` counts this process's rounds and never reaches `{ast.unparse(length)}`, the "
+            "number of all processes' rounds: move this code to after the loop"
         )
         yield Remark(NAME, script.path(number), number, message, Tier.REVIEW)
     for counter, picked in counted_off(script.metrics):

@@ -330,8 +330,8 @@ def _blocking(script: Script) -> Iterator[Remark]:
     for call in _rows_of(script, shown, Trait.BLOCKS):
         if any(script.written.stored.is_before(call, backward) for backward in script.training.backwards):
             message = (
-                "only process 0 shows this, and the others wait in the next step until its window is closed, as long "
-                "as the time limit of collectives allows: save the figure instead"
+                "only process 0 shows this: the others wait at the next step until its window is closed, and fail when "
+                "the timeout of collectives is over: save the figure instead"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
 

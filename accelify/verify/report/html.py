@@ -84,10 +84,10 @@ def _page(verdict: Verdict) -> Iterator[str]:
 
 
 def _about(verdict: Verdict) -> str:
-    parts = [f"Made in {verdict.seconds:.0f} s."]
+    parts = [f"Took {verdict.seconds:.0f} s."]
     if verdict.made_comparable:
         made = "; ".join(verdict.made_comparable)
-        parts.append(f"Made comparable in the runs compared with {verdict.processes} processes: {made}.")
+        parts.append(f"To compare runs on {verdict.processes} processes with the original: {made}.")
     if verdict.replaced:
         parts.append(f"Replaced by synthetic data: {'; '.join(verdict.replaced)}.")
     parts += [f"{way[:1].upper()}{way[1:]}." for way in verdict.ways_on]

@@ -28,7 +28,7 @@ def _lines(verdict: Verdict, paint: Paint, width: int | None) -> Iterator[str]:
             yield from _row(row, paint, width)
     if verdict.made_comparable:
         made = "; ".join(verdict.made_comparable)
-        yield f"made comparable in the runs compared with {verdict.processes} processes: {made}"
+        yield f"to compare runs on {verdict.processes} processes with the original: {made}"
     if verdict.replaced:
         yield f"replaced by synthetic data: {'; '.join(verdict.replaced)}"
     yield from verdict.ways_on

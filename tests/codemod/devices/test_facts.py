@@ -24,7 +24,7 @@ def test_a_script_that_names_no_device() -> None:
 def test_options_that_no_longer_choose() -> None:
     found, facts = devices(before="device = args.gpu\nother = 3\n")
     (said,) = found.ignored_options("accelify launch", [facts.statement("device = args.gpu")])
-    assert said.startswith("args.gpu no longer selects the device")
+    assert said.startswith("`args.gpu` no longer selects the device")
     assert not list(found.ignored_options("accelify launch", [facts.statement("other = 3")]))
 
 
@@ -32,7 +32,7 @@ def test_options_that_no_longer_choose() -> None:
 def test_a_device_from_a_configuration_no_longer_chooses(option: str) -> None:
     found, facts = devices(before=f"device = torch.device({option})\n", model="model.to(device)\n")
     (said,) = found.ignored_options("accelify launch", [facts.statement("device = torch")])
-    assert said.startswith(f"{option} no longer selects the device")
+    assert said.startswith(f"`{option}` no longer selects the device")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_device_from_a_configuration_no_longer_chooses(option: str) -> None:
 def test_a_setting_that_code_of_the_user_s_may_change_no_longer_chooses(before: str, is_open: bool) -> None:
     found, facts = devices(before=f"device = 'cuda'\n{before}", model="model.to(device)\n")
     said = list(found.ignored_options("accelify launch", facts.call("model.to(device)").args))
-    assert [s.startswith("device no longer selects") for s in said] == [True] * is_open
+    assert [s.startswith("`device` no longer selects") for s in said] == [True] * is_open
 
 
 def test_tensors_of_a_script_that_names_no_device() -> None:

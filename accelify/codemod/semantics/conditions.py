@@ -181,8 +181,8 @@ class Conditions:
         return isinstance(statement, (*_LEAVING, ast.Assert)) or self._exits(statement)
 
     def _exits(self, statement: ast.AST) -> bool:
-        is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-        return is_call and self.program.exits(statement.value)
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        return isinstance(call, ast.Call) and self.program.exits(call)
 
     def leaves(self, statement: ast.stmt, world: World, calls: Calls = ()) -> bool:
         """Whether nothing after a statement of the same block is reached."""

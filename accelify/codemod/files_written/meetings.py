@@ -6,13 +6,16 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.edits.values import Edit, Insert
+from accelify.codemod.edits.values import Change, Edit, Insert, Remark
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.guarding import Guarding
 from accelify.codemod.files_written.loads import leads_to
 from accelify.codemod.metrics.rank import Ranks
 from accelify.codemod.preparing.placing import Access
+from accelify.codemod.result import Tier
 from accelify.codemod.training.certainty import asks_for_one
+
+MAY_NOT_BE_DONE = "waits until the main process has written this file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,21 @@ class Meetings:
         if speaker is None or isinstance(statement, ast.Return) or not self._is_run_by_all(write, statement):
             return ()
         return (Insert(statement, "after", f"{speaker}.wait_for_everyone()"), *self._import(write, speaker))
+
+    def between(
+        self, rule: str, read: ast.Call, writes: Iterable[ast.Call], reads: str, speaker: str
+    ) -> Iterator[Change | Remark]:
+        """A wait behind each write in a statement that reads it, or a note; `reads` is the word for what it does."""
+        program = self.guarding.program
+        for write in writes:
+            if edits := self.after(write):
+                yield Change(rule, program.path(write), write.lineno, MAY_NOT_BE_DONE, edits)
+            else:
+                message = (
+                    f"the other processes {reads} this file here before process 0 has written it: call "
+                    f"`{speaker}.wait_for_everyone()` between the two"
+                )
+                yield Remark(rule, program.path(read), read, message, Tier.REVIEW)
 
     def _opening(self, write: ast.Call) -> ast.stmt:
         """The statement of a call that writes, or the `with open(path) as f:` round it, which ends the file."""

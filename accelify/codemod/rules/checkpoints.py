@@ -28,6 +28,7 @@ from accelify.codemod.files_written.loads import (
     may_be_of,
     waits_as_well,
 )
+from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE
 from accelify.codemod.files_written.saves import Save
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.table import is_kind
@@ -41,7 +42,6 @@ from accelify.codemod.training.certainty import asks_for_one
 NAME = "checkpoints"
 OPTIONAL = True
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_MAY_NOT_BE_DONE = "waits until the main process has written this file"
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
@@ -244,29 +244,16 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
                 continue
             read = [save for save in saves if may_be_of(script.written.stored, call, path, save)]
             within = script.written.meetings.within(call, read)
-            yield from _waits_within(script, call, within)
+            yield from script.written.meetings.between(NAME, call, within, "load", script.state(call))
             if len(read) > len(within):
                 done.add(statement)
                 others = tuple(s for s in waits_as_well(script.effects, statement) if s is not statement)
                 edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
                 edits = (edit, *script.written.meetings.before(call))
-                yield Change(NAME, script.path(call), call.lineno, _MAY_NOT_BE_DONE, edits)
+                yield Change(NAME, script.path(call), call.lineno, MAY_NOT_BE_DONE, edits)
     yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)
     yield from _waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond)
     yield from _waits_at_ends(script, saves)
-
-
-def _waits_within(script: Script, load: ast.Call, saves: list[ast.Call]) -> Iterator[Change | Remark]:
-    """Behind each save that the statement makes which loads: `torch.load(save(path))`."""
-    for save in saves:
-        if edits := script.written.meetings.after(save):
-            yield Change(NAME, script.path(save), save.lineno, _MAY_NOT_BE_DONE, edits)
-        else:
-            message = (
-                "the other processes load this file here before process 0 has written it: call "
-                f"`{script.state(load)}.wait_for_everyone()` between the two"
-            )
-            yield Remark(NAME, script.path(load), load, message, Tier.REVIEW)
 
 
 def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:
@@ -285,7 +272,7 @@ def _waits_in_library(script: Script, load: ast.Call) -> Change:
     statement = _before_asking(script, script.program.statement(load))
     edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
     edits = (edit, *script.written.meetings.before(load))
-    return Change(NAME, script.path(load), load.lineno, _MAY_NOT_BE_DONE, edits)
+    return Change(NAME, script.path(load), load.lineno, MAY_NOT_BE_DONE, edits)
 
 
 def _is_beside(script: Script, load: ast.Call, saves: list[ast.Call]) -> bool:

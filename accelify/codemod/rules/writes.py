@@ -23,6 +23,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import lists_files, waits_as_well
+from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
@@ -31,7 +32,6 @@ from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import names_in
 
 NAME = "writes"
-_MAY_NOT_BE_DONE = "waits until the main process has written this file"
 OPTIONAL = True
 
 
@@ -133,7 +133,7 @@ def _wait(script: Script, call: ast.Call, done: list[ast.stmt]) -> Iterator[Chan
     others = tuple(s for s in waits_as_well(script.effects, statement) if s is not statement)
     edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
     edits = (edit, *script.written.meetings.before(call))
-    yield Change(NAME, script.path(call), call.lineno, _MAY_NOT_BE_DONE, edits)
+    yield Change(NAME, script.path(call), call.lineno, MAY_NOT_BE_DONE, edits)
 
 
 def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
@@ -172,15 +172,7 @@ def _wait_for(
     """A wait before a statement or, where that writes the file itself, behind what does: `open(write(path))`."""
     found = [w for w, made in paths if any(script.written.stored.may_be_one(path, made) for path in read)]
     within = script.written.meetings.within(call, found)
-    for write in within:
-        if edits := script.written.meetings.after(write):
-            yield Change(NAME, script.path(write), write.lineno, _MAY_NOT_BE_DONE, edits)
-        else:
-            message = (
-                "the other processes read this file here before process 0 has written it: call "
-                f"`{script.state(call)}.wait_for_everyone()` between the two"
-            )
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    yield from script.written.meetings.between(NAME, call, within, "read", script.state(call))
     if not within:
         yield from _wait(script, call, done)
 

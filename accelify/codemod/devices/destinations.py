@@ -177,14 +177,15 @@ class Destinations:
             return self._holds_those_of_tensors(device, depth - 1)
         if isinstance(device, ast.Call):
             is_method = isinstance(device.func, ast.Attribute) and device.func.attr == "get_device"
-            return (is_method and not device.args and not self.program.called(device)) or self._is_own(device)
+            return (is_method and not device.args and not self.program.called(device)) or self.is_own(device)
         getters = self._getters(device) if isinstance(device, ast.Attribute) else []
         if getters:
             values = [*returned(getters)]
             return bool(values) and all(self.follows_tensors(v, depth - 1) for v in values)
-        return is_where_another_is(device) or self._is_own(device)
+        return is_where_another_is(device) or self.is_own(device)
 
-    def _is_own(self, device: ast.expr) -> bool:
+    def is_own(self, device: ast.expr) -> bool:
+        """Whether all that a device may be is the process's own."""
         named = self.resolved(self.of(device))
         return bool(named) and all(d.now is Where.ACCELERATOR for d in named)
 

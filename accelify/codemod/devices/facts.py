@@ -103,9 +103,7 @@ class Devices:
     def is_of_process(self, device: ast.expr) -> bool:
         """Whether all that a device's variable may hold are devices that the script chose, or the process's own."""
         held = self.known.program.values(device)
-        named = self.lattice.devices.resolved(self.lattice.devices.of(device))
-        is_own = bool(named) and all(d.now is Where.ACCELERATOR for d in named)
-        return is_own or (bool(held) and all(map(self.known.roles.is_device, held)))
+        return self.lattice.devices.is_own(device) or (bool(held) and all(map(self.known.roles.is_device, held)))
 
     def follows_tensors(self, device: ast.expr) -> bool:
         """Whether a device is always where another tensor is, which is right in every process."""
@@ -497,10 +495,8 @@ def _set_elsewhere(lattice: Lattice, moves: Sequence[Move], access: Access) -> I
     by_text: dict[tuple[str, str], list[ast.expr]] = {}
     for device in sorted(filter(None, reached), key=program.position):
         writes = _writes_of(program, lattice.tracer, device)
-        named = lattice.devices.resolved(lattice.devices.of(device))
-        is_own = bool(named) and all(d.now is Where.ACCELERATOR for d in named)
         is_outside = all(isinstance(w, ast.alias) or program.path(w) != program.path(device) for w in writes)
-        if writes and is_own and is_outside:
+        if writes and lattice.devices.is_own(device) and is_outside:
             by_text.setdefault((program.path(device), ast.unparse(device)), []).append(device)
     for (path, text), devices in by_text.items():
         reads = (n for n in program.flow.parsed_of[path].nodes if isinstance(n, type(devices[0])))

@@ -59,8 +59,8 @@ class Lattice:
     """Follow expressions back to what put their tensors where they are.
 
     plain: where the models that are prepared may have been in the plain script; named: where those were that some
-    names mean, if that differs. holds: what a condition comes to on a
-    machine with a GPU. replaced: the expressions that the accelerator's device takes the place of.
+    names mean, if that differs. holds: what a condition comes to on a machine with a GPU. replaced: the expressions
+    that the accelerator's device takes the place of.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def overstated_samples(metrics: Metrics) -> Iterator[ast.expr]:
 
 
 def _bars(metrics: Metrics) -> Iterator[tuple[ast.expr, bool]]:
-    """The totals of bars that are for all processes, and whether the bar is told of more than one item at a time."""
+    """The totals of bars that are for all processes, and whether a bar advances by more than one item at a time."""
     program = metrics.measured.program
     for loop in dict.fromkeys([*metrics.shared_loops, *metrics.evaluations]):
         updates = _updates(metrics, loop)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from accelify.codemod import records, rules
+from accelify.codemod import rules
 from accelify.codemod.checks import CHECKS, COMMENTS, pages
 from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import Processes
@@ -22,6 +22,7 @@ from accelify.codemod.files.project import Project
 from accelify.codemod.files.suppressions import unknown_rule
 from accelify.codemod.libraries.vocabulary import may_share_processes
 from accelify.codemod.options import Selection
+from accelify.codemod.planning import records
 from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.codemod.rewrite import edited
 from accelify.codemod.semantics.program import Program

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accelify.codemod import records
 from accelify.codemod.edits.values import Facts, Obstacle, Plan, no_facts
 from accelify.codemod.files.cells import placed
 from accelify.codemod.files.disk import Disk
@@ -16,11 +15,12 @@ from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.files.source import may_train
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.options import Options
+from accelify.codemod.planning import records
 from accelify.codemod.result import FileResult, Note, Status, Tier, failed
 from accelify.errors import CannotParse, FileError
 
 if TYPE_CHECKING:
-    from accelify.codemod.launcher_pass import LauncherPass
+    from accelify.codemod.planning.launcher_pass import LauncherPass
 
 _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
@@ -200,7 +200,7 @@ def _from_accelerate(
     """The results for a program that uses Hugging Face Accelerate; none where there is nothing of it to change."""
     if not any(f.run_by == "accelerate" for f in files):
         return []
-    from accelify.codemod.accelerate_pass import plan_from_accelerate  # most files have nothing to do with it
+    from accelify.codemod.planning.accelerate_pass import plan_from_accelerate  # most files have nothing to do with it
 
     made = plan_from_accelerate(files, project, named, options)
     if made.obstacles:
@@ -255,7 +255,7 @@ def _with_outside_callers(
     options: Options,
 ) -> list[FileResult]:
     """The results with those of files that call what changes as it was; else with notes on these files."""
-    from accelify.codemod.outside_callers import as_called_before, outside_callers
+    from accelify.codemod.planning.outside_callers import as_called_before, outside_callers
 
     outside = outside_callers(made, files, project)
     others = list({parsed.path: parsed for called in outside for parsed in called.by}.values())
@@ -272,7 +272,7 @@ def _launcher_pass(
 ) -> LauncherPass | Plan | None:
     if not any(sign in f.text for f in files for sign in _STARTS):
         return None
-    from accelify.codemod.launcher_pass import hand_start_to_launcher  # most files that get here do not pay for it
+    from accelify.codemod.planning.launcher_pass import hand_start_to_launcher  # few files that get here need it
 
     return hand_start_to_launcher(files, project, named, options)
 
@@ -291,11 +291,11 @@ def _would_change_again(
 
 
 def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options) -> Plan | None:
-    from accelify.codemod.plan import plan_for  # most files that get here have no training loop: they do not pay for it
+    from accelify.codemod.planning.plan import plan_for  # most files that get here have no training loop
 
     made = plan_for(files, project, named, options)
     if made is not None and any(r.loaded is not None for r in made.remarks):
-        from accelify.codemod.outside_callers import name_readers  # few scripts need it
+        from accelify.codemod.planning.outside_callers import name_readers  # few scripts need it
 
         name_readers(made, named, project)
     return made

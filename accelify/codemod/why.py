@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.codemod.accelerate_pass import plan_from_accelerate
 from accelify.codemod.edits.values import Obstacle, Place, Plan, Remark
 from accelify.codemod.files.cells import with_places
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.launcher_pass import LauncherPass, hand_start_to_launcher
 from accelify.codemod.options import Options
-from accelify.codemod.plan import plan_for
+from accelify.codemod.planning.accelerate_pass import plan_from_accelerate
+from accelify.codemod.planning.launcher_pass import LauncherPass, hand_start_to_launcher
+from accelify.codemod.planning.plan import plan_for
 from accelify.errors import CannotRead
 
 

@@ -10,7 +10,7 @@ from tests.test_architecture import modules, within
 
 CODEMOD = "accelify.codemod"
 # The positions themselves, how the text is laid out, and what a user asks or is told about a line.
-MAY_COMPARE = ("semantics.control_flow", "files", "edits.concrete", "records", "why")
+MAY_COMPARE = ("semantics.control_flow", "files", "edits.concrete", "planning.records", "why")
 _FIELDS = {"lineno", "end_lineno"}
 _FUNCTIONS = {"line", "line_of", "_line"}
 

@@ -1,6 +1,6 @@
 """What does a function, a class or a method of a library do? Rows of facts, looked up by name.
 
-The data stand in the modules beside this one, as text. A line without indentation holds facts, `column=value+value`,
+The data stand in `tables/`, as text. A line without indentation holds facts, `column=value+value`,
 in the columns of `Row`; the indented lines below it hold the names of which they are true, after where these are found:
 
     returns=tensor rows=each
@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from accelify.codemod.libraries import (
+from accelify.codemod.libraries import kinds
+from accelify.codemod.libraries.row import Row, row_of
+from accelify.codemod.libraries.tables import (
     arrays,
     collectives,
     datasets,
     files,
-    kinds,
     logs_and_plots,
     python,
     tensors,
@@ -35,7 +36,6 @@ from accelify.codemod.libraries import (
     torch_modules,
     training,
 )
-from accelify.codemod.libraries.row import Row, row_of
 
 SOURCES = (
     *(python, tensors, torch_functions, torch_modules, training, datasets, collectives),

@@ -130,7 +130,7 @@ def test_what_dangled_before_may_dangle_still() -> None:
 
 def planted(monkeypatch: pytest.MonkeyPatch, change: object) -> FileResult:
     """The result for a script when a rule also yields `change(script)`."""
-    from accelify.codemod import plan as planning
+    from accelify.codemod.planning import plan as planning
 
     def find(found: Script) -> Iterator[Change]:
         yield change(found)  # type: ignore[operator]

@@ -6,20 +6,20 @@ from types import ModuleType
 
 import pytest
 
-from accelify.codemod.libraries import (
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Effect, Role, row_of
+from accelify.codemod.libraries.tables import (
     arrays,
     collectives,
     datasets,
     files,
     logs_and_plots,
     python,
-    table,
     tensors,
     torch_functions,
     torch_modules,
     training,
 )
-from accelify.codemod.libraries.row import Effect, Role, row_of
 
 MODULES = {
     "numpy.mean": arrays,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod import plan
+from accelify.codemod.planning import plan
 from accelify.codemod.result import FileResult
 from accelify.codemod.rules import LAUNCH_RULES, RULES, SETTING_RULES
 from tests import scripts

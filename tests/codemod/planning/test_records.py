@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.edits.values import Plan, Remark
-from accelify.codemod.records import notes_elsewhere, notes_of
+from accelify.codemod.planning.records import notes_elsewhere, notes_of
 from accelify.codemod.result import Tier
 
 LINES = list(ast.parse("a\nb\nc\n").body)

@@ -14,9 +14,9 @@ from accelify.codemod.accelerate.uses import AccelerateUses
 from accelify.codemod.edits.values import Plan
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.left_out import LeftOut
 from accelify.codemod.leftovers import Uses, settle
 from accelify.codemod.options import Options
+from accelify.codemod.planning.left_out import LeftOut
 from accelify.codemod.rules import ACCELERATE_RULES
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program

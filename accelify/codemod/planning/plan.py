@@ -7,13 +7,13 @@ from functools import cache, partial
 
 from accelify.codemod import leftovers
 from accelify.codemod.edits.values import AddParameter, DropParameter, Found, Obstacle, Plan
-from accelify.codemod.evidence import Evidence
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.left_out import LeftOut
 from accelify.codemod.leftovers import Uses, edits_of, settle
 from accelify.codemod.options import Options
-from accelify.codemod.outside_callers import users_of_parameter
+from accelify.codemod.planning.evidence import Evidence
+from accelify.codemod.planning.left_out import LeftOut
+from accelify.codemod.planning.outside_callers import users_of_parameter
 from accelify.codemod.rules import RULES
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program

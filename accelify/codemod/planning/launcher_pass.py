@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from accelify.codemod import leftovers, records
+from accelify.codemod import leftovers
 from accelify.codemod.distributed.branches import Branches
 from accelify.codemod.distributed.launched import Launched
 from accelify.codemod.distributed.launcher_changes import LauncherChanges
@@ -20,13 +20,14 @@ from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.edits import gates
 from accelify.codemod.edits.apply import Applied, apply
 from accelify.codemod.edits.values import Change, Obstacle, Plan
-from accelify.codemod.evidence import Evidence
 from accelify.codemod.files.lines import line_after
 from accelify.codemod.files.parse import Parsed, encoded, parse
 from accelify.codemod.files.project import Project
-from accelify.codemod.left_out import LeftOut
 from accelify.codemod.leftovers import Uses, tidied
 from accelify.codemod.options import Options
+from accelify.codemod.planning import records
+from accelify.codemod.planning.evidence import Evidence
+from accelify.codemod.planning.left_out import LeftOut
 from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.codemod.rules import LAUNCH_RULES, SETTING_RULES
 from accelify.codemod.semantics.program import Program

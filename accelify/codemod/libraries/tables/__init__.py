@@ -1,0 +1,1 @@
+"""The rows of the table, as text: a module for each part of the world that training scripts use."""

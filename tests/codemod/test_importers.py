@@ -696,3 +696,46 @@ def test_a_file_that_calls_another_class_of_this_name_does_not_count(tmp_path: P
     found = rewritten(tmp_path, "train.py", **files)
     assert b"def __init__(self, model, device, accelerator):" in found["lib/trainer.py"].after
     assert not any(n.rule == "callers" for r in found.values() for n in r.notes)
+
+
+UPDATE = """\
+def update(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+BESIDE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from engine import update
+rows = torch.randn(8, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in {items}:
+    {batch}
+    update(optimizer, model(x).mean())
+"""
+
+
+@pytest.mark.parametrize(
+    ("items", "batch", "expected"),
+    [
+        ("range(9)", "x = torch.randn(8, 4)", b"accelerator.seed_by_rank()"),
+        ("range(9)", "x = rows[torch.randint(8, (2,))]", b"accelerator.seed_by_rank()"),
+        ("range(0, 8, 2)", "x = rows[x:x + 2]", b"for x in accelerator.shard(range(0, 8, 2)):"),
+    ],
+)
+def test_another_script_that_trains_with_the_same_step(tmp_path: Path, items: str, batch: str, expected: bytes) -> None:
+    texts = {
+        "first": BESIDE.format(items="DataLoader(rows, 4)", batch="pass"),
+        "second": BESIDE.format(items=items, batch=batch),
+    }
+    found = rewritten(tmp_path, "first.py", engine=UPDATE, **texts)
+    assert {r.status for r in found.values()} == {Status.MIGRATED}
+    assert expected in found["second.py"].after
+    assert b"seed_by_rank" not in found["first.py"].after
+    alone = rewritten(tmp_path, "second.py", engine=UPDATE, **texts)
+    assert alone["second.py"].after == found["second.py"].after
+    said = [(n.rule, path) for path, r in found.items() for n in r.notes if "draws its own data" in n.message]
+    assert said == ([("data", "second.py")] if expected.startswith(b"acc") else [])

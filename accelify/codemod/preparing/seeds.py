@@ -49,6 +49,7 @@ class Seeds:
         self.training = {loop for listed in training.loops.values() for loop in listed}
         self.steps = {loop for listed in training.loops.values() for loop in listed[:1]}
         self.backwards = training.backwards
+        self.drawing = {program.frame(d.loop) for d in training.data if d.kind == "random" and d.loop is not None}
         self.effects = program.once(Effects)
 
     @cached_property
@@ -72,13 +73,22 @@ class Seeds:
     @cached_property
     def places(self) -> list[Seeded]:
         """The statements after which all that starts equal is built, one for each way to build it, and later seeds."""
-        last = {g.frame.root: g for g in self.groups}  # of each script that trains
-        chosen = [g for g in self.groups if any(i.kind == "optimizer" for i in g.items)] or list(last.values())
+        groups = [g for g in self.groups if self._is_of_a_drawing_script(g)] or self.groups
+        last = {g.frame.root: g for g in groups}  # of each script that trains
+        chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or list(last.values())
         prepared = dict.fromkeys(self.after(g.anchor) for g in chosen if g.anchor is not None)
         built = list(dict.fromkeys(map(self.behind_weights, prepared)))
         again = list(dict.fromkeys(each for s in built for each in self.again(s)))
         found = dict.fromkeys([*(Seeded(s, is_drawn_from=False) for s in built), *again])
         return [each for each in found if not any(self._follows(each.statement, o.statement) for o in found)]
+
+    def _is_of_a_drawing_script(self, group: Group) -> bool:
+        """Whether one of the files runs what is prepared together, and a loop whose data are drawn at random."""
+        return any(group.frame in run and not run.isdisjoint(self.drawing) for run in self._runs)
+
+    @cached_property
+    def _runs(self) -> list[set[Scope]]:
+        return [self.program.run_by([parsed.path]) for parsed in self.program.files]
 
     def _follows(self, first: ast.stmt, later: ast.stmt) -> bool:
         """Whether, of two statements of a block, the later one comes before any training does."""

@@ -129,11 +129,21 @@ def _same(script: Script) -> Iterator[Remark]:
         )
         yield Remark(NAME, script.path(source), source, message, Tier.REVIEW)
     if not asked:
-        backward = script.training.backwards[0]
+        backward = _learning_from(script, ("full", "random", "sequence"))
         message = (
             "the data are replicated on every process here: the result is correct, but more processes make it no faster"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _learning_from(script: Script, kinds: Collection[str]) -> ast.AST:
+    """The first backward pass that learns from data of some kinds alone, or the loop that does so by one."""
+    for data in (d for d in script.training.data if d.kind in kinds and d.loop is not None):
+        for backward, loops in script.training.loops.items():
+            if data.loop in loops:
+                others = (d for d in script.training.data if d.loop in loops and d.kind not in kinds)
+                return backward if next(others, None) is None else data.loop
+    return script.training.backwards[0]
 
 
 def sharded(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst.BaseExpression:
@@ -223,7 +233,7 @@ def _seeded_alike(script: Script) -> Iterator[Remark]:
 
 def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     groups = script.preparation.groups
-    backward = script.training.backwards[0]
+    backward = _learning_from(script, ("random",))
     if not groups:
         message = (
             "the data are replicated on every process here, unless it draws them at random: more processes make it "

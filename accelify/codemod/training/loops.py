@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.call_conditions import Way, Ways
@@ -36,6 +37,7 @@ from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.row_groups import regroups
 
 _MOST_WAYS = 3  # conditions under which one function is followed to its callers
+_MOST_NESTS = 16  # of loops round one backward pass
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Loops:
                 steps.append(call)
         ways: dict[ast.Call, dict[Scope, set[Way]]] = {backward: {} for backward in backwards}
         loops = {backward: tuple(self.stack(backward, ways[backward])) for backward in backwards}
-        data = {backward: self._data(backward, loops[backward], steps) for backward in backwards}
+        data = {backward: self._all_data(backward, loops[backward], steps) for backward in backwards}
         nested = tuple(self.anew.nested(loops, steps, lambda backward: data[backward][0].sharded_loop))
         apart = {n.backward: n.steps for n in nested if n.is_within}
         if set(apart) == set(backwards) and not others:  # what lasts has no backward pass
@@ -259,6 +261,25 @@ class Loops:
         if not isinstance(loop, (ast.For, ast.AsyncFor)) or self.sources.is_part_of_a_batch(loop):
             return False
         return any(self.roles.is_loader(v) for v in self.owners(loop.iter))
+
+    def _all_data(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> list[Data]:
+        """What a backward pass learns from, in each of the nests of loops that come to it; first what is sharded."""
+        found = dict.fromkeys(d for nest in self._nests(loops) for d in self._data(backward, nest, steps))
+        return sorted(found, key=lambda d: d.sharded_loop is None)
+
+    def _nests(self, loops: Sequence[Loop]) -> list[list[Loop]]:
+        """The loops as they are nested: several callers of one function each have loops, and data, of their own."""
+        stacks = {loop: [o for o in self.stack(loop) if o in loops and o is not loop] for loop in loops}
+        around = {loop: [o for o in stack if loop not in stacks[o]] for loop, stack in stacks.items()}
+
+        def outwards(loop: Loop) -> Iterator[list[Loop]]:
+            nearest = [o for o in around[loop] if not any(o in around[other] for other in around[loop])]
+            yield from ([loop, *outer] for o in nearest for outer in outwards(o))
+            yield from () if nearest else ([loop],)
+
+        innermost = [loop for loop in loops if not any(loop in outer for outer in around.values())]
+        found = [nest for loop in innermost for nest in islice(outwards(loop), _MOST_NESTS)]
+        return found if 0 < len(found) < _MOST_NESTS else [list(loops)]
 
     def _data(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> list[Data]:
         for loop in loops:

@@ -256,3 +256,40 @@ def test_nor_are_they_in_a_closure() -> None:
     loop = "for i in range(3): parts[i].backward(retain_graph=True)"
     text = ONE_PASS.format(before="def closure():\n        parts = objectives()", loop=f"    {loop}")
     assert kinds(Facts(text.replace("optimizer.step()", "optimizer.step(closure)"))) == ["full"]
+
+
+SHARED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = load()
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters())
+loader = DataLoader(rows)
+def update(loss, rounds=1):
+    for _ in range(rounds):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+{}
+for epoch in range(3):
+    for x, y in loader:
+        update(model(x))
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("", "for _ in range(9):\n        update(model(torch.randn(2)))", ["loaders", "random"]),
+        ("while busy():\n    update(model(torch.randn(2)))", "pass", ["loaders", "random"]),
+        ("", "for i in range(0, len(rows), 4):\n        update(model(rows[i:i + 4]))", ["loaders", "sequence"]),
+        ("", "for _ in range(9):\n        update(model(rows))", ["loaders", "full"]),
+        ("", "for x, y in DataLoader(rows):\n        update(model(x))", ["loaders", "loaders"]),
+        ("def one(x):\n    update(model(x))", "for x, y in loader:\n        one(x)", ["loaders", "loaders"]),
+        ("update(model(rows))", "print(epoch)", ["loaders"]),
+    ],
+)
+def test_a_backward_pass_that_several_loops_share(before: str, after: str, expected: list[str]) -> None:
+    assert kinds(Facts(SHARED.format(before, after))) == expected

@@ -13,7 +13,7 @@ from accelify.codemod.cache import Cache, packed, unpacked
 from accelify.codemod.files import discover, source
 from accelify.codemod.files.disk import Disk, Question
 from accelify.codemod.libraries import vocabulary
-from accelify.codemod.result import FileResult, Problem, Status, failed
+from accelify.codemod.result import FileResult, Problem, Status, failed, joined
 from accelify.errors import CannotRead, CannotWrite, FileError
 from accelify.workers import Failure, Result, Task, available_cores, run_here, run_many
 
@@ -80,7 +80,7 @@ def rewrite_paths(
     while overlapping := _overlapping(programs):
         merged = tuple(path for index in overlapping for path in programs[index][0])
         programs = [each for index, each in enumerate(programs) if index not in overlapping] + run.rewrite([merged])
-    return _batch(found, _with_the_rest([results for _, results in programs], looked), run.tracebacks)
+    return _batch(found, _with_the_rest(_once([results for _, results in programs]), looked), run.tracebacks)
 
 
 def check_paths(
@@ -110,7 +110,9 @@ def check_paths(
         for result in _results(groups[index], outcome, tracebacks):
             path = known.get(os.path.realpath(result.path))  # files that were not named are read, not checked
             if path is not None:
-                results[path] = _joined(results.get(path), replace(result, path=path))
+                result = replace(result, path=path)
+                is_first = path not in results or result.error is not None
+                results[path] = result if is_first else joined(results[path], result)
     return _batch(found, ((result,) for result in results.values()), tracebacks)
 
 
@@ -194,14 +196,6 @@ def _check_source(task: tuple[str, bytes, CheckOptions]) -> FileResult:
         return check_source(*task)
     except FileError as error:
         return failed(error)
-
-
-def _joined(one: FileResult | None, other: FileResult) -> FileResult:
-    """The joint result of two programs for one file."""
-    if one is None or other.error is not None:
-        return other
-    notes = sorted({*one.notes, *other.notes}, key=lambda n: (n.cell or 0, n.line, n.rule, n.message))
-    return replace(one, notes=tuple(notes))
 
 
 def rewrite_stdin(path: str, data: bytes, options: Options, exclusion: discover.Exclusion = discover.USUAL) -> Batch:
@@ -420,6 +414,23 @@ def _overlapping(programs: Sequence[tuple[Paths, Program]]) -> list[int]:
             if result.status is Status.MIGRATED:
                 changed.add(real)
     return next((indexes for real, indexes in speakers.items() if len(indexes) > 1 and real in changed), [])
+
+
+def _once(programs: Sequence[Program]) -> list[Program]:
+    """The programs, with one result for each file that several of them use and none changes."""
+    unchanged: dict[str, FileResult] = {}
+    for result in (result for program in programs for result in program if result.status is Status.UNCHANGED):
+        real = os.path.realpath(result.path)
+        unchanged[real] = joined(unchanged[real], result) if real in unchanged else result
+
+    def left(program: Program) -> Iterator[FileResult]:
+        for result in program:
+            if result.status is not Status.UNCHANGED:
+                yield result
+            elif (joint := unchanged.pop(os.path.realpath(result.path), None)) is not None:
+                yield joint
+
+    return [found for program in programs if (found := tuple(left(program)))]
 
 
 def _with_the_rest(programs: Sequence[Program], looked: Sequence[FileResult | str]) -> Iterator[Program]:

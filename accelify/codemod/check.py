@@ -23,7 +23,7 @@ from accelify.codemod.files.suppressions import unknown_rule
 from accelify.codemod.libraries.vocabulary import may_share_processes
 from accelify.codemod.options import Selection
 from accelify.codemod.planning import records
-from accelify.codemod.result import FileResult, Note, Status, Tier
+from accelify.codemod.result import FileResult, Note, Status, Tier, notes_in_order
 from accelify.codemod.rewrite import edited
 from accelify.codemod.semantics.program import Program
 
@@ -48,9 +48,7 @@ def check_file(path: str, options: CheckOptions, project: Project | None = None)
         note = Note(records.line_of(finding.node) or 1, finding.rule, Tier.REVIEW, message)
         by_path.setdefault(parsed.path, []).append(note)
     by_path[path] += _of_comments(named, options.selection)
-    results = [
-        FileResult(file, Status.UNCHANGED, notes=records.notes_in_order(notes)) for file, notes in by_path.items()
-    ]
+    results = [FileResult(file, Status.UNCHANGED, notes=notes_in_order(notes)) for file, notes in by_path.items()]
     known = {*pages()}
     found = placed(results, project.notebooks())
     return tuple(replace(r, notes=tuple(n for n in r.notes if n.rule in known)) for r in found)

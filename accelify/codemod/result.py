@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from accelify.errors import FileError
@@ -94,3 +95,13 @@ class FileResult:
 def failed(error: FileError) -> FileResult:
     """The result of a file that could not be read, parsed or written."""
     return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason, error.cell))
+
+
+def joined(one: FileResult, other: FileResult) -> FileResult:
+    """What two programs say of one file, as the result of the first."""
+    return replace(one, notes=notes_in_order([*one.notes, *other.notes]), because=one.because or other.because)
+
+
+def notes_in_order(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Notes by line, each once."""
+    return tuple(dict.fromkeys(sorted(notes, key=lambda n: (n.cell or 0, n.line, n.rule, n.message))))

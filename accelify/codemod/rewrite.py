@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from accelify.codemod.files.source import may_train
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.options import Options
 from accelify.codemod.planning import records
-from accelify.codemod.result import FileResult, Note, Status, Tier, failed
+from accelify.codemod.result import FileResult, Note, Status, Tier, failed, joined, notes_in_order
 from accelify.errors import CannotParse, FileError
 
 if TYPE_CHECKING:
@@ -226,11 +226,21 @@ def _carried_out(
         failures.append(Obstacle("gate", named[0].path, named[0].tree, "a second run would change the result again"))
     if failures:
         return _declined(named, failures)
-    results = [replace(r, notes=records.notes_in_order(records.notes_of(made, r.path, lines))) for r in results]
+    results = [replace(r, notes=notes_in_order(records.notes_of(made, r.path, lines))) for r in results]
     changed = {r.path for r in results}
-    elsewhere = records.notes_elsewhere(made, changed, lines)
-    results[:1] = [replace(r, notes=(*r.notes, *elsewhere)) for r in results[:1]]
-    return [*results, *(u for u in _unchanged(named) if u.path not in changed)]
+    noted = {r.path: r for r in records.noted(made, changed, {p: f.data for p, f in by_path.items()}, lines)}
+    for parsed in named:
+        if parsed.path not in changed:
+            left = _beside_what_changes(parsed, changed, project, options)
+            noted[parsed.path] = joined(left, noted.get(parsed.path, left))
+    return [*results, *noted.values()]
+
+
+def _beside_what_changes(parsed: Parsed, changed: Collection[str], project: Project, options: Options) -> FileResult:
+    """The result of a file that stays as it is, while what it imports may change."""
+    imported = sorted({f.path for f in project.program([parsed], options.follow)}.intersection(changed))
+    because = f"what changes is in the files that it imports: {', '.join(imported)}" if imported else parsed.next_step
+    return FileResult(parsed.path, Status.UNCHANGED, parsed.data, parsed.data, because=because)
 
 
 def _unchanged(named: Sequence[Parsed]) -> list[FileResult]:
@@ -319,7 +329,7 @@ def _declined(
             else:
                 message = f"{obstacle.path}:{line or 1}: {obstacle.message}"
                 notes.append(Note(1, obstacle.rule, Tier.ADVICE, message, known))
-        data, told = parsed.data, records.notes_in_order(notes)
+        data, told = parsed.data, notes_in_order(notes)
         results.append(FileResult(parsed.path, Status.DECLINED, data, data, notes=told))
     return results
 
@@ -395,7 +405,8 @@ class SeparatePrograms:
             if at in self._named:
                 result = replace(result, path=self._named[at].path)
             if known is None or known.status is Status.UNCHANGED:
-                self._found[at] = result
+                is_same = known is not None and result.status is Status.UNCHANGED
+                self._found[at] = joined(result, known) if known and is_same else result
             elif result.status is Status.MIGRATED and known.after != result.after:
                 return False
         return True

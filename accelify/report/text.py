@@ -92,7 +92,7 @@ def summary(results: Sequence[FileResult], style: Style) -> str:
         count = sum(result.status is status for result in results)
         if count:
             parts.append(style.paint(colour, f"{count if parts else _many(count, 'file')} {verdict}"))
-    notes = sum(len(result.notes) for result in results if result.status is Status.MIGRATED)
+    notes = sum(len(result.notes) for result in results if result.status is not Status.DECLINED)
     if notes:
         parts.append(f"{_many(notes, 'note')} to review")
     return ", ".join(parts or ["Nothing to do"]) + ".\n"

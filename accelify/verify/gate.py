@@ -40,7 +40,7 @@ def _checked(program: Program, progress: Progress, server: Server) -> Program:
     script = Path(program[0].path)
     request = Request(script, folder=Path.cwd(), limits=DRIVEN)
     try:
-        request = replace(request, rewritten=_as_rewritten(script, migrated))
+        request = replace(request, rewritten=_as_rewritten(script, program))
     except CannotVerify as error:
         verdict = Verdict(str(script), request.processes, error=str(error))
     else:
@@ -51,17 +51,19 @@ def _checked(program: Program, progress: Progress, server: Server) -> Program:
     return tuple(
         replace(result, status=Status.DECLINED, after=result.before, changes=(), notes=notes)
         if result.status is Status.MIGRATED
-        else result
+        else replace(result, notes=(), because="")
         for result in program
     )
 
 
-def _as_rewritten(script: Path, migrated: Sequence[FileResult]) -> Rewritten:
+def _as_rewritten(script: Path, program: Program) -> Rewritten:
     project = Project.around(script, Path.cwd())
     files = []
-    for result in migrated:
+    for result in program:
         path = Path(os.path.realpath(result.path))
         if project.root not in path.parents:
+            if result.status is not Status.MIGRATED:
+                continue
             raise CannotVerify(f"{result.path} is not in the project of {script}, {project.root}")
         files.append((path.relative_to(project.root), result))
     return as_rewritten(project, files)

@@ -155,15 +155,16 @@ def rewrite_copy(project: Project, copy: Path, also: Sequence[Path], options: Op
     for result in migrated:
         if copy not in Path(result.path).resolve().parents:
             raise CannotVerify(f"{result.path.removeprefix(front)} is a link to a folder outside of the project")
-    return as_rewritten(project, [(Path(result.path.removeprefix(front)), result) for result in migrated], front)
+    return as_rewritten(project, [(Path(result.path.removeprefix(front)), result) for result in results], front)
 
 
-def as_rewritten(project: Project, migrated: Sequence[tuple[Path, FileResult]], front: str = "") -> Rewritten:
+def as_rewritten(project: Project, results: Sequence[tuple[Path, FileResult]], front: str = "") -> Rewritten:
     """The result of rewriting files of the project; `front` is the folder before their paths."""
     files, notes, own = [], [], []
-    names = {result.path: str(name) for name, result in migrated}
-    for name, result in migrated:
-        files.append((name, result.before, result.after))
+    names = {result.path: str(name) for name, result in results}
+    for name, result in results:
+        if result.after != result.before:
+            files.append((name, result.before, result.after))
         for note in result.notes:
             words = f"{place(str(name), note.line, cell=note.cell)}: {note.message}".replace(front, "")
             notes.append(words)

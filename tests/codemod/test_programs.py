@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,52 @@ def test_a_device_that_a_file_beside_takes_for_text_stays_text(tmp_path: Path, a
     (tmp_path / "util.py").write_text(f"def seed(device):\n    if {asked}:\n        print(device)\n")
     (result,) = (r for r in rewrite_together((str(tmp_path / "train.py"),), Options()) if r.path.endswith("train.py"))
     assert "device = accelerator.device.type\n" in result.after.decode()
+
+
+DATA = """\
+import torch
+from torch.utils.data import TensorDataset
+
+def rows(count):
+    with open("rows.txt", "w") as file:
+        file.write(str(count))
+    return TensorDataset(torch.randn(count, 4))
+"""
+WITH_DATA = SCRIPT.replace("from net import Net", "from data import rows\nfrom net import Net").replace(
+    "TensorDataset(torch.randn(8, 4))", "rows(8)"
+)
+
+
+def reported(*arguments: str) -> str:
+    return CliRunner().invoke(command, ["--check", "--no-cache", *arguments]).stdout
+
+
+def test_notes_on_a_file_that_does_not_change_are_listed_under_it() -> None:
+    for name, text in {"train": WITH_DATA, "net": NET, "data": DATA}.items():
+        Path(f"{name}.py").write_text(text)
+    assert "data.py: unchanged:\n  data.py:5  writes  " in reported("train.py")
+    assert "1 file would be migrated, 1 unchanged, 2 notes to review." in reported("train.py")
+    files = {file["path"]: file for file in json.loads(reported("--output-format", "json", "train.py"))["files"]}
+    assert [(note["line"], note["rule"]) for note in files["data.py"]["notes"]] == [(5, "writes")]
+    assert not any("data.py" in note["message"] for note in files["train.py"]["notes"])
+    assert "title=accelify (writes),file=data.py,line=5::" in reported("--output-format", "github", "train.py")
+    (run,) = json.loads(reported("--output-format", "sarif", "train.py"))["runs"]
+    places = [result["locations"][0]["physicalLocation"] for result in run["results"] if result["ruleId"] == "writes"]
+    assert places == [{"artifactLocation": {"uri": "data.py"}, "region": {"startLine": 5}}]
+
+
+def test_what_several_programs_say_of_a_file_that_none_changes_is_said_once() -> None:
+    for name, text in {"a": WITH_DATA, "b": WITH_DATA, "net": NET, "data": DATA}.items():
+        Path(f"{name}.py").write_text(text)
+    for paths in (("a.py", "b.py"), (".",), ("a.py", "b.py", "data.py", "net.py")):
+        said = reported(*paths)
+        assert said.count("data.py:5") == 1, said
+        assert said.count("data.py: unchanged") == 1, said
+
+
+def test_a_file_whose_imports_change_says_so() -> None:
+    for name, text in {"main": ENTRY, "train": SCRIPT, "net": NET}.items():
+        Path(f"{name}.py").write_text(text)
+    said = reported("main.py", "net.py")
+    assert "main.py: unchanged, what changes is in the files that it imports: train.py\n" in said
+    assert "net.py: unchanged, nothing to migrate\n" in said

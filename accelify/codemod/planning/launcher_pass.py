@@ -28,7 +28,7 @@ from accelify.codemod.options import Options
 from accelify.codemod.planning import records
 from accelify.codemod.planning.evidence import Evidence
 from accelify.codemod.planning.left_out import LeftOut
-from accelify.codemod.result import FileResult, Note, Status, Tier
+from accelify.codemod.result import FileResult, Note, Status, Tier, joined, notes_in_order
 from accelify.codemod.rules import LAUNCH_RULES, SETTING_RULES
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -69,9 +69,15 @@ class LauncherPass:
                 data = self.project.load(path).data
                 there[path] = FileResult(path, Status.UNCHANGED, data, data)
         results = [self._migrated(r) if r.path in self.applied else r for r in there.values()]
-        elsewhere = records.notes_elsewhere(self.plan, self.applied, {})
-        results[:1] = [replace(r, notes=(*r.notes, *elsewhere)) for r in results[:1]]
-        return results
+        before = {path: original.data for path, original in self.originals.items()}
+        lines = {r.path: self._line_after(r) for r in results if r.status is Status.MIGRATED}
+        noted = {r.path: r for r in records.noted(self.plan, self.applied, before, lines)}
+        results = [joined(r, noted.pop(r.path)) if r.path in noted else r for r in results]
+        return [*results, *noted.values()]
+
+    def _line_after(self, result: FileResult) -> Callable[[int], int]:
+        """The line in the new file for one of the user's."""
+        return line_after(self.originals[result.path].text, parse(result.path, result.after).text)
 
     def _declined(self, result: FileResult) -> FileResult:
         if result.path not in self.originals:
@@ -87,7 +93,7 @@ class LauncherPass:
             )
             for n in result.notes
         ]
-        return replace(result, before=data, after=data, notes=records.notes_in_order(notes))
+        return replace(result, before=data, after=data, notes=notes_in_order(notes))
 
     def _with_own_lines(self, text: str) -> str:
         """A text with the lines that the places in it have in the user's files."""
@@ -105,14 +111,15 @@ class LauncherPass:
         changes += [
             replace(c, line=line(c.line), evidence=tuple(map(self._with_own_lines, c.evidence))) for c in result.changes
         ]
-        notes = records.notes_of(self.plan, result.path, {result.path: line_after(original.text, text)})
+        notes = records.notes_of(self.plan, result.path, {result.path: self._line_after(result)})
         notes += [replace(n, evidence=tuple(map(self._with_own_lines, n.evidence))) for n in result.notes]
         return replace(
             result,
             status=Status.MIGRATED,
+            because="",
             before=original.data,
             changes=records.changes_in_order(changes),
-            notes=records.notes_in_order(notes),
+            notes=notes_in_order(notes),
         )
 
 

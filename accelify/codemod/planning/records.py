@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from accelify.codemod.edits.values import Place, Plan, Remark
-from accelify.codemod.result import ChangeRecord, Note, Tier
+from accelify.codemod.result import ChangeRecord, FileResult, Note, Status, Tier, notes_in_order
 
 Lines = Mapping[str, Callable[[int], int]]
 """For each file that changes, what gives the line that one of the user's file has become."""
@@ -29,32 +29,28 @@ def notes_of(made: Plan, path: str, lines: Lines) -> list[Note]:
     ]
 
 
-def notes_elsewhere(made: Plan, changed: Collection[str], lines: Lines) -> tuple[Note, ...]:
-    """The notes of files that do not change, which name their places themselves."""
-    found = []
-    left = [r for r in made.remarks if r.path not in changed]
-    for first, line, message, shows, _ in sorted(
-        _numbered_notes(left, lines, is_elsewhere=True), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])
-    ):
-        evidence = made.evidence(first.path, line_of(first.node))
-        found.append(Note(1, first.rule, first.tier, f"{first.path}:{line}: {message}", evidence, shows=shows))
-    return tuple(dict.fromkeys(found))
+def noted(made: Plan, changed: Collection[str], data: Mapping[str, bytes], lines: Lines) -> list[FileResult]:
+    """The results of files that do not change and have notes."""
+    paths = sorted({r.path for r in made.remarks}.difference(changed))
+    return [
+        FileResult(path, Status.UNCHANGED, data[path], data[path], notes=notes_in_order(notes_of(made, path, lines)))
+        for path in paths
+    ]
 
 
 def _numbered_notes(
-    remarks: Iterable[Remark], lines: Lines, *, is_elsewhere: bool = False
+    remarks: Iterable[Remark], lines: Lines
 ) -> Iterator[tuple[Remark, int, str, tuple[str, ...], tuple[tuple[int, str], ...]]]:
     """The notes: line, words (`...; also `n` (line 12), line 20`), what shows values of one process, and the others."""
     alike: dict[tuple[str, Tier, str], list[Remark]] = {}
     for remark in remarks:
         alike.setdefault((remark.rule, remark.tier, remark.message), []).append(remark)
     for same in alike.values():
-        first, *others = sorted(same, key=lambda r: (r.path, line_of(r.node)))
+        first, *others = sorted(same, key=lambda r: line_of(r.node))
         path, line = first.path, _line(first.path, first.node, lines)
 
         def named(place: Place, about: str = "", path: str = path) -> str:
-            is_here = place[0] == path and not is_elsewhere
-            found = f"line {_line(*place, lines)}" if is_here else f"{place[0]}:{_line(*place, lines)}"
+            found = f"line {_line(*place, lines)}" if place[0] == path else f"{place[0]}:{_line(*place, lines)}"
             return f"{about} ({found})" if about else found
 
         listed = dict.fromkeys(named((r.path, r.node), r.about) for r in others)
@@ -74,11 +70,6 @@ def _line(path: str, node: ast.AST, lines: Lines) -> int:
 def changes_in_order(records: Iterable[ChangeRecord]) -> tuple[ChangeRecord, ...]:
     """Changes by line, each once."""
     return tuple(dict.fromkeys(sorted(records, key=lambda r: (r.line, r.rule))))
-
-
-def notes_in_order(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Notes by line, each once."""
-    return tuple(dict.fromkeys(sorted(notes, key=lambda n: (n.line, n.rule, n.message))))
 
 
 def fault(trouble: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.edits.values import Plan, Remark
-from accelify.codemod.planning.records import notes_elsewhere, notes_of
-from accelify.codemod.result import Tier
+from accelify.codemod.planning.records import noted, notes_of
+from accelify.codemod.result import Status, Tier
 
 LINES = list(ast.parse("a\nb\nc\n").body)
 DOWN = {"train.py": lambda line: line + 10}
@@ -38,16 +38,16 @@ def test_other_messages_and_files_stay_apart() -> None:
     assert told(remark(1, "stays"), remark(2, "goes"), remark(3, "stays", "data.py")) == [(11, "stays"), (12, "goes")]
 
 
-def test_a_note_of_a_file_that_does_not_change_names_it() -> None:
-    plan = Plan(remarks=[remark(2, "stays", "data.py"), remark(3, "stays", "data.py")])
-    (note,) = notes_elsewhere(plan, {"train.py"}, DOWN)
-    assert note.message == "data.py:2: stays; also data.py:3"
-
-
-def test_files_that_do_not_change_share_a_note() -> None:
-    plan = Plan(remarks=[remark(3, "stays", "b.py"), remark(2, "stays", "a.py"), remark(1, "stays", "b.py")])
-    (note,) = notes_elsewhere(plan, {"train.py"}, DOWN)
-    assert note.message == "a.py:2: stays; also b.py:1, b.py:3"
+def test_files_that_do_not_change_have_their_notes_at_their_own_lines() -> None:
+    remarks = [remark(3, "stays", "b.py"), remark(2, "stays", "a.py"), remark(1, "stays", "b.py"), remark(1, "goes")]
+    data = {"a.py": b"a", "b.py": b"b", "train.py": b"c"}
+    found = noted(Plan(remarks=remarks), {"train.py"}, data, DOWN)
+    told = {result.path: [(note.line, note.message) for note in result.notes] for result in found}
+    assert told == {"a.py": [(2, "stays")], "b.py": [(1, "stays; also line 3")]}
+    assert {(r.status, r.before, r.after) for r in found} == {
+        (Status.UNCHANGED, b"a", b"a"),
+        (Status.UNCHANGED, b"b", b"b"),
+    }
 
 
 def test_a_message_may_name_places_of_any_file() -> None:

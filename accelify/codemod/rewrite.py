@@ -321,14 +321,7 @@ def _declined(
     results = []
     for parsed in named:
         notes = [n for r in found if r.path == parsed.path and r.status is Status.DECLINED for n in r.notes]
-        for obstacle in dict.fromkeys(obstacles):
-            line = records.line_of(obstacle.node)
-            known = evidence(obstacle.path, line) if line else ()
-            if obstacle.path == parsed.path:
-                notes.append(Note(line or 1, obstacle.rule, Tier.ADVICE, obstacle.message, known))
-            else:
-                message = f"{obstacle.path}:{line or 1}: {obstacle.message}"
-                notes.append(Note(1, obstacle.rule, Tier.ADVICE, message, known))
+        notes += records.reasons(obstacles, parsed.path, evidence)
         data, told = parsed.data, notes_in_order(notes)
         results.append(FileResult(parsed.path, Status.DECLINED, data, data, notes=told))
     return results

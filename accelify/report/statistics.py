@@ -13,6 +13,8 @@ from accelify.codemod.result import FileResult, Status
 # The parts in which two scripts differ that are declined for one reason: names, places, numbers.
 _OWN = re.compile(r"`[^`]*`|\S+\.(?:py|ipynb)\b(?::\d+)?|\b\d+\b")
 
+_ALSO = re.compile(r"; also [^;]*$")
+
 Key = TypeVar("Key", str, tuple[str, str])
 
 
@@ -41,8 +43,8 @@ def statistics(results: Sequence[FileResult]) -> Statistics:
 
 
 def general(message: str) -> str:
-    """A reason without what is one script's own: `` `...` `` for its names and places."""
-    return _OWN.sub(lambda match: "N" if match[0].isdigit() else "`...`", message)
+    """A reason without what is one script's own: `` `...` `` for its names and places; at how many is not counted."""
+    return _OWN.sub(lambda match: "N" if match[0].isdigit() else "`...`", _ALSO.sub("", message))
 
 
 def as_text(counts: Statistics, notes: str = "notes") -> str:

@@ -253,3 +253,31 @@ def test_a_question_that_only_leads_to_what_the_wrapper_holds_is_settled() -> No
     text = after(end="print(model.module.state_dict() if isinstance(model, DDP) else model.state_dict())")
     assert "DDP" not in text
     assert "        print(model.state_dict())\n" in text
+
+
+def test_reasons_for_declining_have_the_lines_of_the_users_file() -> None:
+    text = dedent("""\
+        import torch
+        import torch.distributed as dist
+        import torch.multiprocessing as mp
+        from torch import nn
+        from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+        def main(rank):
+            dist.init_process_group("nccl", rank=rank, world_size=2)
+            model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1).cuda(rank))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            data = TensorDataset(torch.randn(8, 4))
+            loader = DataLoader(data, batch_size=2, sampler=DistributedSampler(data))
+            for (x,) in loader:
+                loss = model(x).mean()
+                dist.send(loss, 1)
+                dist.recv(x)
+                loss.backward()
+                optimizer.step()
+
+        mp.spawn(main, nprocs=2)
+        """)
+    (note,) = run(text).notes
+    assert (note.line, note.also[0][0]) == (15, 16)
+    assert note.message.endswith("; also `torch.distributed.recv` (line 16)")

@@ -35,5 +35,10 @@ def test_what_is_one_scripts_own() -> None:
     )
 
 
+def test_places_that_share_a_reason_are_not_counted() -> None:
+    assert general("`a` is odd; also `b` (line 12), line 15") == "`...` is odd"
+    assert general("a choice; also line 15") == "a choice"
+
+
 def test_nothing_is_said_to_be_nothing() -> None:
     assert as_text(statistics([])) == "Nothing to count.\n"

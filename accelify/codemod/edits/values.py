@@ -189,7 +189,7 @@ class Remark:
 
     def text(self, named: Callable[[Place], str]) -> str:
         """The message with all that it stands for."""
-        text = self.message.replace("{}", self.about)
+        text = self.message.replace("{}", self.about) if self.about else self.message
         for number, places in enumerate(self.lines):
             text = text.replace(f"{{{number}}}", ", ".join(dict.fromkeys(map(named, places))))
         return text

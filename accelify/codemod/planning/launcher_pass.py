@@ -83,13 +83,18 @@ class LauncherPass:
         if result.path not in self.originals:
             return result
         line, data = self.line(result.path), self.originals[result.path].data
+
+        def said(text: str) -> str:
+            text = re.sub(r"\bline (\d+)", lambda m: f"line {line(int(m[1]))}", text)
+            return self._with_own_lines(text)
+
         notes = [
             replace(
                 n,
                 line=line(n.line),
-                message=self._with_own_lines(n.message),
+                message=said(n.message),
                 evidence=tuple(map(self._with_own_lines, n.evidence)),
-                also=tuple((line(at), self._with_own_lines(words)) for at, words in n.also),
+                also=tuple((line(at), said(words)) for at, words in n.also),
             )
             for n in result.notes
         ]

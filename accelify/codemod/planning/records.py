@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from accelify.codemod.edits.values import Place, Plan, Remark
+from accelify.codemod.edits.values import Facts, Obstacle, Place, Plan, Remark
 from accelify.codemod.result import ChangeRecord, FileResult, Note, Status, Tier, notes_in_order
+
+_NAME = re.compile(r"`[^`]*`(?!.*\{)")
 
 Lines = Mapping[str, Callable[[int], int]]
 """For each file that changes, what gives the line that one of the user's file has become."""
@@ -23,9 +26,10 @@ def changes_of(made: Plan, path: str, lost: Sequence[str]) -> list[ChangeRecord]
 
 def notes_of(made: Plan, path: str, lines: Lines) -> list[Note]:
     """The notes of a file; those that say the same of several places are one, at the first of these."""
+    remarks = [r for r in made.remarks if r.path == path]
     return [
         Note(line, first.rule, first.tier, message, made.evidence(path, line_of(first.node)), shows=shows, also=also)
-        for first, line, message, shows, also in _numbered_notes([r for r in made.remarks if r.path == path], lines)
+        for first, line, message, shows, also in _numbered_notes(remarks, lines, path)
     ]
 
 
@@ -38,8 +42,34 @@ def noted(made: Plan, changed: Collection[str], data: Mapping[str, bytes], lines
     ]
 
 
+def reasons(obstacles: Iterable[Obstacle], here: str, evidence: Facts) -> Iterator[Note]:
+    """Why a file is declined; reasons that are the same for several places are one, at the first of these.
+
+    Those of other files name their places themselves.
+    """
+    by_path: dict[str, list[Remark]] = {}
+    for obstacle in obstacles:
+        by_path.setdefault(obstacle.path, []).append(_as_remark(obstacle))
+    for path, remarks in by_path.items():
+        for first, line, message, _, also in _numbered_notes(remarks, {}, here):
+            known = evidence(path, line) if line_of(first.node) else ()
+            if path == here:
+                yield Note(line, first.rule, first.tier, message, known, also=also)
+            else:
+                yield Note(1, first.rule, first.tier, f"{path}:{line}: {message}", known)
+
+
+def _as_remark(obstacle: Obstacle) -> Remark:
+    """A reason as a note is made: what it begins with, as in `` `name`: why ``, may differ between places."""
+    name = _NAME.match(obstacle.message)
+    if name is None:
+        return Remark(obstacle.rule, obstacle.path, obstacle.node, obstacle.message)
+    message = f"{{}}{obstacle.message[name.end() :]}"
+    return Remark(obstacle.rule, obstacle.path, obstacle.node, message, about=name[0])
+
+
 def _numbered_notes(
-    remarks: Iterable[Remark], lines: Lines
+    remarks: Iterable[Remark], lines: Lines, here: str
 ) -> Iterator[tuple[Remark, int, str, tuple[str, ...], tuple[tuple[int, str], ...]]]:
     """The notes: line, words (`...; also `n` (line 12), line 20`), what shows values of one process, and the others."""
     alike: dict[tuple[str, Tier, str], list[Remark]] = {}
@@ -49,8 +79,8 @@ def _numbered_notes(
         first, *others = sorted(same, key=lambda r: line_of(r.node))
         path, line = first.path, _line(first.path, first.node, lines)
 
-        def named(place: Place, about: str = "", path: str = path) -> str:
-            found = f"line {_line(*place, lines)}" if place[0] == path else f"{place[0]}:{_line(*place, lines)}"
+        def named(place: Place, about: str = "") -> str:
+            found = f"line {_line(*place, lines)}" if place[0] == here else f"{place[0]}:{_line(*place, lines)}"
             return f"{about} ({found})" if about else found
 
         listed = dict.fromkeys(named((r.path, r.node), r.about) for r in others)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.edits.values import Plan, Remark
-from accelify.codemod.planning.records import noted, notes_of
+from accelify.codemod.edits.values import Obstacle, Plan, Remark, no_facts
+from accelify.codemod.planning.records import noted, notes_of, reasons
 from accelify.codemod.result import Status, Tier
 
 LINES = list(ast.parse("a\nb\nc\n").body)
@@ -48,6 +48,32 @@ def test_files_that_do_not_change_have_their_notes_at_their_own_lines() -> None:
         (Status.UNCHANGED, b"a", b"a"),
         (Status.UNCHANGED, b"b", b"b"),
     }
+
+
+def why(*obstacles: Obstacle, here: str = "train.py") -> list[tuple[int, str]]:
+    return [(n.line, n.message) for n in reasons(obstacles, here, no_facts)]
+
+
+def obstacle(line: int, message: str, path: str = "train.py") -> Obstacle:
+    return Obstacle("data", path, LINES[line - 1], message)
+
+
+def test_reasons_that_repeat_are_one() -> None:
+    assert why(obstacle(3, "odd"), obstacle(1, "odd"), obstacle(3, "odd")) == [(1, "odd; also line 3")]
+    named = obstacle(1, "`a`: why"), obstacle(2, "`b`: why"), obstacle(3, "`b`: why not")
+    assert why(*named) == [(1, "`a`: why; also `b` (line 2)"), (3, "`b`: why not")]
+    assert why(obstacle(2, "odd: `'{}'.format(x)`"), obstacle(1, "`'{}'`: odd")) == [
+        (2, "odd: `'{}'.format(x)`"),
+        (1, "`'{}'`: odd"),
+    ]
+    (note,) = reasons((obstacle(1, "`a`: why"), obstacle(2, "`b`: why")), "train.py", no_facts)
+    assert note.also == ((2, "`b`: why"),)
+
+
+def test_reasons_in_other_files_name_their_places() -> None:
+    found = [obstacle(1, "odd", "data.py"), obstacle(3, "odd", "data.py"), obstacle(2, "odd")]
+    assert why(*found) == [(1, "data.py:1: odd; also data.py:3"), (2, "odd")]
+    assert why(*found, here="data.py") == [(1, "odd; also line 3"), (1, "train.py:2: odd")]
 
 
 def test_a_message_may_name_places_of_any_file() -> None:

@@ -13,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 
 from accelify import __version__
+from accelify.codemod.files.parse import parse
+from accelify.errors import FileError
 from accelify.verify.experiment import Experiment, Request
 from accelify.verify.forking import Server
 from accelify.verify.judging.evidence import Evidence
@@ -34,19 +36,32 @@ def prove(request: Request, progress: Progress, server: Server | None = None) ->
     """The verdict on one script; a server that is given is used and left running."""
     begun = time.monotonic()
     try:
+        project = _project(request)
         with scratch_folder() as folder:
             if server is not None:
-                return _prove(request, progress, server, folder, begun)
+                return _prove(request, project, progress, server, folder, begun)
             progress("importing torch")
             with Server() as own:
-                return _prove(request, progress, own, folder, begun)
+                return _prove(request, project, progress, own, folder, begun)
     except CannotVerify as error:
         seconds = time.monotonic() - begun
         return Verdict(str(request.script), request.processes, error=str(error), seconds=seconds)
 
 
-def _prove(request: Request, progress: Progress, server: Server, folder: Path, begun: float) -> Verdict:
-    project = Project.around(request.script, request.folder.absolute())
+def _project(request: Request) -> Project:
+    """The project of the script. Raises: CannotVerify for a named file that is not there, or no Python."""
+    for path in (request.script, *request.also, *filter(None, [request.against])):
+        project = Project.around(path, request.folder.absolute())
+        try:
+            parse(str(path), (project.root / project.script).read_bytes())
+        except FileError as error:
+            raise CannotVerify(f"it cannot be parsed: {error}") from None
+    return Project.around(request.script, request.folder.absolute())
+
+
+def _prove(
+    request: Request, project: Project, progress: Progress, server: Server, folder: Path, begun: float
+) -> Verdict:
     progress("rewriting")
     rewritten = _rewritten(request, project, folder / "rewritten")
     runner = Runner(server, folder, progress, protected=_roots(project, rewritten))
@@ -92,7 +107,7 @@ def _rewritten(request: Request, project: Project, copy: Path) -> Rewritten:
     if request.rewritten is not None:
         return request.rewritten
     if request.against is not None:
-        return take_new(project, request.against)
+        return take_new(project, request.against, request.folder.absolute())
     copy_project(project, copy)
     also = [Project.around(path, request.folder.absolute()).script for path in request.also]
     return rewrite_copy(project, copy, also, request.options)

@@ -199,10 +199,10 @@ def _why_not(result: FileResult, script: Path) -> str:
     return f"{script}: the rewrite changes nothing in it, so that there is nothing to prove{reasons}"
 
 
-def take_new(project: Project, new: Path) -> Rewritten:
-    """A script that is rewritten already: in the same project, or in one of its own."""
-    theirs = Project.around(new, project.root / project.folder)
-    before, after = (project.root / project.script).read_bytes(), new.read_bytes()
+def take_new(project: Project, new: Path, folder: Path) -> Rewritten:
+    """A script that is rewritten already, named from a folder: in the same project, or in one of its own."""
+    theirs = Project.around(new, folder)
+    before, after = (project.root / project.script).read_bytes(), (theirs.root / theirs.script).read_bytes()
     if theirs.root == project.root:
         theirs = Project(project.root, theirs.script, project.folder)
     return Rewritten(theirs, ((theirs.script, before, after),))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from accelify.cli import main
 from accelify.settings import settings
-from accelify.verify.scratch import CannotVerify, Project, copy_project, rewrite_copy
+from accelify.verify.scratch import CannotVerify, Project, copy_project, rewrite_copy, take_new
 from tests.cli.running import WRITES
 from tests.verify.scripts import CLASSIFIER
 
@@ -98,3 +98,43 @@ def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
     *progress, last = done.stderr.splitlines()
     assert last == f"train.py: could not run: {reason}: pip install 'accelify[runtime]' into it"
     assert all(line.startswith("accelify verify: ") for line in progress)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("train.py", "import torch\n\ndef f(:\n", "train.py:3:7: invalid syntax"),
+        ("train.py", "x = (\n", "train.py:1:5: '(' was never closed"),
+        ("train.py", 'import torch\nprint "hello"\n', "train.py:2:1: this is Python 2 ("),
+        ("train.ipynb", '{"cells": [', "train.ipynb:1:"),
+    ],
+)
+def test_a_script_that_cannot_be_parsed_is_said_with_its_line(
+    name: str, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+    done = CliRunner().invoke(main, ["verify", name])
+    assert done.exit_code == 2
+    assert done.output.startswith(f"{name}: could not run: it cannot be parsed: {said}")  # before torch is imported
+
+
+def test_the_other_files_are_parsed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("project").mkdir()
+    Path("project/train.py").write_text(CLASSIFIER)
+    Path("new.py").write_text("x = (\n")
+    for option in ("--against", "--also"):
+        done = CliRunner().invoke(main, ["verify", option, "new.py", "project/train.py"])
+        assert done.output == (
+            "project/train.py: could not run: it cannot be parsed: new.py:1:5: '(' was never closed\n"
+        )
+
+
+def test_a_migrated_script_is_looked_for_from_where_one_is(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text("1")
+    (tmp_path / "new.py").write_text("2")
+    project = Project(tmp_path / "project", Path("train.py"), Path())
+    ((_, before, after),) = take_new(project, Path("new.py"), tmp_path).files
+    assert (before, after) == (b"1", b"2")

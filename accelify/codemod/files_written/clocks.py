@@ -13,10 +13,12 @@ from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import returned
+from accelify.codemod.semantics.provenance import Chain, Tracer
+from accelify.codemod.semantics.scopes import Scope, returned
+from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue, Value
 
 _DEPTH = 3  # calls that a path is followed through
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 
 class Clocks:
@@ -95,6 +97,8 @@ class Clocks:
             elif isinstance(part, ast.Attribute):
                 for value in self._put_into(part):
                     yield from self._in(value, depth)
+                for owner in filter(None, map(_variables_of, self.program.values(part.value))):
+                    yield from self._of_variable(owner, part.attr, depth)
 
     def _returned(self, call: ast.Call, depth: int) -> Iterator[ast.Call]:
         for value in returned(self.program.flow.callees.get(call, ())):
@@ -103,25 +107,36 @@ class Clocks:
 
     def _of_name(self, name: ast.Name, depth: int) -> Iterator[ast.Call]:
         owner = self.program.scope(name).owner(name.id)
-        for write in owner.writes[name.id] if owner is not None else ():
-            if isinstance(write, ast.arg) and depth and owner is not None:
+        if owner is not None:
+            yield from self._of_variable(owner, name.id, depth)
+
+    def _of_variable(self, owner: Scope, name: str, depth: int) -> Iterator[ast.Call]:
+        """What is behind a variable of a function, a module or a class; an imported one is another module's."""
+        writes = owner.writes.get(name, ())
+        if depth and all(isinstance(write, ast.alias) for write in writes):
+            for value in _bound(self.tracer.variable(owner, name)):
+                yield from self._in(value, depth - 1)
+        for write in writes:
+            if isinstance(write, ast.arg) and depth:
                 for call in self.program.flow.callers.get(owner, ()):
-                    given = self.tracer.argument(call, owner, name.id)
+                    given = self.tracer.argument(call, owner, name)
                     if given is not None:
                         yield from self._in(given, depth - 1)
             elif isinstance(write, ast.Name):
                 statement = self.program.statement(write)
-                if isinstance(statement, (ast.Assign, ast.AugAssign)):
+                if isinstance(statement, _ASSIGNMENTS) and statement.value is not None:
                     yield from self._in(statement.value, depth)
 
     def _put_into(self, node: ast.Attribute) -> Iterator[ast.expr]:
         """The values of an attribute; `self._dir` and its property `self.dir` are one, an option has its default."""
+        yield from _bound(self.tracer.chains(node))
         owner = ast.unparse(node.value)
         for attribute in (node.attr, f"_{node.attr}"):
             for write in self.program.attribute_writes.get(attribute, ()):
                 statement = self.program.statement(write)
-                if isinstance(statement, (ast.Assign, ast.AugAssign)) and ast.unparse(write.value) == owner:
-                    yield statement.value
+                value = statement.value if isinstance(statement, _ASSIGNMENTS) else None
+                if value is not None and ast.unparse(write.value) == owner:
+                    yield value
         yield from self._defaults.get(node.attr, ())
 
     @cached_property
@@ -135,6 +150,18 @@ class Clocks:
                 for name in options:
                     found.setdefault(name.lstrip("-").replace("-", "_"), []).extend(default)
         return found
+
+
+def _variables_of(place: Value) -> Scope | None:
+    """The scope of a module's or class's own variables, which its instances have, too."""
+    if isinstance(place, ModuleValue):
+        return place.root
+    return place.scope if isinstance(place, ClassValue) else place.cls if isinstance(place, Instance) else None
+
+
+def _bound(chains: Iterable[Chain]) -> Iterator[ast.expr]:
+    """The values that are given names on the way."""
+    yield from (binding.value for chain in chains for binding in chain if binding.value is not None)
 
 
 def _is_join(called: Iterable[str]) -> bool:

@@ -186,6 +186,8 @@ class Tracer:
         key = (owner, name, *writes)
         if key in seen:
             return []
+        if not writes and name in owner.starred:
+            return self.variable(owner.starred[name], name, (*seen, key))
         return [chain for write in writes for chain in self._write(owner, name, write, (*seen, key))]
 
     def writes(self, owner: Scope, name: str) -> list[ast.AST]:

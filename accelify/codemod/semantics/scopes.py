@@ -28,6 +28,7 @@ class Scope:
     children: list[Scope] = field(default_factory=list)
     generates: bool = False
     star_imports: list[str] = field(default_factory=list)
+    starred: dict[str, Scope] = field(default_factory=dict)  # the modules of the project that names come from by `*`
     root: Scope = field(init=False)  # the module's scope
     frame: Scope = field(init=False)  # the function, class or module that holds this scope's statements
 

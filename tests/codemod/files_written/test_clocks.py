@@ -74,3 +74,42 @@ def test_what_is_worked_out_from_the_files_there_are(path: str, calls: dict[str,
     facts = Facts(f"import os\nfrom pathlib import Path\nuse({path})\n")
     found = Clocks(facts.program, facts.tracer).counted(facts.call("use(").args[0])
     assert {ast.unparse(asked): ast.unparse(outer) for asked, outer in found.items()} == calls
+
+
+SETTINGS = """\
+import time
+from datetime import datetime
+NOW = datetime.now()
+OUT = f"runs/{NOW:%H}"
+PLAIN = "runs/1"
+class Config:
+    out: str = "runs/" + time.strftime("%H")
+    plain: str = "runs/1"
+    def __init__(self):
+        self.log = f"logs/{time.time()}"
+        self.seed = 3
+config = Config()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "path", "calls"),
+    [
+        ("import settings", "settings.OUT", ["datetime.now()"]),
+        ("import settings as s", "s.OUT", ["datetime.now()"]),
+        ("from settings import OUT", "OUT", ["datetime.now()"]),
+        ("from settings import *", "'a/' + OUT", ["datetime.now()"]),
+        ("from settings import OUT as out", "out", ["datetime.now()"]),
+        ("from settings import Config", "Config.out", ["time.strftime('%H')"]),
+        ("from settings import config", "config.out", ["time.strftime('%H')"]),
+        ("from settings import config", "config.log", ["time.time()"]),
+        ("import settings", "settings.config.log", ["time.time()"]),
+        ("import settings", "settings.PLAIN", []),
+        ("from settings import PLAIN", "PLAIN", []),
+        ("from settings import config", "config.plain", []),
+        ("from settings import config", "config.seed", []),
+    ],
+)
+def test_what_another_module_names_for_the_time(imported: str, path: str, calls: list[str]) -> None:
+    facts = Facts({"main.py": f"{imported}\nuse({path})\n", "settings.py": SETTINGS})
+    assert texts(Clocks(facts.program, facts.tracer).behind(facts.call("use(").args[0])) == calls

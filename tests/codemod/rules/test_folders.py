@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import script
 
@@ -45,3 +49,18 @@ def test_temporary_folders_are_reported_once() -> None:
     notes = run(script(imports=IMPORTS, before=before, end_of_epoch=save, end=end)).notes
     (message,) = (n.message for n in notes if n.rule == "folders")
     assert "temporary folder" in message
+
+
+@pytest.mark.parametrize(
+    ("imported", "folder"),
+    [("import settings", "settings.OUT"), ("from settings import *", "OUT"), ("from settings import c", "c.out")],
+)
+def test_a_folder_that_the_settings_name_for_the_time(tmp_path: Path, imported: str, folder: str) -> None:
+    text = script(imports=f"import os\n{imported}", before=f"os.makedirs({folder}, exist_ok=True)")
+    settings = "import time\nNOW = time.time()\nOUT = f'runs/{NOW}'\nclass C:\n    out = OUT\nc = C()\n"
+    scripts.write(tmp_path, {"train.py": text.encode(), "settings.py": settings.encode()})
+    with scripts.inside(tmp_path):
+        results = rewrite_together(("train.py",), Options())
+    ((path, note),) = ((r.path, n) for r in results for n in r.notes if n.rule == "folders")
+    assert (path, note.line) == ("settings.py", 2)
+    assert note.message.startswith("this name has the time in it")

@@ -124,6 +124,8 @@ def test_imports() -> None:
     files = {"main.py": "from nets import net\nuse(net)\n", "nets.py": "net = f()\n"}
     assert ways(files, "net") == {("import net", "assign net")}
     assert ways("from lib import net\nuse(net)\n", "net") == {("import net",)}
+    starred = {"main.py": "from middle import *\nuse(net)\n", "middle.py": "from nets import *\n"}
+    assert ways({**starred, "nets.py": "net = f()\n"}, "net") == {("assign net",)}
     assert ways("import torch\nuse(torch)\n", "torch") == {("import torch",)}
 
 

@@ -241,6 +241,7 @@ class Flow(Expressions):
         for name in list(root.writes):
             if not name.startswith("_") and not _is_defined_again(scope, name, node):
                 scope.writes.setdefault(name, [])
+                scope.starred[name] = root
                 self._set_name(scope, name, self._get(("var", root, name)))
 
     def _module_or_external(self, importer: str, name: str, level: int) -> Values:

@@ -34,12 +34,12 @@ class Clocks:
         """Those calls, the outermost of each chain: all of `datetime.now().strftime("%H")`."""
         return self._outermost(self._chain(c) for c in self._found(path) if self._differs(c))
 
-    def is_temporary(self, call: ast.Call) -> bool:
+    def is_temporary(self, node: ast.expr) -> bool:
         """Whether a call makes a temporary file or folder, another one in each process."""
-        return any(map(names.makes_temporary, self.program.called(call)))
+        return isinstance(node, ast.Call) and any(map(names.makes_temporary, self.program.called(node)))
 
-    def counted(self, path: ast.expr) -> dict[ast.Call, ast.Call]:
-        """The calls that ask which files there are, each with all that is worked out from its answer in one call."""
+    def counted(self, path: ast.expr) -> dict[ast.Call, ast.expr]:
+        """The calls that ask which files there are, each with all that is worked out from its answer at once."""
         found = {c: self._worked_out(c) for c in self._found(path) if not self._differs(c)}
         return {c: outer for c, outer in found.items() if "iterator" not in self.kinds.of(outer)}
 
@@ -58,13 +58,15 @@ class Clocks:
         """Whether a call asks which files there are, or whether one is."""
         return any(row.has(Trait.LOOKS) or row.has(Trait.LISTS) for row in self.kinds.called(call) or ())
 
-    def _worked_out(self, call: ast.Call) -> ast.Call:
-        """The outermost of the calls round one that only give a value: `len(list(path.iterdir()))`."""
+    def _worked_out(self, call: ast.expr) -> ast.expr:
+        """The outermost of the calls and lists round one that only give a value: `len(list(path.iterdir()))`."""
         node: ast.AST = call
         while True:
             around = self.program.parent(node)
             if isinstance(around, ast.comprehension) and around.iter is node:
                 node = self.program.parent(around) or around
+                if isinstance(node, ast.ListComp) and "iterator" in self.kinds.of(call):
+                    call = node  # an iterator cannot be sent
             elif isinstance(around, ast.Call) and node in around.args and self._is_pure(around):
                 node = call = around
             else:

@@ -54,9 +54,13 @@ class Files:
 
     def _of_attribute(self, path: ast.Attribute, depth: int) -> frozenset[str]:
         """The names that the paths in an attribute may end in: `self.best_path`."""
+        return self._of_any(self._put_into(path), depth)
+
+    def _put_into(self, path: ast.Attribute) -> list[ast.expr | None]:
+        """The values that an attribute is given, as it is written."""
         text = ast.unparse(path)
         writes = [w for w in self.program.attribute_writes.get(path.attr, ()) if ast.unparse(w) == text]
-        return self._of_any([self.tracer.assigned(w) for w in writes], depth)
+        return [self.tracer.assigned(w) for w in writes]
 
     def _of_variable(self, path: ast.Name, depth: int) -> frozenset[str]:
         held = self.program.values(path)
@@ -112,7 +116,8 @@ class Files:
         if held and all(isinstance(v, Constant) and isinstance(v.value, str) for v in held):
             return frozenset(str(v.value) for v in held if isinstance(v, Constant))
         if isinstance(path, ast.Attribute):
-            return frozenset({f"<{ast.unparse(path)}>"})
+            values = self._put_into(path) if depth else []
+            return self._starts_of_any(values, depth - 1) if values else frozenset({f"<{ast.unparse(path)}>"})
         return self._starts_of(path, depth - 1) if isinstance(path, ast.Name) and depth else _NOTHING
 
     def _is_path(self, path: ast.Call) -> bool:
@@ -127,6 +132,9 @@ class Files:
                 values += [self.tracer.given(c, owner, path.id) for c in callers] or [None]
             else:
                 values.append(self.tracer.assigned(write) if isinstance(write, ast.Name) else None)
+        return self._starts_of_any(values, depth)
+
+    def _starts_of_any(self, values: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
         found = [self.starts(v, depth) if v is not None else _NOTHING for v in values]
         return _NOTHING.union(*found) if all(found) else _NOTHING
 

@@ -52,7 +52,7 @@ def find(script: Script) -> Iterator[Found]:
     """A change for each folder that is made, also in files that change for nothing else."""
     refusals = Refusals(script.written.stored, _path_of)
     clocks: dict[ast.Call, None] = {}
-    counts: dict[ast.Call, None] = {}
+    counts: dict[ast.expr, None] = {}
     for call in script.program.calls:
         if script.program.frame(call) not in script.program.reachable:
             continue
@@ -93,7 +93,7 @@ def find(script: Script) -> Iterator[Found]:
         yield _one_name(script, count, (_FOUND, reason))
 
 
-def _counted(script: Script, folder: ast.expr) -> Iterator[ast.Call]:
+def _counted(script: Script, folder: ast.expr) -> Iterator[ast.expr]:
     """What is worked out from the files there are, where one is named for it that another process may have made."""
     stored = script.written.stored
     for asked, count in script.written.clocks.counted(folder).items():
@@ -247,7 +247,7 @@ def _counts_on(loop: ast.stmt) -> bool:
     return not any(isinstance(n, ast.Attribute) and n.attr == "sleep" for n in ast.walk(loop))
 
 
-def _one_name(script: Script, clock: ast.Call, about: tuple[str, str]) -> Change | Remark:
+def _one_name(script: Script, clock: ast.expr, about: tuple[str, str]) -> Change | Remark:
     """A folder that is named for the time is one for each process whose clock says something else."""
     message, reason = about
     path, root = script.path(clock), script.program.frame(clock).root
@@ -262,7 +262,7 @@ def _one_name(script: Script, clock: ast.Call, about: tuple[str, str]) -> Change
     return Change(NAME, path, clock.lineno, reason, (spoken, *script.library_import(clock, speaker)))
 
 
-def _may_agree(script: Script, clock: ast.Call) -> bool:
+def _may_agree(script: Script, clock: ast.expr) -> bool:
     """Whether all processes come to a call, once, and can speak to each other there."""
     can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
     return can_speak and not script.written.clocks.is_temporary(clock) and _is_run_by_all(script, clock, _DEPTH)

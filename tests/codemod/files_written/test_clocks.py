@@ -67,6 +67,15 @@ def test_what_is_behind_a_path(path: str, calls: list[str]) -> None:
         ("os.path.join(out, 'b' if os.path.exists(out) else 'a')", {"os.path.exists(out)": "os.path.exists(out)"}),
         ("f'{len(list(Path(out).iterdir()))}'", {"Path(out).iterdir()": "len(list(Path(out).iterdir()))"}),
         ("Path(out).iterdir()", {}),  # nothing that could be sent
+        (
+            "str(max([int(p.stem) for p in Path(out).glob('*')]))",
+            {"Path(out).glob('*')": "str(max([int(p.stem) for p in Path(out).glob('*')]))"},
+        ),
+        (
+            "[int(p.stem) for p in Path(out).glob('*')][-1]",
+            {"Path(out).glob('*')": "[int(p.stem) for p in Path(out).glob('*')]"},
+        ),
+        ("[load(p) for p in os.listdir(out)][-1]", {"os.listdir(out)": "os.listdir(out)"}),
         ("'run'", {}),
     ],
 )

@@ -73,8 +73,12 @@ def test_what_may_have_been_written_before() -> None:
         ("Path('a')", "name", True),
         ("'b/*.pt'", "name", False),
         ("unknown()", "'a/b.txt'", True),
+        ("'state'", "trainer.best_path", True),
+        ("'logs'", "trainer.folder", False),
+        ("'runs'", "trainer.folder", True),
+        ("trainer.folder", "args.log", False),
     ],
 )
 def test_a_folder_may_hold_what_does_not_begin_otherwise(folder: str, path: str, may: bool) -> None:
-    facts = Facts(f"{BEFORE}from pathlib import Path\nroot = 'a'\nuse({folder}, {path})\n")
+    facts = Facts(f"{BEFORE}from pathlib import Path\nroot = 'a'\ntrainer.folder = 'runs/1'\nuse({folder}, {path})\n")
     assert Files(facts.program, facts.tracer).may_hold(*facts.call("use(").args) is may

@@ -32,6 +32,24 @@ def test_processes_agree_on_a_folder_named_for_those_there_are(line: str, after:
 
 
 @pytest.mark.parametrize(
+    "runs",
+    ["sorted(glob.glob(os.path.join(root, 'run*')))", "os.listdir(root)", "list(Path(root).iterdir())"],
+)
+@pytest.mark.parametrize("root", ["'runs'", "args.root"])
+def test_processes_agree_on_a_folder_that_an_object_numbers(root: str, runs: str) -> None:
+    before = f"""\
+class Saver:
+    def __init__(self, root):
+        self.runs = {runs}
+        self.dir = os.path.join(root, f'run{{len(self.runs)}}')
+        os.makedirs(self.dir, exist_ok=True)
+saver = Saver({root})
+"""
+    result = run(script(imports=f"import glob\n{IMPORTS}\nfrom options import args", before=before))
+    assert f"self.runs = accelerator.broadcast_object_list([{runs}])[0]" in result.after.decode()
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "n = len(os.listdir('data'))\nos.makedirs(f'runs/{n}', exist_ok=True)",  # of another folder

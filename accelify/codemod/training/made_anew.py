@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Tracer
 from accelify.codemod.semantics.values import Element, FunctionValue, Instance, Made, Value
@@ -48,10 +49,9 @@ class Anew:
     def begins(self, loop: ast.AST, stepped: Iterable[ast.expr]) -> bool:
         """Whether each round of a loop trains what it makes itself; `stepped` are the optimizers that it steps."""
         optimizers = {v for node in stepped for v in self.program.values(node) if self.roles.is_optimizer(v)}
-        makers = [list(self._makers(v)) for v in optimizers]
-        trained = {v for made in makers for call in made for v in self._given(call)}
-        makers += [list(self._makers(v)) for v in trained]
-        return bool(optimizers) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
+        makers = self._makers(optimizers)
+        makers += self._makers({v for made in makers for call in made for v in self._given(call)})
+        return bool(makers) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
 
     def loop_round(self, places: Iterable[ast.AST], stepped: Sequence[ast.expr]) -> ast.AST | None:
         """The innermost loop round all of some places whose rounds each train what they make: folds, seeds, a sweep."""
@@ -61,11 +61,10 @@ class Anew:
 
     def makes_data(self, loop: ast.AST, loader: Value) -> bool:
         """Whether each round of a loop makes a loader, and the data set that it is given."""
-        made = list(self._makers(loader))
+        made = [call for calls in self._makers([loader]) for call in calls]
         given = [next((k.value for k in c.keywords if k.arg == "dataset"), c.args[0] if c.args else c) for c in made]
-        held = [v for node in given for v in self.program.values(node)]
-        calls = [list(self._makers(v)) for v in held]
-        return bool(held) and all(each and all(loop in self.stack(c) for c in each) for each in [made, *calls])
+        calls = self._makers(v for node in given for v in self.program.values(node))
+        return bool(calls) and all(each and all(loop in self.stack(c) for c in each) for each in [made, *calls])
 
     def nested(
         self,
@@ -101,8 +100,7 @@ class Anew:
 
     def _is_for_one_round(self, step: ast.Call, loop: ast.AST) -> bool:
         """Whether a step's optimizer and all that it trains are made in each round of a loop."""
-        optimizers = [v for v in self.program.values(stepped(step)) if self.roles.is_optimizer(v)]
-        makers = [list(self._makers(v)) for v in optimizers]
+        makers = self._makers(v for v in self.program.values(stepped(step)) if self.roles.is_optimizer(v))
         return bool(makers) and all(
             made and all(loop in self.stack(c) and self._trains_own(c, loop) for c in made) for made in makers
         )
@@ -111,8 +109,7 @@ class Anew:
         """Whether an optimizer gets nothing to train but what each round of a loop makes: networks, or `[tensors]`."""
         given = next((k.value for k in call.keywords if k.arg == "params"), call.args[0] if call.args else None)
         owners = self.roles.parameter_owners(self.program.values(given)) if given is not None else set()
-        if owners:
-            makers = [list(self._makers(v)) for v in owners]
+        if makers := self._makers(owners):
             return all(made and all(loop in self.stack(c) for c in made) for made in makers)
         listed = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []
         return bool(listed) and all(self._is_own_tensor(each, loop) for each in listed)
@@ -128,8 +125,18 @@ class Anew:
     def _is_made_in(self, binding: Binding, loop: ast.AST) -> bool:
         return binding.kind in ("assign", "inline") and loop in self.stack(binding.node)
 
-    def _makers(self, value: Value) -> Iterator[ast.Call]:
-        """The calls that make a value; none of one that comes from elsewhere."""
+    def _makers(self, values: Iterable[Value]) -> list[list[ast.Call]]:
+        """For each of some values that the script may hold, the calls that make it; none if it comes from elsewhere."""
+        conditions = self.program.once(Conditions)
+        found = []
+        for value in values:
+            calls = list(self._calls_making(value))
+            run = [call for call in calls if conditions.worlds(call)]
+            if run or not calls:
+                found.append(run)
+        return found
+
+    def _calls_making(self, value: Value) -> Iterator[ast.Call]:
         if isinstance(value, Made) and isinstance(value.node, ast.Call):
             yield value.node
         elif isinstance(value, Instance):

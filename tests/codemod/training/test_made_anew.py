@@ -13,8 +13,8 @@ from tests.codemod.facts import MARK, Facts
 IMPORTS = "import torch\nfrom torch import nn\n"
 
 
-def begins(text: str) -> bool:
-    facts = Facts(IMPORTS + text)
+def begins(text: str, **modules: str) -> bool:
+    facts = Facts({"main.py": IMPORTS + text, **{f"{name}.py": each for name, each in modules.items()}})
     (loop,) = (n for n in facts.marked if isinstance(n, ast.For))
     loops = Loops(facts.program, facts.roles, facts.tracer)
     anew = Anew(facts.program, facts.roles, facts.tracer, loops.stack)
@@ -38,6 +38,27 @@ def test_through_functions_and_classes() -> None:
     assert begins(
         f"{net}for f in folds:  {MARK}\n    m = Net()\n    o = torch.optim.SGD(m.parameters())\n    o.step()\n"
     )
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [
+        "if __name__ == '__main__':\n    print(Net())\n",
+        "def demonstrate():\n    print(Net())\nif __name__ == '__main__':\n    demonstrate()\n",
+        "def never_called():\n    return Net()\n",
+        "if False:\n    print(Net())\n",
+    ],
+)
+def test_what_no_run_of_the_script_makes_does_not_count(unused: str) -> None:
+    net = f"{IMPORTS}class Net(nn.Module): pass\n{unused}"
+    rounds = "    m = Net()\n    o = torch.optim.SGD(m.parameters())\n    o.step()\n"
+    assert begins(f"from net import Net\nfor f in folds:  {MARK}\n{rounds}", net=net)
+
+
+def test_what_an_imported_module_makes_as_it_is_imported_is_there_before() -> None:
+    net = f"{IMPORTS}class Net(nn.Module): pass\nshared = Net()\n"
+    rounds = "    o = torch.optim.SGD(shared.parameters())\n    o.step()\n"
+    assert not begins(f"from net import shared\nfor f in folds:  {MARK}\n{rounds}", net=net)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,20 @@ LOADED = "model.load_state_dict(torch.load(path, map_location=accelerator.device
 PATH = "path = 'out' + '.pt'"
 
 
+@pytest.mark.parametrize(
+    ("question", "save"),
+    [
+        ("if os.path.isfile(path):\n    print('trained already')\nelse:\n", SAVE),
+        ("if not Path(path).exists():\n", SAVE),
+        ("if os.path.isfile(path):\n    print('trained already')\nelse:\n", "def keep():\n    {SAVE}\nkeep()"),
+    ],
+)
+def test_waits_between_a_save_and_a_load_that_one_question_leads_to(question: str, save: str) -> None:
+    end = f"import os\nfrom pathlib import Path\n{PATH}\n{question}{indent(save.format(SAVE=SAVE), '    ')}\n    {LOAD}"
+    after = run(script(end=end)).after.decode()
+    assert f"\n    accelerator.wait_for_everyone()\n    {LOADED}" in after
+
+
 def test_only_the_process_that_saves_into_an_open_file_opens_it() -> None:
     end = """\
         with open("names.txt") as f:

@@ -70,7 +70,7 @@ def waits_as_well(effects: Effects, statement: ast.stmt) -> Iterator[ast.stmt]:
         block = program.block(later)
         for earlier in reversed(block[: block.index(later)]):
             if any(not use.is_folder for use in effects.of(earlier).files_written):
-                break
+                return
             yield earlier
 
 

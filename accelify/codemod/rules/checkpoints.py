@@ -230,11 +230,12 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
         if "torch.load" not in script.program.called(load) or not load.args:
             continue
         if _is_beside(script, load, saves):
-            yield _waits_in_library(script, load)
+            yield _waits_in_library(script, load, saves)
             continue
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
-            statement = _before_asking(script, script.program.statement(call))
+            read = [save for save in saves if may_be_of(script.written.stored, call, path, save)]
+            statement = _before_asking(script, script.program.statement(call), read)
             if call in script.written.guarding.covered or script.written.guarding.is_cached(call):
                 continue
             if accelerator is None or script.path(call) not in script.files:
@@ -242,7 +243,6 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
                 continue
             if any(_has_waited(script, w, statement, saves) for w in done):
                 continue
-            read = [save for save in saves if may_be_of(script.written.stored, call, path, save)]
             within = script.written.meetings.within(call, read)
             yield from script.written.meetings.between(NAME, call, within, "load", script.state(call))
             if len(read) > len(within):
@@ -264,12 +264,12 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
         is_led = frame in script.run.leading and script.reach.expression(frame) is None
         roots = [script.program.frame(s).root for s in saves if may_be_of(script.written.stored, load, path, s)]
         if is_led and frame.root in roots and script.written.saver(load) == library:
-            yield _waits_in_library(script, load)
+            yield _waits_in_library(script, load, saves)
 
 
-def _waits_in_library(script: Script, load: ast.Call) -> Change:
+def _waits_in_library(script: Script, load: ast.Call, saves: list[ast.Call]) -> Change:
     """Before a load that the accelerator does not reach."""
-    statement = _before_asking(script, script.program.statement(load))
+    statement = _before_asking(script, script.program.statement(load), saves)
     edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
     edits = (edit, *script.written.meetings.before(load))
     return Change(NAME, script.path(load), load.lineno, MAY_NOT_BE_DONE, edits)
@@ -336,9 +336,7 @@ def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt, saves: li
     block = script.program.block(before)
     if statement not in block or block.index(statement) < block.index(before):
         return False
-    between = [n for s in block[block.index(before) : block.index(statement)] for n in ast.walk(s)]
-    calls = [n for n in between if isinstance(n, ast.Call)]
-    return not any(c is s or leads_to(script.written.stored, c, s) for c in calls for s in saves)
+    return not _save(script, block[block.index(before) : block.index(statement)], saves)
 
 
 def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
@@ -355,11 +353,14 @@ def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
     ]
 
 
-def _before_asking(script: Script, statement: ast.stmt) -> ast.stmt:
-    """The statement before which to wait: all processes do, so it is none under a condition that asks for the file."""
+def _before_asking(script: Script, statement: ast.stmt, saves: list[ast.Call]) -> ast.stmt:
+    """The statement before which to wait: all processes do, so it is none under a condition that asks for the file.
+
+    It does not come before one of the `saves` whose file is read.
+    """
     found = _listing(script, statement, statement) or statement
     for around in script.program.ancestors(statement):
-        if not isinstance(around, (ast.If, ast.With, ast.Try)):
+        if not isinstance(around, (ast.If, ast.With, ast.Try)) or _saves_before(script, found, saves):
             break
         if isinstance(around, ast.With) and any(_opens(i.context_expr) for i in around.items):
             found = around
@@ -368,6 +369,18 @@ def _before_asking(script: Script, statement: ast.stmt) -> ast.stmt:
         if isinstance(around, ast.If) and (listing := _listing(script, around, around.test)) is not None:
             found = listing
     return found
+
+
+def _saves_before(script: Script, statement: ast.stmt, saves: list[ast.Call]) -> bool:
+    """Whether what stands above a statement in its block saves."""
+    block = script.program.block(statement)
+    return _save(script, block[: block.index(statement)], saves)
+
+
+def _save(script: Script, statements: list[ast.stmt], saves: list[ast.Call]) -> bool:
+    """Whether one of the saves happens in some statements."""
+    calls = (n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call))
+    return any(c is s or leads_to(script.written.stored, c, s) for c in calls for s in saves)
 
 
 def _listing(script: Script, statement: ast.stmt, asking: ast.AST) -> ast.stmt | None:

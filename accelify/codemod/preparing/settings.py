@@ -105,7 +105,8 @@ class Settings:
             parts = self._all([node.left, *node.comparators], depth)
             return None if parts is None else ast.Compare(parts[0], node.ops, parts[1:])
         if isinstance(node, ast.Call) and any(self.roles.is_cuda_test(v) for v in self.program.values(node)):
-            return ast.parse("torch.cuda.is_available()", mode="eval").body
+            is_named = self.frame is not None and imports_torch(self.frame.root)
+            return ast.parse("torch.cuda.is_available()", mode="eval").body if is_named else None
         return None
 
     def _all(self, nodes: list[ast.expr], depth: int) -> list[ast.expr] | None:
@@ -282,3 +283,8 @@ class Settings:
             return ast.Attribute(ast.Name(self.frame.parameters[0].arg, ast.Load()), node.attr, ast.Load())
         value = self.tracer.assigned(write)
         return None if value is None or where.name != "__init__" else self._at_home(value, depth - 1)
+
+
+def imports_torch(module: Scope) -> bool:
+    """Whether a module knows torch by that name."""
+    return any(isinstance(w, ast.alias) and w.name == "torch" for w in module.writes.get("torch", ()))

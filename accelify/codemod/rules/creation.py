@@ -24,6 +24,7 @@ from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, F
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.placing import kept_edit
 from accelify.codemod.preparing.reach import constructor, method_of, node_of
+from accelify.codemod.preparing.settings import imports_torch
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
 
@@ -92,9 +93,7 @@ def _cpu(script: Script) -> str:
     """The condition that keeps the accelerator on the CPU: an option, or that there is no GPU the script knows."""
     chosen = [script.devices.cpu.text] if script.devices.cpu is not None else []
     chosen = [code for code in chosen if code != "False"]
-    home = script.reach.homes[0].root
-    has_torch = any(isinstance(w, ast.alias) and w.name == "torch" for w in home.writes.get("torch", ()))
-    if script.devices.is_for_cuda and has_torch:
+    if script.devices.is_for_cuda and imports_torch(script.reach.homes[0].root):
         chosen.append("not torch.cuda.is_available()")
     return " or ".join(chosen)
 

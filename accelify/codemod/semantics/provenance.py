@@ -259,16 +259,22 @@ class Tracer:
         return None
 
     def only_value(self, node: ast.expr) -> ast.expr | None:
-        """The one value that is ever assigned to a name or to an attribute as it is written: to an option."""
+        """The one value that is ever assigned to a name, or to an attribute of what is written so: to an option."""
         writes: list[ast.AST] = []
         if isinstance(node, ast.Name):
             owner = self.program.scope(node).owner(node.id)
             writes = list(self.writes(owner, node.id)) if owner is not None else []
         elif isinstance(node, ast.Attribute):
             text = ast.unparse(node)
-            writes = [w for w in self.program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == text]
+            named = [w for w in self.program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == text]
+            writes = [w for w in named if self._may_be_one(w.value, node.value)]
         parent = self.program.parent(writes[0]) if len(writes) == 1 else None
         return parent.value if isinstance(parent, ast.Assign) else None
+
+    def _may_be_one(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two expressions may hold one object: `self` of two classes does not."""
+        first, second = self.program.values(one), self.program.values(other)
+        return not first or not second or bool(first & second)
 
     def value_at(self, read: ast.expr) -> ast.expr | None:
         """The one value that a variable can have where it is read, whatever it is given elsewhere."""

@@ -29,6 +29,62 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     assert (found and found.text) == setting
 
 
+SOLVER = """\
+import torch
+GPU_IN_USE = torch.cuda.is_available()
+
+class Solver:
+    def __init__(self, config, loader):
+        self.cuda = torch.cuda.is_available()
+        self.device = torch.device("cuda" if {asked} else "cpu")
+        self.loader = loader
+        self.model = torch.nn.Linear(4, 2).to(self.device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr)
+
+    def train(self):
+        for x, y in self.loader:
+            x, y = x.to(self.device), y.to(self.device)
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+"""
+CHOOSING = """\
+import argparse
+from torch.utils.data import DataLoader
+from data import get_data
+import first, second
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", action="store_true")
+args = parser.parse_args()
+
+def main():
+    loader = DataLoader(get_data(), batch_size=8)
+    solver = first.Solver(args, loader) if args.first else second.Solver(args, loader)
+    solver.train()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting"),
+    [
+        ("self.cuda", None),
+        ("GPU_IN_USE", None),
+        ("self.cuda and GPU_IN_USE", None),
+        ("torch.cuda.is_available() and config.gpu", "not args.gpu"),
+        ("torch.cuda.is_available() or config.gpu", None),  # the file of the accelerator does not know torch
+    ],
+)
+def test_what_only_asks_for_a_gpu_is_no_option(asked: str, setting: str | None) -> None:
+    solver = SOLVER.format(asked=asked)
+    script = Facts({"main.py": CHOOSING, "first.py": solver, "second.py": solver}).script
+    files = {"main.py", "first.py", "second.py"}
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find(files)
+    assert (found and found.text) == setting
+
+
 PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
 
 

@@ -609,7 +609,8 @@ def test_a_move_before_it_is_known_whether_there_is_a_gpu_is_declined(move: str)
     flag = "cuda = False\n" + "\nel".join(branches)
     result = run(FLAG.format(before="", flag=indent(flag, "    ")))
     assert result.status is Status.DECLINED
-    assert told(result, "this goes to a GPU before the line that creates the accelerator") == 2
+    (note,) = (n for n in result.notes if "this goes to a GPU before the line that creates the accel" in n.message)
+    assert [line for line, _ in note.also] == [note.line + 3]
 
 
 def test_it_is_created_in_the_base_class_that_moves_the_model() -> None:

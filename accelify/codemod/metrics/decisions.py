@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
@@ -11,7 +11,7 @@ from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.effects import Effects
-from accelify.codemod.semantics.program import LOOPS
+from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Instance, Made
 
@@ -67,23 +67,36 @@ class FileQuestions:
         return bool(depth) and any(self.are_in(n, depth - 1) for n in given if n is not None)
 
 
-def skipped_apart(metrics: Metrics) -> Iterator[ast.Try]:
+def skipped_apart(metrics: Metrics) -> list[ast.Try]:
     """The statements in which one rank may fail, leave out its step, and go on, as the others do not."""
-    program = metrics.measured.program
-    for backward in metrics.measured.training.backwards:
-        for around in program.ancestors(backward):
-            if isinstance(around, (*LOOPS, ast.FunctionDef, ast.AsyncFunctionDef)):
-                break
-            is_tried = isinstance(around, ast.Try) and any(program.inside(backward, s) for s in around.body)
-            if isinstance(around, ast.Try) and is_tried and any(map(_goes_on, around.handlers)):
-                yield around
+    program, training = metrics.measured.program, metrics.measured.training
+    rounds, seen = {d.loop for d in training.data}, frozenset[Scope]()
+    return list(dict.fromkeys(t for b in training.backwards for t in _survived(program, b, rounds, seen)))
 
 
-def _goes_on(handler: ast.ExceptHandler) -> bool:
+def _survived(
+    program: Program, node: ast.AST, rounds: Container[ast.AST | None], seen: frozenset[Scope]
+) -> Iterator[ast.Try]:
+    """The statements round a node, in one round of the training, that go on where it fails; callers included."""
+    frame = program.frame(node)
+    for around in program.ancestors(node):
+        if around in rounds:
+            return
+        if around is frame.node:
+            break
+        is_tried = isinstance(around, ast.Try) and any(program.inside(node, s) for s in around.body)
+        if isinstance(around, ast.Try) and is_tried and any(_goes_on(program, h) for h in around.handlers):
+            yield around
+    for call in program.calls_of(frame) if frame not in seen and frame.is_function else ():
+        yield from _survived(program, call, rounds, seen | {frame})
+
+
+def _goes_on(program: Program, handler: ast.ExceptHandler) -> bool:
     """Whether a script may go on after an error of a step; what stops a run by hand is none."""
     caught = [ast.unparse(n) for n in ast.walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
     is_stop = bool(caught) and all(map(names.stops_run, caught))
-    return not is_stop and not isinstance(handler.body[-1], ast.Raise)
+    leaves = any(isinstance(n, (ast.Continue, ast.Break, ast.Return)) for n in ast.walk(handler))
+    return not is_stop and (leaves or program.control_flow(handler).completes(handler.body[-1]))
 
 
 def _is_own(metrics: Metrics, test: ast.expr) -> bool:

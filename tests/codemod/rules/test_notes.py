@@ -270,13 +270,55 @@ except {caught}:
         ("RuntimeError", "continue", True),
         ("Exception as e", "print(e)", True),
         ("(ValueError, RuntimeError)", "optimizer.zero_grad()", True),
+        ("RuntimeError as e", "if 'memory' in str(e):\n        continue\n    raise", True),
+        ("RuntimeError as e", "if 'memory' not in str(e):\n        raise\n    torch.cuda.empty_cache()", True),
         ("RuntimeError as e", "print(e)\n    raise", False),
+        ("Exception", "print('failed')\n    sys.exit(1)", False),
         ("KeyboardInterrupt", "break", False),
     ],
 )
 def test_steps_that_one_process_may_leave_out(caught: str, handled: str, is_noted: bool) -> None:
     step = TRIED.format(caught=caught, handled=handled)
-    notes = run(training_script(before="rows = torch.ones(8, 2, 1)", step=step)).notes
+    notes = run(training_script(imports="import sys", before="rows = torch.ones(8, 2, 1)", step=step)).notes
+    assert any("leaves out its step" in n.message for n in notes) is is_noted
+
+
+IN_FUNCTION = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def step(x):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+class Trainer:
+    def step(self, x):
+        step(x)
+rows = torch.ones(8, 2)
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+trainer = Trainer()
+def train(loader):
+    for x in loader:
+        {body}
+{call}
+"""
+SKIPPING = "try:\n            {}\n        except RuntimeError:\n            print('skipped')"
+
+
+@pytest.mark.parametrize(
+    ("body", "call", "is_noted"),
+    [
+        (SKIPPING.format("step(x)"), "train(DataLoader(rows))", True),
+        (SKIPPING.format("trainer.step(x)"), "train(DataLoader(rows))", True),
+        (SKIPPING.format("for _ in range(2):\n                step(x)"), "train(DataLoader(rows))", True),
+        ("step(x)\n        " + SKIPPING.format("print(x.mean())"), "train(DataLoader(rows))", False),
+        ("step(x)", "try:\n    train(DataLoader(rows))\nexcept RuntimeError as error:\n    print(error)", False),
+    ],
+)
+def test_steps_of_functions_that_one_process_may_leave_out(body: str, call: str, is_noted: bool) -> None:
+    notes = run(IN_FUNCTION.format(body=body, call=call)).notes
     assert any("leaves out its step" in n.message for n in notes) is is_noted
 
 

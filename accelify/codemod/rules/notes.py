@@ -117,6 +117,7 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _gone_over(script)
     yield from _uneven(script)
     yield from _failing(script)
+    yield from _stopped_by_hand(script)
     divides = script.options.keep_global_batch and not script.preparation.sharded
     for lengths, message, tier in (
         ()
@@ -319,6 +320,31 @@ def _failing(script: Script) -> Iterator[Remark]:
             "the error end the run, or find bad batches before the step, in all processes"
         )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _stopped_by_hand(script: Script) -> Iterator[Remark]:
+    """What saves after Ctrl-C, where a process may still wait for the others."""
+    tried = (n for path in sorted(script.files) for n in script.program.flow.parsed_of[path].parents)
+    for node in (n for n in tried if isinstance(n, ast.Try) and any(map(script.seeds.trains, n.body))):
+        for handler in node.handlers:
+            if handler.type is None or "KeyboardInterrupt" not in code(handler.type):
+                continue
+            if _saves_after(script, node, handler):
+                message = (
+                    "Ctrl-C stops each process at another place, and the launcher ends them a few seconds later: the main "
+                    "process may wait for another's gradients until then, and not come to save anything here. Save at "
+                    "fixed steps of the training, too"
+                )
+                yield Remark(NAME, script.path(handler), handler, message, Tier.REVIEW)
+
+
+def _saves_after(script: Script, tried: ast.Try, handler: ast.ExceptHandler) -> bool:
+    """Whether a handler writes a file, or a checkpoint is saved once it is through."""
+    program, frame = script.program, script.program.frame(tried)
+    if script.effects.of(*handler.body).files_written:
+        return True
+    later = (s.call for s in script.written.saves if program.frame(s.call) is frame and program.is_after(s.call, tried))
+    return program.control_flow(handler).completes(handler.body[-1]) and next(later, None) is not None
 
 
 def _summed(script: Script) -> Iterator[Remark]:

@@ -322,6 +322,49 @@ def test_steps_of_functions_that_one_process_may_leave_out(body: str, call: str,
     assert any("leaves out its step" in n.message for n in notes) is is_noted
 
 
+INTERRUPTED = """\
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(torch.ones(8, 2))
+def train():
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def keep():
+    torch.save(model.state_dict(), "interrupted.pt")
+try:
+    {tried}
+except {caught}:
+    {handled}
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("tried", "caught", "handled", "end", "is_noted"),
+    [
+        ("train()", "KeyboardInterrupt", "torch.save(model, 'a.pt')\n    sys.exit()", "", True),
+        ("for _ in range(9):\n        train()", "KeyboardInterrupt", "keep()", "", True),
+        ("train()", "(KeyboardInterrupt, ValueError) as e", "print(e)", "keep()\ntorch.save(model, 'a.pt')", True),
+        ("train()", "KeyboardInterrupt", "print('stopped')", "", False),
+        ("train()", "KeyboardInterrupt", "sys.exit()", "torch.save(model, 'a.pt')", False),
+        ("input()", "KeyboardInterrupt", "keep()", "train()", False),
+        ("train()", "ValueError", "keep()\n    raise", "", False),
+    ],
+)
+def test_what_is_saved_after_a_keyboard_interrupt(
+    tried: str, caught: str, handled: str, end: str, is_noted: bool
+) -> None:
+    notes = run(INTERRUPTED.format(tried=tried, caught=caught, handled=handled, end=end)).notes
+    assert any("Ctrl-C" in n.message for n in notes) is is_noted
+
+
 COUNTED = """
 import torch
 from torch import nn

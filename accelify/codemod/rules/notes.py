@@ -331,9 +331,9 @@ def _stopped_by_hand(script: Script) -> Iterator[Remark]:
                 continue
             if _saves_after(script, node, handler):
                 message = (
-                    "Ctrl-C stops each process at another place, and the launcher ends them a few seconds later: the main "
-                    "process may wait for another's gradients until then, and not come to save anything here. Save at "
-                    "fixed steps of the training, too"
+                    "Ctrl-C stops each process at another place, and the launcher ends them a few seconds later: the "
+                    "main process may wait for another's gradients until then, and not come to save anything here. "
+                    "Save at fixed steps of the training, too"
                 )
                 yield Remark(NAME, script.path(handler), handler, message, Tier.REVIEW)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ import yaml
 from click.testing import CliRunner
 
 from accelify.cli import main
+from accelify.codemod import checks, rules
 
 ROOT = Path(__file__).parent.parent
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.name != "launch.md"]
@@ -185,6 +187,15 @@ def test_the_diff_in_the_first_screen_is_what_comes_out(tmp_path: Path, monkeypa
     assert result.stdout == blocks(ROOT / "README.md", "diff")[0].text
 
 
+@pytest.mark.parametrize("name", ["rewrite", "verify"])
+def test_a_picture_shows_what_is_printed(name: str, tmp_path: Path) -> None:
+    """docs/screenshots.py makes both anew: the pictures, and the texts beside them."""
+    screenshots = runpy.run_path(str(ROOT / "docs" / "screenshots.py"))
+    (tmp_path / "train.py").write_text(screenshots["script"]())
+    printed = screenshots["printed"](screenshots[name.upper()], tmp_path)
+    assert screenshots["lasting"](printed) == (ROOT / "docs" / "images" / f"{name}.txt").read_text()
+
+
 def test_the_other_diff_is_what_becomes_of_its_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (shown,) = (block.text for page in PAGES[1:] for block in blocks(page, "diff"))
     before = "".join(line[1:] for line in shown.splitlines(keepends=True) if line.startswith("-"))
@@ -206,6 +217,16 @@ def test_no_output_is_shown_that_nothing_compares() -> None:
     for page in PAGES:
         others = [match[1] for match in FENCE.finditer(page.read_text(encoding="utf-8")) if match[1] not in checked]
         assert others == (["text"] if page.name == "notebooks.md" else []), name_of(page)  # which is a cell
+
+
+def test_what_is_shown_is_no_wider_than_its_column() -> None:
+    """At 1,300 pixels, with docs/stylesheets/wide.css; output is wrapped, and so may be wider."""
+    pages = [*rules.pages().values(), *checks.pages().values()]
+    lines = [line[4:] for page in pages for line in page.splitlines() if line.startswith("    ")]
+    for path in PAGES:
+        for match in FENCE.finditer(path.read_text(encoding="utf-8")):
+            lines += match[3].splitlines() if match[1] != "console" else []
+    assert [line for line in lines if len(line) > 117] == []
 
 
 def test_the_quickstart_changes_the_same_script() -> None:

@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accelify.verify.report import html
+from accelify.verify.verdict import Verdict
 from tests.verify.test_report import DIFFERS
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -34,6 +36,7 @@ const style = (node, name) => getComputedStyle(node)[name];
 document.title = JSON.stringify({
   loaded: performance.getEntriesByType("resource").length,
   overflow: document.documentElement.scrollWidth - innerWidth,
+  cut: (pre => pre.scrollWidth - pre.clientWidth)(document.querySelector("pre")),
   chart: box("svg"), diff: box("pre"),
   curves: [...document.querySelectorAll("path")].map(path => ({
     length: path.getTotalLength(), colour: style(path, "stroke"), width: parseFloat(style(path, "strokeWidth"))})),
@@ -46,10 +49,10 @@ document.title = JSON.stringify({
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium here")
 
 
-def seen(folder: Path, width: int, *flags: str) -> dict[str, Any]:
+def seen(folder: Path, width: int, *flags: str, verdict: Verdict = DIFFERS) -> dict[str, Any]:
     """The facts that the page's script finds in a window of that width."""
     page = folder / "report.html"
-    page.write_text(html.render(DIFFERS).replace("</body>", f"{LOOK}</body>"), encoding="utf-8")
+    page.write_text(html.render(verdict).replace("</body>", f"{LOOK}</body>"), encoding="utf-8")
     own = (f"--user-data-dir={folder / 'browser'}", f"--window-size={width},900", "--virtual-time-budget=2000")
     done = subprocess.run(
         [str(BROWSER), *FLAGS, *own, *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120
@@ -86,6 +89,11 @@ def test_in_a_narrow_window_the_change_comes_below(tmp_path: Path) -> None:
     assert facts["label"] > 10  # of the chart, which is drawn smaller than in a wide window
     assert facts["word"] == 1
     assert facts["diff"]["top"] >= facts["chart"]["bottom"]
+
+
+def test_long_lines_of_the_change_are_wrapped(tmp_path: Path) -> None:
+    diff = f"{DIFFERS.diff}+loader = accelerator.prepare({'loader, ' * 20})\n"
+    assert seen(tmp_path, 1300, verdict=replace(DIFFERS, diff=diff))["cut"] <= 0
 
 
 def test_in_the_dark_the_page_is_dark(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ svg line { stroke: var(--line); } path { fill: none; stroke-linejoin: round; str
 .legend span { display: inline-block; margin-right: 1.2rem; } .legend i { display: inline-block; width: 1.6rem;
 margin-right: .4rem; border-radius: 2px; vertical-align: middle; }
 pre { background: var(--code); border-radius: 6px; padding: .7rem; overflow: auto; max-height: 34rem; margin: 0;
-font-size: 12.5px; overflow-wrap: normal; } pre code { display: block; width: max-content; min-width: 100%; }
+font-size: 12.5px; white-space: pre-wrap; } pre code { display: block; }
 pre span { display: block; } pre .add { color: var(--added); background: var(--added-page); }
 pre .del { color: var(--removed); background: var(--bad-page); } pre .at { color: var(--place); }
 """

@@ -14,6 +14,7 @@ from accelify.codemod.metrics.facts import Loop, Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.sinks import SHOWING
 from accelify.codemod.metrics.updates import assigned_to
+from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import names_in, returned
@@ -186,6 +187,34 @@ class StepCounts:
             yield from _parts(node)
             callees = self.program.flow.callees.get(node, ()) if isinstance(node, ast.Call) else ()
             yield from (value for value in returned(callees) if value is not None)
+
+    def samples(self, sizes: Collection[ast.expr]) -> Iterator[ast.expr]:
+        """The counts of samples that are worked out from the size of a batch: `step * size`, `n` of `n += size`."""
+        tracer, nodes = self.metrics.measured.tracer, (n for parsed in self.program.files for n in parsed.parents)
+        for node in nodes:
+            place: ast.expr
+            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+                is_count = _is_sharded(self.metrics, node, DEPTH)
+                factors, place = [node.value], node.target
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+                is_count = self.counts(node)
+                factors, place = [node.left, node.right], node
+            else:
+                continue
+            is_sized = any(is_same_size(tracer, size, factor) for size in sizes for factor in factors)
+            if is_sized and is_count and not self._is_only_shown(place):
+                yield place
+
+    def _is_only_shown(self, node: ast.expr) -> bool:
+        """Whether a value goes nowhere but into texts and to what shows them, by its variable too."""
+        while isinstance(around := self.program.parent(node), ast.BinOp):
+            node = around
+        statement = self.program.statement(node)
+        targets = statement.targets if isinstance(statement, ast.Assign) and statement.value is node else [node]
+        owner = self.program.scope(node).owner(targets[0].id) if isinstance(targets[0], ast.Name) else None
+        if owner is None or not isinstance(targets[0], ast.Name):
+            return self._is_shown(node)
+        return all(map(self._is_shown, self.program.reads_of(owner, targets[0].id)))
 
     def shown(self) -> Iterator[ast.AST]:
         """Where the number of batches is shown as it is, outside of the loops that count them."""

@@ -167,7 +167,9 @@ class _Fixed:
         """Where the rows of a batch are taken to be so many: `x.view(size, -1)`, `rnn(x, torch.zeros(1, size, 8))`."""
         for call in self.program.calls:
             given = list(_arguments(call)) if self.program.frame(call) in self.program.reachable else []
-            found = next((a for a in given if self._is_same(size, a, "batch" if a is given[0] else "")), None)
+            found = next(
+                (a for a in given if is_same_size(self.tracer, size, a, "batch" if a is given[0] else "")), None
+            )
             if found is not None and self._shapes_batch(call):
                 yield found
 
@@ -225,7 +227,7 @@ class _Fixed:
                 if cls is None or not self.program.flow.is_module_class(cls) or callee.name == "forward":
                     continue
                 given = ((p.arg, self.tracer.argument(call, callee, p.arg)) for p in callee.parameters)
-                same = ((name, a) for name, a in given if a is not None and self._is_same(size, a, name))
+                same = ((name, a) for name, a in given if a is not None and is_same_size(self.tracer, size, a, name))
                 yield from (a for name, a in same if self._is_needed(callee, name))
 
     def _is_needed(self, function: Scope, name: str, depth: int = 3) -> bool:
@@ -255,16 +257,6 @@ class _Fixed:
         classes = [v.cls for v in held if isinstance(v, Instance)]
         return any(map(self.program.flow.is_module_class, classes)) or (not held and not self.program.externals(node))
 
-    def _is_same(self, size: ast.expr, given: ast.expr, name: str = "") -> bool:
-        """Whether an argument is the size: the same variable or option, or the same number for a size of batches."""
-        if isinstance(given, ast.Constant) and isinstance(size, ast.Constant):
-            return "batch" in name and given.value == size.value
-        if not isinstance(given, (ast.Name, ast.Attribute)) or not isinstance(size, (ast.Name, ast.Attribute)):
-            return False
-        ends = set(map(_end, self.tracer.chains(size)))
-        is_option = isinstance(size, ast.Attribute) and ast.unparse(size) == ast.unparse(given)
-        return is_option or any(_end(chain) in ends for chain in self.tracer.chains(given))
-
     def _is_asked(self, size: ast.expr) -> bool:
         """Whether the training compares something with the size, as what leaves out smaller batches does."""
         compared = (
@@ -274,7 +266,18 @@ class _Fixed:
             if isinstance(node, ast.Compare)
             for side in (node.left, *node.comparators)
         )
-        return any(self._is_same(size, side, "batch") for side in compared)
+        return any(is_same_size(self.tracer, size, side, "batch") for side in compared)
+
+
+def is_same_size(tracer: Tracer, size: ast.expr, given: ast.expr, name: str = "") -> bool:
+    """Whether an expression is the size: the same variable or option, or the same number for a size of batches."""
+    if isinstance(given, ast.Constant) and isinstance(size, ast.Constant):
+        return "batch" in name and given.value == size.value
+    if not isinstance(given, (ast.Name, ast.Attribute)) or not isinstance(size, (ast.Name, ast.Attribute)):
+        return False
+    ends = set(map(_end, tracer.chains(size)))
+    is_option = isinstance(size, ast.Attribute) and ast.unparse(size) == ast.unparse(given)
+    return is_option or any(_end(chain) in ends for chain in tracer.chains(given))
 
 
 def _arguments(call: ast.Call) -> Iterator[ast.expr]:

@@ -65,6 +65,7 @@ def _counted(script: Script) -> Iterator[Remark]:
     keep += "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
     message = f"{_FEWER}: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
     counts = StepCounts(script.metrics)
+    yield from _counted_by_size(script, counts)
     if counts.rounds():
         return  # the training has as many steps as in one process
     for node in counts.learning_rates():
@@ -75,6 +76,23 @@ def _counted(script: Script) -> Iterator[Remark]:
         message = (
             f"this follows the number of steps taken{' (also {0})' if others else ''}, and on N processes an epoch has "
             f"1/N of the steps: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
+        )
+        lines = (tuple((script.path(node), node) for node in others),)
+        yield Remark(NAME, script.path(first), first, message, Tier.REVIEW, lines=lines)
+
+
+def _counted_by_size(script: Script, counts: StepCounts) -> Iterator[Remark]:
+    """Where samples are counted by the size of one process's batches: to average weights, to end the training."""
+    said = [*counts.learning_rates(), *counts.in_losses()]
+    found = [
+        node
+        for node in counts.samples(script.batch_sizes.loaders)
+        if script.path(node) in script.files and not any(script.program.inside(node, place) for place in said)
+    ]
+    for first, *others in [sorted(found, key=script.program.position)] if found else []:
+        message = (
+            f"`{ast.unparse(first)}` counts the samples of one process's batches{' (also {0})' if others else ''}, and "
+            f"a step learns from N times as many: multiply the size by `{script.reach.name}.num_processes`"
         )
         lines = (tuple((script.path(node), node) for node in others),)
         yield Remark(NAME, script.path(first), first, message, Tier.REVIEW, lines=lines)

@@ -74,3 +74,31 @@ def test_the_length_of_the_loader_is_divided_already(total: str, words: str) -> 
     step = f"{loss}seen += 1\nif seen > 500:\n    raise SystemExit\ntotal = {total}"
     notes = run(script(set_up="seen = 0", step=step), Options()).notes
     assert any(n.rule == "schedules" and words in n.message for n in notes)
+
+
+AVERAGE = "for a, b in zip(average.parameters(), model.parameters()):\n    a.data.lerp_(b.data, 1 / (1 + {}))"
+
+
+@pytest.mark.parametrize(
+    ("counted", "is_said"),
+    [
+        ("step += 1\n" + AVERAGE.format("step * size"), True),
+        ("step += 1\nn = size * step\n" + AVERAGE.format("n / 1000"), True),
+        ("step += size\n" + AVERAGE.format("step"), True),
+        ("step += size\nif step > 100: break", True),
+        ("step += 1\n" + AVERAGE.format("step"), False),
+        ("step += 1\n" + AVERAGE.format("step * 2"), False),
+        ("step += 1\nprint(f'{step * size}/{len(rows)}')", False),
+        ("step += 1\nn = step * size\nprint('seen', n)", False),
+        ("step += size\nwriter.add_scalar('loss', 1, step)", False),
+        ("step += 1\nfor group in optimizer.param_groups:\n    group['lr'] = step * size / 1e6", False),  # said already
+    ],
+)
+def test_samples_that_are_counted_by_the_size_of_a_batch(counted: str, is_said: bool) -> None:
+    set_up = "average = nn.Linear(4, 1)\nstep = 0\nwriter = SummaryWriter()"
+    imports = "from torch.utils.tensorboard import SummaryWriter"
+    text = script(imports=imports, before="size = 2\nrows = f()", set_up=set_up, step=f"{STEP}{counted}")
+    text = text.replace("batch_size=2", "batch_size=size")
+    whole, divided = (run(text, Options(keep_global_batch=keeps)).notes for keeps in (False, True))
+    assert any("N times as many: multiply" in n.message for n in whole) is is_said
+    assert not any("N times as many: multiply" in n.message for n in divided)

@@ -14,6 +14,7 @@ from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.options import Options
 from accelify.codemod.precision.precision import Precision
 from accelify.codemod.preparing.batch_sizes import BatchSizes
+from accelify.codemod.preparing.parallel_wrappers import Question
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.preparing import Preparation
@@ -53,7 +54,7 @@ class Script:
     wrapping: Wrapping | None
     wrappers: tuple[ast.Call, ...]
     left_wrapped: tuple[ast.Call, ...]
-    unwrapped: Mapping[ast.If | ast.IfExp, bool]
+    unwrapped: Mapping[Question, bool]
     batch_sizes: BatchSizes
     seeds: Seeds
     access: Access

@@ -142,6 +142,9 @@ def _is_of_workers(program: Program, node: ast.expr) -> bool:
     )
 
 
+Question = ast.If | ast.IfExp | ast.Assert
+
+
 class Unwrapped:
     """What do conditions come to that ask for several GPUs in one process, or for a wrapped model, once none is?"""
 
@@ -155,23 +158,36 @@ class Unwrapped:
         tests = [test for choice, is_body in rounds if (test := _where(choice.test, holds=is_body)) is not None]
         self.modes = {ast.unparse(mode) for test in tests for mode in self._modes(test)}
 
-    def find(self, files: Collection[str]) -> dict[ast.If | ast.IfExp, bool]:
-        """The choices that are none any more, each with whether its body is what is done."""
-        nodes = (n for path in sorted(files) if self.wrappers for n in self.program.flow.parsed_of[path].parents)
-        found = {n: self._holds(n) for n in nodes if isinstance(n, (ast.If, ast.IfExp))}
+    def find(self, files: Collection[str], run: Collection[Scope]) -> dict[Question, bool]:
+        """The choices that are none any more, each with whether its body is what is done; and what asserts them."""
+        nodes = (n for parsed in self.program.files if self.wrappers for n in parsed.parents if isinstance(n, Question))
+        near = (n for n in nodes if self.program.path(n) in files or self.program.frame(n) in run)
+        found = {n: self._holds(n) for n in near}
         return {node: held for node, held in found.items() if held is not None and not self._goes_by_gpus(node, held)}
 
-    def _goes_by_gpus(self, node: ast.If | ast.IfExp, is_body: bool) -> bool:
+    def _goes_by_gpus(self, node: Question, is_body: bool) -> bool:
         """Whether what would go uses the number of GPUs, which is that of the processes now: `size *= n_gpu`."""
+        if isinstance(node, ast.Assert):
+            return False
         gone = node.orelse if is_body else node.body
         parts = [n for part in (gone if isinstance(gone, list) else [gone]) for n in ast.walk(part)]
         wraps = {n for w in self.wrappers for n in ast.walk(w)}
         return any(self._is_count(n, 4) for n in parts if n not in wraps and isinstance(n, (ast.Name, ast.Call)))
 
-    def _holds(self, node: ast.If | ast.IfExp) -> bool | None:
+    def _holds(self, node: Question) -> bool | None:
         held = self.truth(node.test)
+        if isinstance(node, ast.Assert):
+            return False if held is False else None
+        if isinstance(node, ast.If) and held is not None and self._refuses(node.body if held else node.orelse):
+            return not held  # it asked for a wrapper where one had to be
         is_choice = held is None and node in self.wrapping and isinstance(node, ast.If) and bool(node.orelse)
         return False if is_choice and self._only_wraps(node) else held
+
+    def _refuses(self, block: Sequence[ast.stmt]) -> bool:
+        """Whether a block does nothing but end the run."""
+        last = block[-1] if block else None
+        call = last.value if isinstance(last, ast.Expr) else None
+        return isinstance(last, ast.Raise) or (isinstance(call, ast.Call) and self.program.exits(call))
 
     def _only_wraps(self, node: ast.If | ast.IfExp) -> bool:
         """Whether a branch does nothing but put wrappers round models, and is not that of any one GPU."""

@@ -262,7 +262,7 @@ def _members(script: Script) -> Iterator[Change]:
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
 
 
-def _choices(script: Script) -> Iterator[Change | Obstacle]:
+def _choices(script: Script) -> Iterator[Found]:
     """The branches that wrap a model are removed, and the question, too."""
     reason = "no model is wrapped any more"
     for node, is_body in script.unwrapped.items():
@@ -273,10 +273,14 @@ def _choices(script: Script) -> Iterator[Change | Obstacle]:
             reason = "without `DataParallel`, it depends on this `elif` what is done: write `else:` for a single GPU"
             yield Obstacle(NAME, script.path(node), node.orelse[0], reason)
             return
+        if isinstance(node, ast.Assert) and isinstance(node.test, ast.BoolOp):
+            message = "no model is wrapped any more, so this fails: do not ask for `DataParallel` here"
+            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+            continue
         if isinstance(node, ast.IfExp):
             kept = node.body if is_body else node.orelse
             edit = Replace(node, partial(snippets.chosen, is_body=is_body), (kept,))
-        elif is_body or node.orelse:
+        elif isinstance(node, ast.If) and (is_body or node.orelse):
             edit = Unwrap(node, is_body)
         else:
             edit = Remove(node)

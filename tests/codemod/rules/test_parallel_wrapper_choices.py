@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.codemod.pairs import left_alone, migrated, script
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
+from tests.codemod.pairs import left_alone, migrated, run, script
 
 LOAD = "state = torch.load('m.pt')"
 STRIP = "state = {k.replace('module.', ''): v for k, v in state.items()}"
@@ -71,3 +75,44 @@ def test_questions_about_a_wrapper_go(saved: str) -> None:
 )
 def test_branches_for_something_else_stay(choice: str, after: str) -> None:
     assert f"{after}" in migrated(script(imports="from options import args", model=choice))
+
+
+SAVE = "torch.save(model.module.state_dict(), 'm.pt')"
+DEMANDS = [
+    f"assert isinstance(model, nn.DataParallel)\n{SAVE}",
+    f"assert hasattr(model, 'module'), 'wrap it'\n{SAVE}",
+    f"if not isinstance(model, nn.DataParallel):\n    raise TypeError('wrap it')\n{SAVE}",
+    f"if not hasattr(model, 'module'):\n    sys.exit('wrap it')\n{SAVE}",
+    f"if type(model) is nn.DataParallel:\n    {SAVE}\nelse:\n    raise TypeError('wrap it')",
+]
+
+
+@pytest.mark.parametrize("demand", DEMANDS)
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_what_demanded_a_wrapper_demands_none(tmp_path: Path, demand: str, is_elsewhere: bool) -> None:
+    function = "def keep(model):\n    " + demand.replace("\n", "\n    ")
+    imports = "import sys\nfrom keeping import keep" if is_elsewhere else "import sys"
+    slots = {"imports": imports, "model": "model = nn.DataParallel(model)", "end": "keep(model)"}
+    text = script(**slots, before="" if is_elsewhere else function)
+    keeping = f"import sys\nimport torch\nfrom torch import nn\n{function}\n"
+    scripts.write(tmp_path, {"train.py": text.encode(), "keeping.py": keeping.encode()})
+    with scripts.inside(tmp_path):
+        found = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}
+    lines = found["keeping.py" if is_elsewhere else "train.py"].partition("def keep(model):\n")[2]
+    saver = "accelify.runtime" if is_elsewhere else "accelerator"
+    assert lines.startswith(f"    {saver}.save(model.state_dict(), 'm.pt')\n")
+
+
+@pytest.mark.parametrize(
+    ("demand", "is_noted"),
+    [
+        ("assert use_cuda and isinstance(model, nn.DataParallel)", True),
+        ("assert not isinstance(model, nn.DataParallel)", False),
+        ("assert isinstance(model, nn.Module)", False),
+        ("if isinstance(model, nn.DataParallel):\n    raise TypeError", False),
+    ],
+)
+def test_demands_that_stay_or_hold_by_now(demand: str, is_noted: bool) -> None:
+    result = run(script(model=f"if {SEVERAL}:\n    model = nn.DataParallel(model)", end=demand))
+    assert any("so this fails" in n.message for n in result.notes) is is_noted
+    assert (demand in result.after.decode()) is demand.startswith("assert")

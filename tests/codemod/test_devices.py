@@ -390,6 +390,27 @@ def test_a_condition_that_decides_more_stays(end: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "end",
+    [
+        "state = first(True)\nif use_cuda:\n    state = state.to(accelerator.device)\nprint(state)",
+        "state = first(True)\nif use_cuda:\n    start, state = start.to(accelerator.device), state.to(accelerator.device)",
+        "state = first(False)\nstate = state.to(accelerator.device) if use_cuda else state\nprint(state)",
+        "state = None\nif args.n:\n    state = first(True)[0]\nif use_cuda:\n    state = state.to(accelerator.device)",
+        "for state in [[start], start]:\n    if use_cuda:\n        state = state.to(accelerator.device)",
+    ],
+)
+def test_a_condition_stays_where_what_is_moved_may_be_a_tuple(end: str) -> None:
+    before = f"{VALIDATION}def first(two):\n    if two:\n        return (start, start)\n    return start\n"
+    text = script(**{**MOVED, "before": before}, imports="from options import args", end=end)
+    assert end in migrated(text.replace(".to(accelerator.device)", ".cuda()"))
+
+
+def test_a_condition_goes_where_what_is_moved_is_a_tensor_by_then() -> None:
+    end = "state = [start, start]\nstate = torch.stack(state)\nif use_cuda:\n    state = state.cuda()\nprint(state)"
+    assert "\nstate = state.to(accelerator.device)\n" in migrated(script(**MOVED, end=end))
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         "kind = torch.cuda.FloatTensor if use_cuda else torch.FloatTensor\nprint(model(kind(2, 4)))",

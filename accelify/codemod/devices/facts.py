@@ -120,6 +120,10 @@ class Devices:
         """Whether a condition holds wherever the script computes on a GPU."""
         return self.lattice.holds(test) is True
 
+    def may_have_none(self, move: Move) -> bool:
+        """Whether what is moved may be something that has no such method: a tuple, or None."""
+        return self.known.may_have_none(move.receiver)
+
     def is_the_cpu(self, variable: str) -> bool:
         """Whether a variable is the CPU, beside another that is the device."""
         return self.known.is_the_cpu(variable)

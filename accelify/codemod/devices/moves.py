@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, assignment, code, main_guard, own_statements
-from accelify.codemod.semantics.values import Argument, Constant, External, Instance, Made, Member, Value
+from accelify.codemod.semantics.values import Argument, Collection, Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
 
@@ -29,9 +29,7 @@ class Move:
 class Moves:
     """The moves in some files of a program."""
 
-    def __init__(
-        self, program: Program, roles: Roles, tracer: Tracer, prepared: Prepared, files: Collection[str]
-    ) -> None:
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, prepared: Prepared, files: Set[str]) -> None:
         self.program = program
         self.roles = roles
         self.tracer = tracer
@@ -76,6 +74,17 @@ class Moves:
         ):
             return True
         return vocabulary.is_device_name(last_name(node))
+
+    def may_have_none(self, receiver: ast.expr) -> bool:
+        """Whether what is moved may be something that has no such method: a tuple, or None."""
+        owner = self.program.scope(receiver).owner(receiver.id) if isinstance(receiver, ast.Name) else None
+        if owner is None or not isinstance(receiver, ast.Name):
+            held = self.program.values(receiver)
+        else:
+            writes = self.program.reaching(receiver, self.tracer.writes(owner, receiver.id))
+            given = (self.tracer.assigned(w) if isinstance(w, ast.Name) else None for w in writes)
+            held = frozenset(v for node in given for v in self.program.values(node or receiver))
+        return any(isinstance(v, (Collection, Constant)) for v in held)
 
     def goes_to_cpu(self, move: Move) -> bool:
         """Whether a move is to the CPU, said there or by a variable."""

@@ -11,7 +11,7 @@ Left alone: `.to(dtype)`, moves of tensors that the script makes itself, moves w
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import libcst as cst
@@ -63,18 +63,22 @@ def _guards(script: Script, dropped: dict[ast.Call, Move]) -> Iterator[Change]:
     moves = {m.call: m for m in script.devices.moves if _goes_to_accelerator(script, m)}
     kept = [script.program.statement(call) for call in moves if call not in dropped]
     for guard in dict.fromkeys(script.program.parent(statement) for statement in kept):
-        if not isinstance(guard, ast.If) or guard.orelse or not _is_idle_guard(script, guard):
+        if not isinstance(guard, ast.If) or guard.orelse:
+            continue
+        inside = [m for call, m in moves.items() if script.program.inside(call, guard)]
+        if not _is_idle_guard(script, guard, inside):
             continue
         if all(_is_nothing(script, statement, moves | dropped) for statement in guard.body):
             reason = "the accelerator's device is the CPU if there is no GPU"
             yield Change(NAME, script.path(guard), guard.lineno, reason, (Unwrap(guard, is_body=True),))
 
 
-def _is_idle_guard(script: Script, guard: ast.If | ast.IfExp) -> bool:
-    """Whether a condition only asks for a GPU."""
+def _is_idle_guard(script: Script, guard: ast.If | ast.IfExp, moves: Iterable[Move]) -> bool:
+    """Whether a condition only asks for a GPU, and what it guards could be moved without one, too."""
     parent = script.program.parent(guard)
     is_elif = isinstance(parent, ast.If) and isinstance(guard, ast.If) and parent.orelse == [guard]
-    return not is_elif and script.devices.is_for_a_gpu(guard.test) and script.changes_nothing(guard.test)
+    is_for_a_gpu = script.devices.is_for_a_gpu(guard.test) and script.changes_nothing(guard.test)
+    return not is_elif and is_for_a_gpu and not any(map(script.devices.may_have_none, moves))
 
 
 def _goes_to_accelerator(script: Script, move: Move) -> bool:
@@ -277,7 +281,7 @@ def _choice(script: Script, move: Move) -> Iterator[Replace]:
     choice = script.program.parent(move.call)
     if not isinstance(choice, ast.IfExp) or choice.body is not move.call or not _same(choice.orelse, move.receiver):
         return
-    if _is_idle_guard(script, choice):
+    if _is_idle_guard(script, choice, [move]):
         yield Replace(choice, partial(snippets.chosen, is_body=True), keeps=(choice.body,))
 
 

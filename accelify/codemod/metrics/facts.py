@@ -60,12 +60,25 @@ class Metrics:
         """The loops that evaluate, each process a part."""
         return [d.loop for d in self.sharded]
 
+    def has_full_steps(self, loop: Loop) -> bool:
+        """Whether a loop's loader drops what does not fill a batch on each process, so that no row is repeated."""
+        measured = self.measured
+        values = measured.program.values(measured.tracer.inside(loop.iter))
+        is_known = bool(values) and not measured.options.keep_global_batch
+        return is_known and all(isinstance(v, Made) and _drops_last(v.node) for v in values)
+
     def trim(self, reduction: Reduction) -> Trim | None:
         """Where the rows that only even out the last step are left out of sums that are reduced."""
-        if reduction.how != "sum" or self.measured.prepared.is_sharded_sequence(reduction.loop):
+        loop = reduction.loop
+        if reduction.how != "sum" or self.measured.prepared.is_sharded_sequence(loop) or self.has_full_steps(loop):
             return None
         updates = [call for m in self.metered if m.loop is reduction.loop for call in m.updates]
         return trim_of(self.measured.program, reduction.loop, reduction.names, updates)
+
+
+def _drops_last(made: ast.AST) -> bool:
+    given = made.keywords if isinstance(made, ast.Call) else []
+    return any(k.arg == "drop_last" and isinstance(k.value, ast.Constant) and k.value.value is True for k in given)
 
 
 @dataclass(frozen=True, slots=True)

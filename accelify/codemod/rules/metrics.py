@@ -170,9 +170,9 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
     code.extend(_gathered(Collected(name, "batch", True), accelerator, indent) for name in metered.lists)
     edits = tuple(Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS))
     if edits:
-        names = ", ".join([*(name for name, _ in metered.together), *metered.lists])
-        whole = "all processes; samples that are repeated to fill the last step of an epoch count twice"
-        yield Change(NAME, path, loop.end_lineno or loop.lineno, f"{names}: of {whole}", edits, Tier.REVIEW)
+        names = "`, `".join([*(name for name, _ in metered.together), *metered.lists])
+        whole = _of_all(script, loop)
+        yield Change(NAME, path, loop.end_lineno or loop.lineno, f"`{names}`: of {whole}", edits, Tier.REVIEW)
 
 
 def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode:
@@ -237,12 +237,18 @@ def _of_whom(script: Script, reduction: Reduction, trim: Trim | None) -> str:
     if reduction.how.startswith("m") and reduction.how != "mean":
         return "all processes"
     if reduction.how == "mean":
-        return (
-            "the processes, which all take the same number of steps; a smaller last batch counts as much as a full one"
-        )
+        whole = "the processes, which all take the same number of steps"
+        is_even = script.metrics.has_full_steps(reduction.loop)
+        return whole if is_even else f"{whole}; a smaller last batch counts as much as a full one"
     if trim is not None:
         added = "without the samples that are repeated to fill the last step of an epoch"
         return f"all processes, {added}" + ("; a mean within that step includes them" if trim.holds_means else "")
+    return _of_all(script, reduction.loop)
+
+
+def _of_all(script: Script, loop: ast.For | ast.AsyncFor) -> str:
+    if script.metrics.has_full_steps(loop):
+        return "all processes; `drop_last` leaves out the batches that do not make a step of all processes"
     return "all processes; samples that are repeated to fill the last step of an epoch count twice"
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 from typing import TypeGuard
 
 from accelify.codemod.devices.moves import last_name, options_in
@@ -269,24 +268,13 @@ class Destinations:
         if own:
             named = (self._assigned(w) for w in own if not self._does_not_run(w))
             return frozenset(d for each in named for d in each) or frozenset({UNKNOWN})
-        if node.attr in self._defaults and options_in(node):
-            is_numbered = re.fullmatch(r"cuda:\d+", self._defaults[node.attr]) is not None
+        defaults = self.program.once(option_texts)
+        if node.attr in defaults and options_in(node):
+            is_numbered = re.fullmatch(r"cuda:\d+", defaults[node.attr][0]) is not None
             return frozenset({UNKNOWN, *([replace(NUMBERED, is_given=True)] if is_numbered else [])})
         if node.attr == "device" and (of_tensor := frozenset(self.of_tensor(holder))):
             return of_tensor
         return frozenset({UNKNOWN})
-
-    @cached_property
-    def _defaults(self) -> dict[str, str]:
-        """The defaults of the script's options that are texts: `parser.add_argument("--device", default="cuda:0")`."""
-        found: dict[str, str] = {}
-        for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-                names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-                default = next((k.value for k in call.keywords if k.arg == "default"), None)
-                if names and isinstance(default, ast.Constant) and isinstance(default.value, str):
-                    found[names[-1].lstrip("-").replace("-", "_")] = default.value
-        return found
 
     def _does_not_run(self, node: ast.AST) -> bool:
         """Whether a place is in a branch that does not run on a machine with a GPU."""
@@ -295,6 +283,22 @@ class Destinations:
             for b, is_body in self.program.branches_round(node)
             if self.holds(b.test) is not None
         )
+
+
+def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
+    """The script's options that are texts, each with its default and choices: `"--device", default="cuda:0"`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for call in program.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            given = {k.arg: k.value for k in call.keywords}
+            default, kind, choices = given.get("default"), given.get("type"), given.get("choices")
+            is_text = kind is None or (isinstance(kind, ast.Name) and kind.id == "str")
+            if names and is_text and isinstance(default, ast.Constant) and isinstance(default.value, str):
+                offered = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
+                texts = (str(c.value) for c in offered if isinstance(c, ast.Constant))
+                found[names[-1].lstrip("-").replace("-", "_")] = (default.value, *texts)
+    return found
 
 
 def of_constant(value: object) -> Named:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from accelify.codemod.devices.destinations import option_texts
 from accelify.codemod.devices.moves import Move, is_option, last_name
 from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.preparing.placing import Access
@@ -25,9 +26,14 @@ _DEPTH = 4
 
 @dataclass(frozen=True)
 class CpuSetting(Setting):
-    """A setting that keeps the accelerator on the CPU; `wishes`, as they are written, are the conditions for a GPU."""
+    """A setting that keeps the accelerator on the CPU.
+
+    wishes: the conditions for a GPU, as they are written. numbered: the options behind it that may also be one GPU by
+    its number: `--device cuda:1`.
+    """
 
     wishes: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()
 
 
 class Cpu:
@@ -53,7 +59,10 @@ class Cpu:
             # A model that any GPU would get follows the device that its batches are brought to.
             moving = [choice for choice in moving if self._terms(choice.test, _DEPTH)]
         choices = [*named, *moving]
-        each = [self._of_home(home, choices, by_branch=by_branch) for home in self.reach.homes]
+        if choices:
+            each = [self._of_home(home, choices, by_branch=by_branch) for home in self.reach.homes]
+        else:
+            each = [self._by_name(home) for home in self.reach.homes]
         known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
         if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
@@ -91,6 +100,27 @@ class Cpu:
                 return None
             self._settle(settings, terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
+
+    def _by_name(self, home: Scope) -> CpuSetting | None:
+        """The setting `args.device == "cpu"`, for the one option of the script that names its device."""
+        settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
+        named = [n for n in self._naming_devices() if self.program.frame(n) in self.program.reachable]
+        found = {s.text: s for n in named if (s := settings.settle(_is_cpu(n))) is not None}
+        if len(found) != 1 or not all(settings.settle(_is_cpu(n)) for n in named):
+            return None
+        setting = next(iter(found.values()))
+        wishes = frozenset(f"{ast.unparse(n)} != 'cpu'" for n in named)
+        known = self.program.once(option_texts)
+        numbered = frozenset(ast.unparse(n) for n in named if _may_be_numbered(known[last_name(n)]))
+        return CpuSetting(setting.code, setting.after, wishes, numbered)
+
+    def _naming_devices(self) -> list[ast.expr]:
+        """The reads of options that name a device, and that the script never sets itself."""
+        named = NamedDevices(self.program, self.tracer, set(), [])
+        known = {name for name, texts in self.program.once(option_texts).items() if vocabulary.is_device_text(texts[0])}
+        nodes = (n for parsed in self.program.files for n in parsed.nodes) if known else ()
+        reads = (n for n in nodes if isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Load))
+        return [n for n in reads if last_name(n) in known and named.is_option(n)]
 
     @staticmethod
     def _settle(settings: Settings, terms: list[ast.expr], found: dict[str, CpuSetting | None]) -> None:
@@ -308,6 +338,17 @@ def _gives(statement: ast.stmt, model: str) -> bool:
     if not isinstance(statement, ast.Assign) or model not in map(ast.unparse, statement.targets):
         return False
     return model not in {ast.unparse(n) for n in ast.walk(statement.value) if isinstance(n, (ast.Name, ast.Attribute))}
+
+
+def _is_cpu(device: ast.expr) -> ast.expr:
+    """`args.device == "cpu"`"""
+    return ast.Compare(device, [ast.Eq()], [ast.Constant("cpu")])
+
+
+def _may_be_numbered(texts: tuple[str, ...]) -> bool:
+    """Whether an option with this default, and these choices if any, may be a GPU by its number."""
+    default, *choices = texts
+    return not choices or any(":" in text for text in (default, *choices))
 
 
 def _not_all(terms: list[ast.expr]) -> ast.expr:

@@ -29,6 +29,35 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     assert (found and found.text) == setting
 
 
+@pytest.mark.parametrize(
+    ("option", "before", "setting", "numbered"),
+    [
+        ("default='cuda'", "device = torch.device(args.device)\n", "args.device == 'cpu'", True),
+        ("default='cpu', type=str", "device = args.device\n", "args.device == 'cpu'", True),
+        ("default='cuda', choices=['cuda', 'cpu']", "device = args.device\n", "args.device == 'cpu'", False),
+        (
+            "default='cuda:0'",
+            "if not torch.cuda.is_available():\n    print('slow')\ndevice = torch.device(args.device)\n",
+            "args.device == 'cpu'",
+            True,
+        ),
+        ("default=0, type=int", "device = args.device\n", None, False),
+        ("default='cuda'", "args.device = torch.device(args.device)\ndevice = args.device\n", None, False),
+        ("type=torch.device, default='cuda'", "device = args.device\n", None, False),
+        ("default='adam'", "device = torch.device('cuda')\n", None, False),
+    ],
+)
+def test_an_option_that_names_the_device(option: str, before: str, setting: str | None, numbered: bool) -> None:
+    parsed = (
+        f"parser = argparse.ArgumentParser()\nparser.add_argument('--device', {option})\nargs = parser.parse_args()\n"
+    )
+    facts = training(imports="import argparse\n", before=parsed + before, model="model.to(device)\n")
+    script = facts.script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+    assert bool(found and found.numbered) == numbered
+
+
 SOLVER = """\
 import torch
 GPU_IN_USE = torch.cuda.is_available()

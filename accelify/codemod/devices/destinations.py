@@ -268,9 +268,9 @@ class Destinations:
         if own:
             named = (self._assigned(w) for w in own if not self._does_not_run(w))
             return frozenset(d for each in named for d in each) or frozenset({UNKNOWN})
-        defaults = self.program.once(option_texts)
-        if node.attr in defaults and options_in(node):
-            is_numbered = re.fullmatch(r"cuda:\d+", defaults[node.attr][0]) is not None
+        texts = self.program.once(option_texts).get(node.attr)
+        if texts and options_in(node):
+            is_numbered = re.fullmatch(r"cuda:\d+", texts[0]) is not None
             return frozenset({UNKNOWN, *([replace(NUMBERED, is_given=True)] if is_numbered else [])})
         if node.attr == "device" and (of_tensor := frozenset(self.of_tensor(holder))):
             return of_tensor
@@ -286,7 +286,10 @@ class Destinations:
 
 
 def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
-    """The script's options that are texts, each with its default and choices: `"--device", default="cuda:0"`."""
+    """The options that the script declares, with their default and choices: `"--device", default="cuda:0"`.
+
+    None of an option that is no text, or whose default is no constant.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for call in program.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
@@ -294,10 +297,11 @@ def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
             given = {k.arg: k.value for k in call.keywords}
             default, kind, choices = given.get("default"), given.get("type"), given.get("choices")
             is_text = kind is None or (isinstance(kind, ast.Name) and kind.id == "str")
-            if names and is_text and isinstance(default, ast.Constant) and isinstance(default.value, str):
-                offered = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
-                texts = (str(c.value) for c in offered if isinstance(c, ast.Constant))
-                found[names[-1].lstrip("-").replace("-", "_")] = (default.value, *texts)
+            is_known = isinstance(default, ast.Constant) and isinstance(default.value, str)
+            offered = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
+            texts = (str(t.value) for t in (default, *offered) if isinstance(t, ast.Constant))
+            if names:
+                found[names[-1].lstrip("-").replace("-", "_")] = tuple(texts) if is_text and is_known else ()
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from accelify.codemod.devices.moves import Moves, is_option, last_name
 from accelify.codemod.preparing.placing import Access
-from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import Scope
 
@@ -71,18 +71,14 @@ class DeviceOptions:
         nodes = [n for n in self._nodes() if _key(n) == key]
         reads = [n for n in nodes if isinstance(n.ctx, ast.Load)]
         home = self.access.reach.homes[0]
-        run = self._run_after(home)
-        kept = frozenset(n for n in reads if self._stays(n) and run(self.program.frame(n)))
         settings = Settings(self.program, self.known.roles, self.known.tracer, self.access.reach, home)
-        places = {p.text: p for n in reads if (p := self._at_home(settings, n.value)) is not None}
+        kept = frozenset(n for n in reads if self._stays(n) and settings.may_follow(self.program.frame(n)))
+        places = {p.text: p for n in reads if (p := settings.option(n)) is not None}
         after = self._set_there(settings, [n for n in nodes if isinstance(n.ctx, ast.Store)])
         if kept <= set(redirected) or len(places) != 1 or after is None:
             return None
         place = next(iter(places.values()))
-        target: ast.expr = ast.Attribute(place.code, key[1], ast.Load())
-        if isinstance(reads[0], ast.Subscript):
-            target = ast.Subscript(place.code, reads[0].slice, ast.Load())
-        return DeviceOption(home, target, (*place.after, *after), kept, any(map(self._is_read_as_text, kept)))
+        return DeviceOption(home, place.code, (*place.after, *after), kept, any(map(self._is_read_as_text, kept)))
 
     def _nodes(self) -> Iterator[Option]:
         for parsed in self.program.files:
@@ -95,24 +91,6 @@ class DeviceOptions:
         around = [node, *self.program.ancestors(node)]
         is_dropped = any(m.call in around and self.known.is_needless(m) for m in self.known.found)
         return not is_dropped and not any(b.value in around for b in self.known.bindings)
-
-    def _run_after(self, home: Scope) -> Callable[[Scope], bool]:
-        """Whether a function may run once the accelerator is there."""
-        if home.kind == "module":
-            return lambda frame: True
-        run = self.program.run_from(home.children if home.kind == "class" else [home])
-        return lambda frame: frame in run or frame not in self.program.reachable
-
-    def _at_home(self, settings: Settings, holder: ast.expr) -> Setting | None:
-        """The options where the accelerator is created; a parameter rather than the attribute that it is kept in."""
-        place = settings.settle(holder)
-        if place is None or not isinstance(place.code, ast.Attribute) or settings.frame is None:
-            return place
-        stored = [w for w in self.program.attribute_writes.get(place.code.attr, ()) if ast.unparse(w) == place.text]
-        given = [self.known.tracer.assigned(w) for w in stored if self.program.frame(w) is settings.frame]
-        value = given[0] if len(given) == 1 else None
-        is_parameter = isinstance(value, ast.Name) and any(p.arg == value.id for p in settings.frame.parameters)
-        return Setting(value) if is_parameter and value is not None else place
 
     def _set_there(self, settings: Settings, writes: list[Option]) -> list[ast.stmt] | None:
         """The statements that set an option where the accelerator is created; None where it is set again later."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.reach import Reach
-from accelify.codemod.preparing.settings import Setting, Settings, negated
+from accelify.codemod.preparing.settings import Setting, Settings, imports_torch, negated
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
@@ -103,24 +103,41 @@ class Cpu:
 
     def _by_name(self, home: Scope) -> CpuSetting | None:
         """The setting `args.device == "cpu"`, for the one option of the script that names its device."""
+        named = self._naming_devices()
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
-        named = [n for n in self._naming_devices() if self.program.frame(n) in self.program.reachable]
-        found = {s.text: s for n in named if (s := settings.settle(_is_cpu(n))) is not None}
-        if len(found) != 1 or not all(settings.settle(_is_cpu(n)) for n in named):
+        found = {n: settings.option(n) for n in named if settings.may_follow(self.program.frame(n))}
+        if len({setting and setting.text for setting in found.values()}) != 1:
             return None
-        setting = next(iter(found.values()))
-        wishes = frozenset(f"{ast.unparse(n)} != 'cpu'" for n in named)
+        option, setting = next(iter(found.items()))
+        if setting is None or (named[option] and not imports_torch(home.root)):
+            return None
+        given = f"torch.device({setting.text}).type" if named[option] else setting.text
         known = self.program.once(option_texts)
-        numbered = frozenset(ast.unparse(n) for n in named if _may_be_numbered(known[last_name(n)]))
-        return CpuSetting(setting.code, setting.after, wishes, numbered)
+        return CpuSetting(
+            ast.parse(f"{given} == 'cpu'", mode="eval").body,
+            setting.after,
+            frozenset(f"{ast.unparse(n)} != 'cpu'" for n in found),
+            frozenset(ast.unparse(n) for n in found if _may_be_numbered(known.get(last_name(n), ()))),
+        )
 
-    def _naming_devices(self) -> list[ast.expr]:
-        """The reads of options that name a device, and that the script never sets itself."""
-        named = NamedDevices(self.program, self.tracer, set(), [])
-        known = {name for name, texts in self.program.once(option_texts).items() if vocabulary.is_device_text(texts[0])}
-        nodes = (n for parsed in self.program.files for n in parsed.nodes) if known else ()
-        reads = (n for n in nodes if isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Load))
-        return [n for n in reads if last_name(n) in known and named.is_option(n)]
+    def _naming_devices(self) -> dict[ast.Attribute | ast.Subscript, bool]:
+        """The reads of options that name a device, each with whether the script makes a device of that text itself.
+
+        None that it gives any other value: `args.device = "cuda" if torch.cuda.is_available() else "cpu"`.
+        """
+        declared = self.program.once(option_texts)
+        nodes = (n for parsed in self.program.files for n in parsed.nodes)
+        places = [n for n in nodes if isinstance(n, (ast.Attribute, ast.Subscript)) and _may_name_device(n, declared)]
+        stores = [n for n in places if isinstance(n.ctx, ast.Store) and not ast.unparse(n).startswith("self.")]
+        wraps = {last_name(s): self._wraps_itself(s) for s in stores}
+        reads = (n for n in places if isinstance(n.ctx, ast.Load) and is_option(n))
+        return {n: last_name(n) in wraps for n in reads if wraps.get(last_name(n), True)}
+
+    def _wraps_itself(self, target: ast.expr) -> bool:
+        """`args.device = torch.device(args.device)`"""
+        value = self.tracer.assigned(target)
+        is_device = isinstance(value, ast.Call) and "torch.device" in self.program.called(value)
+        return is_device and [last_name(a) for a in value.args] == [last_name(target)]  # type: ignore[union-attr]  # a call
 
     @staticmethod
     def _settle(settings: Settings, terms: list[ast.expr], found: dict[str, CpuSetting | None]) -> None:
@@ -340,15 +357,15 @@ def _gives(statement: ast.stmt, model: str) -> bool:
     return model not in {ast.unparse(n) for n in ast.walk(statement.value) if isinstance(n, (ast.Name, ast.Attribute))}
 
 
-def _is_cpu(device: ast.expr) -> ast.expr:
-    """`args.device == "cpu"`"""
-    return ast.Compare(device, [ast.Eq()], [ast.Constant("cpu")])
+def _may_name_device(node: ast.expr, declared: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether an option may be the name of a device: by its default, or as `device` of options declared elsewhere."""
+    name = last_name(node)
+    return name == "device" if name not in declared else any(map(vocabulary.is_device_text, declared[name][:1]))
 
 
 def _may_be_numbered(texts: tuple[str, ...]) -> bool:
     """Whether an option with this default, and these choices if any, may be a GPU by its number."""
-    default, *choices = texts
-    return not choices or any(":" in text for text in (default, *choices))
+    return len(texts) < 2 or any(":" in text for text in texts)
 
 
 def _not_all(terms: list[ast.expr]) -> ast.expr:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from accelify.codemod.preparing.reach import Reach, method_of
 from accelify.codemod.semantics.program import LOOPS, Program
@@ -82,6 +83,37 @@ class Settings:
         self._after = []
         code = self._at_home(node, _DEPTH)
         return None if code is None else Setting(code, tuple(self._after))
+
+    def option(self, node: ast.Attribute | ast.Subscript) -> Setting | None:
+        """An option, `args.device` or `config["device"]`, in the home, whatever it is by then."""
+        holder = self._holder(node.value)
+        if holder is None:
+            return None
+        if isinstance(node, ast.Subscript):
+            return replace(holder, code=ast.Subscript(holder.code, node.slice, ast.Load()))
+        return replace(holder, code=ast.Attribute(holder.code, node.attr, ast.Load()))
+
+    def may_follow(self, frame: Scope) -> bool:
+        """Whether a function may run once the accelerator is there."""
+        return self._following is None or frame in self._following or frame not in self.program.reachable
+
+    @cached_property
+    def _following(self) -> set[Scope] | None:
+        """What runs from the home on; None where that may be anything, as a module creates the accelerator."""
+        if self.home is None or self.home.kind == "module":
+            return None
+        return self.program.run_from(self.home.children if self.home.kind == "class" else [self.home])
+
+    def _holder(self, node: ast.expr) -> Setting | None:
+        """The options, `args`, in the home; a parameter rather than the attribute that it is kept in."""
+        place = self.settle(node)
+        if place is None or not isinstance(place.code, ast.Attribute) or self.frame is None:
+            return place
+        stored = [w for w in self.program.attribute_writes.get(place.code.attr, ()) if ast.unparse(w) == place.text]
+        given = [self.tracer.assigned(w) for w in stored if self.program.frame(w) is self.frame]
+        value = given[0] if len(given) == 1 else None
+        is_parameter = isinstance(value, ast.Name) and any(p.arg == value.id for p in self.frame.parameters)
+        return Setting(value) if is_parameter and value is not None else place
 
     def _at_home(self, node: ast.expr, depth: int) -> ast.expr | None:
         if not depth:

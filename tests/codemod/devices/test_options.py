@@ -42,7 +42,13 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
             True,
         ),
         ("default=0, type=int", "device = args.device\n", None, False),
-        ("default='cuda'", "args.device = torch.device(args.device)\ndevice = args.device\n", None, False),
+        (
+            "default='cuda'",
+            "args.device = torch.device(args.device)\ndevice = args.device\n",
+            "torch.device(args.device).type == 'cpu'",
+            True,
+        ),
+        ("default='cuda'", "args.device = 'cuda'\ndevice = args.device\n", None, False),
         ("type=torch.device, default='cuda'", "device = args.device\n", None, False),
         ("default='adam'", "device = torch.device('cuda')\n", None, False),
     ],
@@ -56,6 +62,21 @@ def test_an_option_that_names_the_device(option: str, before: str, setting: str 
     found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
     assert (found and found.text) == setting
     assert bool(found and found.numbered) == numbered
+
+
+@pytest.mark.parametrize(
+    ("before", "setting"),
+    [
+        ("config = json.load(open('c.json'))\ndevice = config['device']\n", "config['device'] == 'cpu'"),
+        ("from settings import config\ndevice = config.device\n", "config.device == 'cpu'"),
+        ("from settings import config\ndevice = config.accelerator\n", None),
+    ],
+)
+def test_an_option_of_a_file_that_names_the_device(before: str, setting: str | None) -> None:
+    facts = training(imports="import json\n", before=before, model="model.to(device)\n")
+    script = facts.script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
 
 
 SOLVER = """\

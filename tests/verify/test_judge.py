@@ -172,7 +172,7 @@ def test_the_same_data_on_all_ranks_is_no_fault_where_the_rewrite_said_so() -> N
     ranks = [traced(rank, backwards=losses(3.0, 2.0)) for rank in range(2)]
     plain = evidence(traced(backwards=losses(3.0, 2.0)), *ranks)
     assert data.data(plain).status is Status.DIFFERS
-    told = replace(plain, notes=("train.py:9: the data are replicated on every process",))
+    told = replace(plain, notes=("train.py:9: every process has the same data",))
     assert data.data(told).status is Status.NATURE
 
 

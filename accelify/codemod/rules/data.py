@@ -130,9 +130,7 @@ def _same(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(source), source, message, Tier.REVIEW)
     if not asked:
         backward = _learning_from(script, ("full", "random", "sequence"))
-        message = (
-            "the data are replicated on every process here: the result is correct, but more processes make it no faster"
-        )
+        message = "every process has the same data here: the result is correct, but more processes make it no faster"
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
@@ -236,8 +234,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     backward = _learning_from(script, ("random",))
     if not groups:
         message = (
-            "the data are replicated on every process here, unless it draws them at random: more processes make it "
-            "no faster"
+            "every process has the same data here, unless it draws them at random: more processes make it no faster"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
         return
@@ -279,7 +276,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         message += ". Rewards and losses that it shows are those of its own episodes"
     if _draws_in_the_model_alone(script):
         message = (
-            "the data are replicated on every process here, and only the model draws at random: a step averages "
+            "every process has the same data here, and only the model draws at random: a step averages "
             "over N draws, and more processes make it no faster"
         )
     shows = tuple((script.path(call), call) for call in script.run.experience.shown)

@@ -10,7 +10,7 @@ from accelify.verify.judging.evidence import (
     OWN_RANDOM_NUMBERS,
     Evidence,
     draws_batches,
-    told_same_data,
+    notes_on_same_data,
     training_passes,
     why_by_nature,
 )
@@ -132,7 +132,7 @@ def samples(evidence: Evidence) -> Row:
             continue  # stopped by then
         present = [part for part in parts if part is not None]
         problem, sharded, added = _sharded(passed, present)
-        if problem and told_same_data(evidence) and "seen by" in problem:
+        if problem and notes_on_same_data(evidence) and "seen by" in problem:
             return make_row("samples", many, NATURE, f"{problem}, as the rewrite says", present[0].at)
         if problem and _is_reordered(evidence, key) and sees_each(passed, present):
             seen, batches = seen + sum(len(batch or ()) for batch in passed.batches), batches + len(passed.batches)
@@ -252,7 +252,7 @@ def data(evidence: Evidence) -> Row:
     for rank, others in enumerate(losses[1:], 1):
         if others[:least] == losses[0][:least]:
             at = many.ranks[0].backwards[0].at
-            told = told_same_data(evidence)
+            told = notes_on_same_data(evidence)
             if told:
                 return make_row(
                     "data", many, NATURE, f"all ranks compute on the same data, as the rewrite says: {told[0]}", at

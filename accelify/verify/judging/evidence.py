@@ -93,9 +93,9 @@ def note_on_file(evidence: Evidence, opened: str | None) -> str | None:
     return next((own.note for own in evidence.own_values if own.is_in_function_of(opened)), None)
 
 
-def told_same_data(evidence: Evidence) -> list[str]:
+def notes_on_same_data(evidence: Evidence) -> list[str]:
     """The notes of the rewrite that say that all ranks compute on the same data."""
-    return [n for n in evidence.notes if "same data" in n or "data are replicated on every process" in n]
+    return [n for n in evidence.notes if "every process has the same data" in n]
 
 
 def batch_sizes(trace: Trace) -> set[int]:

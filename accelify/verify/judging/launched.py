@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from accelify.verify import compare
 from accelify.verify.judging import data, endings
-from accelify.verify.judging.evidence import Evidence, told_same_data, training_passes
+from accelify.verify.judging.evidence import Evidence, notes_on_same_data, training_passes
 from accelify.verify.judging.outputs import OF_ONE_STEP, by_site, is_of_one_step, own_number
 from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row
 from accelify.verify.trace import Pass, Print, Run, Step
@@ -118,7 +118,7 @@ def random_numbers(evidence: Evidence) -> Row:
         for draw in trace.draws:
             found[-1][draw.at].append(draw.state)
             what.setdefault(draw.at, draw.what)
-    told = told_same_data(evidence)
+    told = notes_on_same_data(evidence)
     for at, states in found[0].items():
         for rank, others in enumerate(found[1:], 1):
             if others.get(at) and others[at][0] == states[0]:

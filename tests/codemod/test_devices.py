@@ -393,7 +393,8 @@ def test_a_condition_that_decides_more_stays(end: str) -> None:
     "end",
     [
         "state = first(True)\nif use_cuda:\n    state = state.to(accelerator.device)\nprint(state)",
-        "state = first(True)\nif use_cuda:\n    start, state = start.to(accelerator.device), state.to(accelerator.device)",
+        "state = first(True)\nif use_cuda:\n"
+        "    start, state = start.to(accelerator.device), state.to(accelerator.device)",
         "state = first(False)\nstate = state.to(accelerator.device) if use_cuda else state\nprint(state)",
         "state = None\nif args.n:\n    state = first(True)[0]\nif use_cuda:\n    state = state.to(accelerator.device)",
         "for state in [[start], start]:\n    if use_cuda:\n        state = state.to(accelerator.device)",

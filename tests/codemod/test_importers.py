@@ -739,3 +739,19 @@ def test_another_script_that_trains_with_the_same_step(tmp_path: Path, items: st
     assert alone["second.py"].after == found["second.py"].after
     said = [(n.rule, path) for path, r in found.items() for n in r.notes if "draws its own data" in n.message]
     assert said == ([("data", "second.py")] if expected.startswith(b"acc") else [])
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "after"),
+    [
+        ("f(x, gpu=0): return x.cuda(gpu)", "f(x)", "f(x): return x.cuda()"),
+        ("f(x): return x.to(0)", "f(x)", 'f(x): return x.to("cuda")'),
+        ("f(x, device='cuda:0'): return x.to(device)", "f(x)", "f(x, device='cuda'): return x.to(device)"),
+    ],
+)
+def test_a_helper_s_gpu_by_its_number_becomes_the_process_s_own(
+    tmp_path: Path, function: str, call: str, after: str
+) -> None:
+    engine = f"import helper\n{ENGINE.replace('model(x)', f'model(helper.{call})')}"
+    found = rewritten(tmp_path, "main.py", main=CALLER, engine=engine, helper=f"def {function}\n")
+    assert found["helper.py"].after.decode() == f"def {after}\n"

@@ -52,7 +52,8 @@ class Devices:
     that do nothing once what they move is prepared. named: the arguments that are options which name a device, where
     the accelerator has the process's own; fixed: the variables and values that would name the same device in every
     process, or the CPU though the accelerator has a GPU. out_of_reach: where one GPU is named and the accelerator
-    cannot be asked; numbered: where a function that chooses devices says which GPU. early: the code that may run
+    cannot be asked; numbered: where a function that chooses devices says which GPU; numbers: the devices of other files
+    that are one GPU by its bare number. early: the code that may run
     before it is there. lattice: where the tensors live. brought: those that are to come to the accelerator's device,
     if all are understood; homemade: what a script that names no device gives its models, where they are not.
     brought_back: those on the device that are to be read in the host's memory, in the order of the text;
@@ -84,6 +85,7 @@ class Devices:
     is_unnamed: bool = False
     maybe_brought_back: tuple[ast.expr, ...] = ()
     numbered: tuple[ast.expr, ...] = ()
+    numbers: tuple[ast.expr, ...] = ()
     moved_early: tuple[ast.Call, ...] = ()
     set_elsewhere: frozenset[ast.expr] = frozenset()
     comparisons: tuple[Comparison, ...] = ()
@@ -476,8 +478,9 @@ def devices_of(
     doubtful = {t for t in doubtful if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
-    places = (*_out_of_reach(program, moves, files, access), *_elsewhere(program, files))
-    out_of_reach = () if by_hand else tuple(dict.fromkeys(places))
+    elsewhere = [] if by_hand else [*_elsewhere(program, files, lattice.devices)]
+    texts = (text for _, texts in elsewhere for text in texts)
+    out_of_reach = () if by_hand else tuple(dict.fromkeys((*_out_of_reach(program, moves, files, access), *texts)))
     early = EarlyCode(program, access)
     compared = Comparisons(known, lattice.devices, placed.options, lambda node: access.at(node) is not None)
     return Devices(
@@ -485,6 +488,7 @@ def devices_of(
         *(brought, homemade, tuple(back), read, setting, placed.options),
         maybe_brought_back=tuple(sorted(doubtful, key=program.position)),
         numbered=tuple(sorted(placed.numbered, key=program.position)),
+        numbers=tuple(place for place, texts in elsewhere if not texts),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         moved_early=own.moved_early(early, cpu),
@@ -581,15 +585,25 @@ def _out_of_reach(
     return (p for p in dict.fromkeys(places) if any(gpu_texts(p)) and access.at(p) is None)
 
 
-def _elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.expr]:
-    """Where the project's other files, that training comes to, name a GPU by its number: `torch.device("cuda:0")`."""
+def _elsewhere(
+    program: Program, files: Collection[str], devices: Destinations
+) -> Iterator[tuple[ast.expr, list[ast.expr]]]:
+    """Where the project's other files, that training comes to, have one GPU by its number, and what texts say so.
+
+    `torch.device("cuda:0")`, `x.to(device)` where a caller or a default gives `"cuda:0"`, `x.cuda(0)`
+    """
     for call in program.calls:
         frame = program.frame(call)
-        is_run = program.path(call) not in files and (frame.kind == "module" or frame in program.reachable)
+        if program.path(call) in files or not (frame.kind == "module" or frame in program.reachable):
+            continue
         is_move = isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr)
         places = [call] if "torch.device" in program.called(call) else _named_by(program, call)
-        places += call.args[:1] if is_move else []
-        yield from (p for p in places if is_run and not isinstance(p, ast.Name) and any(gpu_texts(p)))
+        for place in [*places, *(call.args[:1] if is_move else ())]:
+            named = devices.resolved(devices.of(place))
+            given = (d.source for d in named if d.now is Where.NUMBERED and d.source is not None)
+            texts = [text for n in (place, *given) if not isinstance(n, ast.Name) for text in gpu_texts(n)]
+            if texts or (named and all(d.now is Where.NUMBERED for d in named)):
+                yield place, texts
 
 
 def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:

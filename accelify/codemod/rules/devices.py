@@ -60,6 +60,7 @@ def find(script: Script) -> Iterator[Found]:
             continue
         texts = tuple(Replace(n, without_number) for n in gpu_texts(place))
         yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", texts)
+    yield from _without_bare_numbers(script)
     yield from _set_options(script)
     yield from _lost_choices(script)
     yield from _lost_literals(script)
@@ -118,6 +119,22 @@ def _without_numbers(script: Script, sources: Iterable[ast.expr]) -> Iterator[Ch
     for source in sorted(sources, key=script.program.position):
         edit = Replace(source, without_number)
         yield Change(NAME, script.path(source), source.lineno, "each process has a GPU of its own", (edit,))
+
+
+def _without_bare_numbers(script: Script) -> Iterator[Change]:
+    """The process's own GPU for `x.cuda(0)` and `x.to(gpu)`, where the accelerator is not passed to a file."""
+    for place in script.devices.numbers:
+        call = script.program.parent(place)
+        is_method = isinstance(call, ast.Call) and call.args == [place] and ast.unparse(call.func).endswith(".cuda")
+        edit = Replace(place, partial(_just, code='"cuda"'))
+        if isinstance(call, ast.Call) and is_method and not call.keywords:
+            edit = Replace(call, _without_arguments, keeps=(call.func,))
+        yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", (edit,))
+
+
+def _without_arguments(node: cst.CSTNode) -> cst.BaseExpression:
+    """`x.cuda()` for `x.cuda(0)`."""
+    return cst.ensure_type(node, cst.Call).with_changes(args=[])
 
 
 def _set_options(script: Script) -> Iterator[Change]:

@@ -39,7 +39,9 @@ def find(script: Script) -> Iterator[Remark]:
         is_run = script.program.frame(move.call) in trained and not is_worker_code(script.program, move.call)
         if is_run and script.distribution is None and _names_the_gpu(script, move):
             yield Remark(NAME, script.path(move.call), move.call, _of_process(script), when=When.KEPT)
-        elif move.device is None or not script.devices.is_of_process(move.device):
+        elif move.device is None or not (
+            move.device in script.devices.numbers or script.devices.is_of_process(move.device)
+        ):
             # What the files that change pass on is the process's own.
             yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):

@@ -111,9 +111,9 @@ def unused(rows):
 @pytest.mark.parametrize(
     ("home", "moved", "found"),
     [
-        ('torch.device("cuda:0")', ".to(HOME)", ["torch.device('cuda:0')"]),
+        ('torch.device("cuda:0")', ".to(HOME)", ["'cuda:0'"]),
         ("0", '.to("cuda:0")', ["'cuda:0'"]),
-        ("0", '.to(torch.device("cuda:1"))', ["torch.device('cuda:1')"]),
+        ("0", '.to(torch.device("cuda:1"))', ["'cuda:1'"]),
         ("0", '.to("cuda")', []),
     ],
 )
@@ -122,6 +122,43 @@ def test_a_gpu_by_its_number_in_another_file(home: str, moved: str, found: list[
     main = script(imports="from helper import noise", step=step)
     facts = Facts({"main.py": main, "helper.py": NOISE.format(home=home, moved=moved)})
     assert texts(facts.script.devices.out_of_reach) == found
+
+
+OWN_NOISE = """\
+import torch
+class Noise:
+    def __init__(self, where{default}):
+        self.where = where
+    def __call__(self, rows):
+        return torch.randn(rows){moved}
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "made", "moved", "said", "numbers"),
+    [
+        ('="cuda:0"', "Noise()", ".to(self.where)", ["'cuda:0'"], []),
+        ("", "Noise('cuda:1')", ".to(self.where)", ["'cuda:1'"], []),
+        ("", "Noise(where=torch.device('cuda:1'))", ".to(device=self.where)", ["'cuda:1'"], []),
+        ("=0", "Noise()", ".cuda(self.where)", [], ["self.where"]),
+        ("", "Noise(0)", ".to(self.where)", [], ["self.where"]),
+        ("", "Noise(1)", ".to(f'cuda:{self.where}')", ["f'cuda:{self.where}'"], []),
+        ("=None", "Noise()", ".cuda(0)", [], ["0"]),
+        ("=None", "Noise()", ".cuda(self.where)", [], []),
+        ('="cuda"', "Noise()", ".to(self.where)", [], []),
+        ("", "Noise(device)", ".to(self.where)", [], []),
+        ("", "Noise(args.gpu)", ".cuda(self.where)", [], []),
+    ],
+)
+def test_a_gpu_by_its_number_that_another_file_is_given(
+    default: str, made: str, moved: str, said: list[str], numbers: list[str]
+) -> None:
+    step = STEP.replace("model(x)", "model(x + noise(x.shape))")
+    before = f"device = torch.device('cuda')\nnoise = {made}"
+    main = script(imports="from helper import Noise\nfrom options import args", before=before, step=step)
+    facts = Facts({"main.py": main, "helper.py": OWN_NOISE.format(default=default, moved=moved)})
+    found = facts.script.devices
+    assert (texts(found.out_of_reach), texts(found.numbers)) == (said, numbers)
 
 
 FOLLOWING = """\

@@ -45,6 +45,10 @@ def test_a_move_to_the_first_gpu_is_listed() -> None:
     assert listed("cuda()") == ["9"]
 
 
+def test_a_move_to_a_number_becomes_one_to_the_process_s_own() -> None:
+    assert listed("cuda(0)") == []
+
+
 def test_a_move_to_the_device_that_is_handed_on_is_not() -> None:
     assert listed("to(self.device)") == []
 

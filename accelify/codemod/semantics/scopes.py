@@ -81,6 +81,20 @@ class Scope:
         named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         return {p.arg: value for p, value in [*found, *named] if value is not None}
 
+    def accepts(self, call: ast.Call, bound: int) -> bool:
+        """Whether a function can be called so, with its first `bound` parameters given; a decorator may change that."""
+        node = self.node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.decorator_list:
+            return True
+        arguments, named = node.args, {k.arg for k in call.keywords}
+        positional = [p.arg for p in [*arguments.posonlyargs, *arguments.args]][bound:]
+        known = {*positional, *(p.arg for p in arguments.kwonlyargs)}
+        has_more = any(isinstance(a, ast.Starred) for a in call.args)
+        given = known if has_more or None in named else {*positional[: len(call.args)], *named}
+        has_room = has_more or arguments.vararg is not None or len(call.args) <= len(positional)
+        has_names = arguments.kwarg is not None or named <= known | {None}
+        return has_room and has_names and known <= given | set(self.defaults)
+
     def has_decorator(self, name: str) -> bool:
         """Whether a function carries `@name`."""
         decorators = getattr(self.node, "decorator_list", [])

@@ -38,7 +38,7 @@ class Calls(Containers):
         raise NotImplementedError
 
     def _call(self, node: ast.Call) -> Values:
-        callees = self.eval(node.func)
+        callees = self.meant(node, self.eval(node.func))
         arguments = [self.eval(a) for a in node.args]
         keywords = [(k.arg, self.eval(k.value)) for k in node.keywords]
         found: set[Value] = set()
@@ -53,6 +53,16 @@ class Calls(Containers):
                 found.discard(Made(node, None))
                 found |= known
         return frozenset(found)
+
+    def meant(self, node: ast.Call, callees: Values) -> Values:
+        """The callees, without those that cannot be called with these arguments if others can."""
+        return frozenset(c for c in callees if self._accepts(c, node)) or callees
+
+    def _accepts(self, callee: Value, node: ast.Call) -> bool:
+        if isinstance(callee, FunctionValue):
+            return callee.scope.accepts(node, bound=int(callee.owner is not None))
+        init = self.method(callee.scope, "__init__") if isinstance(callee, ClassValue) else None
+        return init is None or init.accepts(node, bound=1)
 
     def _called(self, node: ast.Call, callee: Value, arguments: list[Values], keywords: Keywords) -> Values:
         if isinstance(callee, FunctionValue):

@@ -219,3 +219,40 @@ def test_a_function_that_is_picked_by_its_name_from_a_module(net: str) -> None:
     nets = "class Net: pass\ndef small(): return Net()\n"
     facts = Facts({"main.py": f"import nets\nname = input()\nnet = {net}", "nets.py": nets})
     assert facts.variable("net") == {"a Net"}
+
+
+@pytest.mark.parametrize(
+    ("call", "called"),
+    [
+        ("(1)", {"f", "h"}),
+        ("(1, 2)", {"g", "h"}),
+        ("(1, b=2)", {"g", "h"}),
+        ("(c=3)", {"C.__init__", "h"}),
+        ("(*x)", {"f", "g", "h", "C.__init__"}),
+        ("(1, **x)", {"f", "g", "h"}),
+    ],
+)
+def test_of_several_functions_those_are_called_that_take_the_arguments(call: str, called: set[str]) -> None:
+    facts = Facts(f"""\
+        def f(a): pass
+        def g(a, b): pass
+        def h(*rest, **more): pass
+        class C:
+            def __init__(self, *, c): pass
+        [f, g, h, C][n]{call}
+    """)
+    callees = facts.program.flow.callees[facts.call(f"[f, g, h, C][n]{call}")]
+    assert {scope.qualified_name for scope in callees} == called
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(a): pass\nf(1, 2)\n",
+        "@wrapped\ndef f(a): pass\ndef g(a, b): pass\n[f, g][n](1, 2)\n",
+        "class A:\n    def f(self, a): pass\n    @staticmethod\n    def g(a): pass\n    def h(self):\n"
+        "        [self.f, self.g][n](1)\n",
+    ],
+)
+def test_a_function_that_is_called_alone_or_decorated_may_take_any(text: str) -> None:
+    assert any(scope.name == "f" for scope in Facts(text).program.flow.callers)

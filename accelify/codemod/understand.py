@@ -197,8 +197,12 @@ def _before_moves(code: _Code, layout: _Layout, precision_stays: Trouble | None)
     if not chosen:
         return layout
     found = _with_access(code, _laid(code, (), chosen), precision_stays)
+    most = len(layout.reach.obstacles)
+    if len(found.reach.obstacles) > most:  # it cannot be passed on, but whoever calls may create it before
+        calling = tuple(c for n in chosen for c in code.program.flow.callers.get(code.program.frame(n), ()))
+        found = _with_access(code, _laid(code, (), calling), precision_stays)
     is_same = (
-        len(found.reach.obstacles) <= len(layout.reach.obstacles)
+        len(found.reach.obstacles) <= most
         and found.preparation.obstacles == layout.preparation.obstacles
         and found.preparation.wrapped == layout.preparation.wrapped
     )

@@ -215,3 +215,78 @@ def test_a_file_whose_imports_change_says_so() -> None:
     said = reported("main.py", "net.py")
     assert "main.py: unchanged, what changes is in the files that it imports: train.py\n" in said
     assert "net.py: unchanged, nothing to migrate\n" in said
+
+
+LOSSES = """\
+import torch
+from torch import nn
+
+
+def class_weights({parameter}):
+    return (torch.ones(2) * 0.5).cuda()
+
+
+class Weighted(nn.Module):
+    def __init__(self, scale=1.0):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, output, target):
+        return self.scale * (output - target).abs().mean()
+"""
+KEPT_LOSS = """\
+import torch
+
+class Trainer:
+    def __init__(self, model, loss):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model, self.loss = model.to(self.device), loss
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self, loader):
+        for x, y in loader:
+            loss = self.loss(self.model(x.to(self.device)), y.to(self.device))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+CHOSEN_LOSS = """\
+import json
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import losses
+from trainer import Trainer
+
+def main(config):
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    loss = {loss}(scale=config["scale"])
+    Trainer(nn.Linear(4, 1), loss).fit(loader)
+
+main(json.load(open("config.json")))
+"""
+
+
+@pytest.mark.parametrize("parameter", ["target", "scale"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        'getattr(losses, config["loss"])',
+        '{"weighted": losses.Weighted, "weights": losses.class_weights}[config["loss"]]',
+        'vars(losses)[config["loss"]]',
+    ],
+)
+def test_a_chosen_class_is_not_given_the_accelerator_of_a_helper(tmp_path: Path, loss: str, parameter: str) -> None:
+    texts = {
+        "losses": LOSSES.format(parameter=parameter),
+        "trainer": KEPT_LOSS,
+        "main": CHOSEN_LOSS.replace("{loss}", loss),
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = {Path(r.path).name: r for r in rewrite_together((str(tmp_path / "main.py"),), Options())}
+    assert found["trainer.py"].status is MIGRATED
+    assert found["main.py"].status is not DECLINED
+    assert "losses.py" not in found or found["losses.py"].status is UNCHANGED
+    assert b"accelerator=" not in found["main.py"].after

@@ -8,12 +8,12 @@ class keeps `self.accelerator`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.semantics.values import ClassValue
+from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,7 @@ class Reacher:
         for node in sorted(nodes, key=lambda s: self.program.position(s.node)):
             self._settle(node, nodes)
         found = self.found
+        found.obstacles += self._shared_calls()
         return Reach(
             name=self.name,
             homes=tuple(found.homes),
@@ -164,6 +165,29 @@ class Reacher:
             nodes=frozenset(found.nodes),
             under_guard=frozenset(found.under_guard),
         )
+
+    def _shared_calls(self) -> Iterator[tuple[ast.AST, str]]:
+        """The calls that may also reach functions and classes that do not take the accelerator."""
+        calls = {call: function for function in self.found.parameters for call in self.flow.callers.get(function, ())}
+        for call in sorted(calls, key=self.program.position):
+            callees = self.flow.meant(call, self.program.values(call.func))
+            others = sorted(name for callee in callees for name in self._untaking(callee))
+            if others:
+                name = calls[call].qualified_name
+                yield (
+                    call,
+                    f"this calls `{name}`, which needs the accelerator, or `{others[0]}`, which does not take it",
+                )
+
+    def _untaking(self, callee: Value) -> Iterator[str]:
+        """The name of a library's function, or of one or a class here that does not take the accelerator."""
+        if isinstance(callee, External):
+            yield callee.name
+        elif isinstance(callee, (FunctionValue, ClassValue)):
+            is_class = isinstance(callee, ClassValue)
+            entered = constructor(self.program, callee.scope) if is_class else callee.scope
+            if entered not in self.found.parameters:
+                yield callee.scope.qualified_name
 
     def _family(self, node: Scope) -> list[Scope]:
         """For a class without a constructor of its own: the project class that has it."""

@@ -189,3 +189,30 @@ def test_a_class_by_itself_gets_a_constructor(text: str) -> None:
 )
 def test_a_class_that_others_have_a_say_in_gets_none(text: str) -> None:
     assert Facts(HEAD + text).script.reach.obstacles
+
+
+@pytest.mark.parametrize(
+    ("other", "chosen", "name"),
+    [
+        ("def other(x): pass", "{'a': f, 'b': other}[name]", "other"),
+        ("class Other: pass", "[f, Other][name]", "Other"),
+        ("import math", "f if name else math.sqrt", "math.sqrt"),
+    ],
+)
+def test_a_call_that_may_reach_what_does_not_take_it(other: str, chosen: str, name: str) -> None:
+    text = (
+        f"{other}\ndef f(x):\n    need()\ndef main(name):\n    first()\n    run = {chosen}\n    run(1)\nmain(input())\n"
+    )
+    _, found = reach(text, "need()", "first()")
+    assert f"this calls `f`, which needs the accelerator, or `{name}`, which does not take it" in [
+        message for _, message in found.obstacles
+    ]
+
+
+@pytest.mark.parametrize("other", ["def other(x):\n    also()", "def other(): pass", "def other(x, y): pass"])
+def test_a_call_whose_arguments_fit_only_what_takes_it(other: str) -> None:
+    chosen = "    run = {1: f, 2: other}[name]\n    run(1)\n"
+    text = f"{other}\ndef f(x):\n    need()\ndef main(name):\n    first()\n{chosen}"
+    needing = ["need()", "first()", *(["also()"] if "also" in other else [])]
+    _, found = reach(text, *needing)
+    assert not [message for _, message in found.obstacles if "does not take" in message]

@@ -80,9 +80,9 @@ def _makes_a_model(script: Script, call: ast.Call) -> bool:
 
 
 def _for_one_batch(training: Training) -> Iterator[tuple[ast.AST, str, str]]:
-    """Optimizers that each batch makes for itself, and that cannot be left as they are."""
+    """Optimizers that each batch, or call, makes for itself, and that cannot be left as they are."""
     alone = (
-        "the optimizer and all that it trains are created anew for each batch: processes with different batches "
+        "the optimizer and all that it trains are created anew for each batch or call: processes with different data "
         "would have no common parameters to train"
     )
     mixed = (

@@ -117,3 +117,45 @@ def test_one_backward_pass_for_both() -> None:
     left_alone(
         f"{HEAD}for x, y in loader:\n{indent(both, '    ')}", "and parameters that are created anew for each batch"
     )
+
+
+ADAPT = """\
+def adapt(model, x, y):
+    head = nn.Linear(4, 4)
+    inner = torch.optim.SGD(head.parameters(), lr=0.1)
+    for i in range(0, len(x), 4):
+        inner.zero_grad()
+        nn.functional.mse_loss(head(model(x[i:i + 4]).detach()), y[i:i + 4]).backward()
+        inner.step()
+    return head
+"""
+TRAINING = f"for x, y in loader:\n{OUTER.replace(' + delta.detach()', '')}"
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "",
+        "for _ in range(9):\n    rows = torch.randperm(8)[:4]\n    adapt(model, inputs[rows], targets[rows])\n",
+        "def score(tasks):\n    x, y = random.choice(tasks)\n    return adapt(model, x, y)(x)\n"
+        "print([score(tasks) for _ in range(9)])\n",
+    ],
+)
+def test_what_a_call_trains_for_the_data_that_it_is_given(calls: str) -> None:
+    text = f"import random\n{HEAD}{ADAPT}{TRAINING}{calls}"
+    after = outcome(text)
+    assert "y[i:i + 4]).backward()" in after
+    assert "shard" not in after
+    assert "seed_by_rank" not in after
+
+
+def test_where_a_call_is_a_stage_of_the_training() -> None:
+    text = f"{HEAD}{ADAPT}{TRAINING}adapt(model, inputs, targets)\n"
+    assert "    head, inner = accelerator.prepare(head, inner)\n" in migrated(text)
+
+
+def test_where_only_calls_on_data_drawn_for_them_train() -> None:
+    drawn = ADAPT.replace("i in range(0, len(x), 4):", "_ in range(9):\n        i = random.randrange(len(x))")
+    head = HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
+    calls = "for _ in range(9):\n    rows = torch.randperm(8)[:4]\n    adapt(model, inputs[rows], targets[rows])\n"
+    left_alone(f"import random\n{head}{drawn}{calls}", "created anew for each batch or call")

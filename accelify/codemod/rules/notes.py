@@ -463,6 +463,8 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
         return
     if not script.program.control_flow(loop).repeats(loop):
         return  # it takes one batch
+    if any(script.program.inside(nested.backward, loop) for nested in script.training.nested):
+        return  # it trains for this process alone
     if script.prepared.is_loader_for_some(loop.iter):
         yield Remark(NAME, script.path(loop), loop, _SHARD.format(named), Tier.REVIEW)
     elif metrics := sorted(_metrics_in(script, loop)):

@@ -110,7 +110,11 @@ class Loops:
         ways: dict[ast.Call, dict[Scope, set[Way]]] = {backward: {} for backward in backwards}
         loops = {backward: tuple(self.stack(backward, ways[backward])) for backward in backwards}
         data = {backward: self._all_data(backward, loops[backward], steps) for backward in backwards}
-        nested = tuple(self.anew.nested(loops, steps, lambda backward: data[backward][0].sharded_loop))
+        nested = tuple(
+            self.anew.nested(
+                loops, steps, lambda b: data[b][0].sharded_loop, lambda b: any(d.kind == "random" for d in data[b])
+            )
+        )
         apart = {n.backward: n.steps for n in nested if n.is_within}
         if set(apart) == set(backwards) and not others:  # what lasts has no backward pass
             nested, apart = tuple(replace(n, is_within=False) for n in nested), {}

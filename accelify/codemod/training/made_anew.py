@@ -2,7 +2,8 @@
 
 Folds and seeds begin a training anew. An optimizer that belongs to one batch alone (over an adversarial perturbation, a
 latent code, the copy of a network that adapts to one task) stands inside the training of something that lasts: what it
-trains is this process's own, and none of it is prepared.
+trains is this process's own, and none of it is prepared. So is what a call makes and trains for the data that it is
+given, where the program trains something that lasts elsewhere.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.semantics.conditions import Conditions
-from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.provenance import Binding, Tracer
+from accelify.codemod.semantics.scopes import Scope, assigned_targets
 from accelify.codemod.semantics.values import Element, FunctionValue, Instance, Made, Value
+from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles, stepped
+
+Round = ast.AST | Scope  # one of a loop, or a call of a function
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A backward pass some of whose optimizers are made anew in each round of a loop.
+    """A backward pass some of whose optimizers are made anew in each round of a loop, or by each call of a function.
 
-    steps: those that follow it. is_within: whether it trains nothing else, in a loop that also steps an optimizer that
-    lasts longer than a round. is_mixed: whether some of the steps train what lasts.
+    steps: those that follow it. is_within: whether it trains nothing else, in a loop or a program that also steps an
+    optimizer that lasts longer than a round. is_mixed: whether some of the steps train what lasts.
     """
 
     backward: ast.Call
@@ -45,6 +50,7 @@ class Anew:
         self.roles = roles
         self.tracer = tracer
         self.stack = stack
+        self.origins = Origins(program, roles, tracer)
 
     def begins(self, loop: ast.AST, stepped: Iterable[ast.expr]) -> bool:
         """Whether each round of a loop trains what it makes itself; `stepped` are the optimizers that it steps."""
@@ -71,11 +77,16 @@ class Anew:
         loops: Mapping[ast.Call, Sequence[ast.AST]],
         steps: Sequence[ast.Call],
         sharded_by: Callable[[ast.Call], ast.AST | None],
+        draw: Callable[[ast.Call], bool],
     ) -> Iterator[Nested]:
-        """The backward passes that train for one batch alone; `sharded_by` gives the loop that shards a pass's data."""
+        """The backward passes that train for one batch or one call alone.
+
+        sharded_by: the loop that shards a pass's data. draw: whether its steps draw their data at random.
+        """
         around = {step: self.stack(step) for step in steps}
+        own_steps = {backward: self._steps_of(backward, loops, steps) for backward in loops}
         for backward, outer in loops.items():
-            own = self._steps_of(backward, loops, steps)
+            own = own_steps[backward]
             source = sharded_by(backward)
             # A loop over data inside a round trains as others do, only several times.
             rounds = outer[: outer.index(source) + 1] if source in outer else outer
@@ -85,6 +96,60 @@ class Anew:
             if lasting or source in rounds:
                 is_mixed = any(set(own) - set(brief[r]) for r in rounds)
                 yield Nested(backward, own, bool(lasting) and not is_mixed, is_mixed)
+            elif (function := self._trains_for_a_call(backward, own)) is not None:
+                others = {
+                    s for b, listed in own_steps.items() if not self._trains_for_a_call(b, listed) for s in listed
+                }
+                is_within = any(self._is_run(s) and function not in self._around(s) for s in others)
+                if is_within or (draw(backward) and self.program.calls_of(function)):
+                    yield Nested(backward, own, is_within, False)
+
+    def _trains_for_a_call(self, backward: ast.Call, steps: Sequence[ast.Call]) -> Scope | None:
+        """A function each call of which makes all that a pass trains, for the data that it is given.
+
+        No script calls it that is known, or again and again with data drawn anew.
+        """
+        frames = [r for r in self._around(backward) if isinstance(r, Scope)]
+        for frame in frames if steps else ():
+            calls = self.program.calls_of(frame)
+            if all(self._is_for_one_round(s, frame) for s in steps) and (not calls or self._draws_anew(calls)):
+                learned = self.origins.of(self.origins.learned(frame, backward))
+                if any(isinstance(o, ast.arg) and self.program.frame(o) is frame for o in learned):
+                    return frame
+        return None
+
+    def _draws_anew(self, calls: Iterable[ast.Call]) -> bool:
+        """Whether calls that are made again and again get data drawn for each of them."""
+        for call in calls:
+            rounds = self._around(call)
+            given = self.origins.of([*call.args, *(k.value for k in call.keywords)])
+            drawn = [o for o in given if isinstance(o, ast.Call)]
+            if any(not isinstance(r, Scope) and r in self._around(d) for d in drawn for r in rounds):
+                return True
+        return False
+
+    def _is_run(self, node: ast.AST) -> bool:
+        """Whether a script of the program runs some code."""
+        frame = self.program.frame(node)
+        return frame.kind == "module" or bool(self.program.calls_of(frame))
+
+    def _around(self, node: ast.AST) -> list[ast.AST | Scope]:
+        """The loops, comprehensions and functions that hold a node, also through callers, from the inside out."""
+        found: dict[ast.AST | Scope, None] = {}
+        queue = [node]
+        while queue:
+            node = queue.pop(0)
+            frame = self.program.frame(node)
+            found |= dict.fromkeys(self.program.loops_round(node))
+            found |= dict.fromkeys(a for a in self.program.ancestors(node) if isinstance(a, COMPREHENSIONS))
+            if frame.is_function and frame not in found:
+                found[frame] = None
+                queue += [*self.program.calls_of(frame), *([frame.node] if self._is_inner(frame) else ())]
+        return list(found)
+
+    @staticmethod
+    def _is_inner(function: Scope) -> bool:
+        return function.parent is not None and function.parent.frame.is_function
 
     def _steps_of(
         self, backward: ast.Call, backwards: Iterable[ast.AST], steps: Sequence[ast.Call]
@@ -98,32 +163,39 @@ class Anew:
             s for s in steps if self.program.frame(s) is frame and flow.reaches(backward, s, without=others)
         )
 
-    def _is_for_one_round(self, step: ast.Call, loop: ast.AST) -> bool:
-        """Whether a step's optimizer and all that it trains are made in each round of a loop."""
+    def _is_for_one_round(self, step: ast.Call, round_: Round) -> bool:
+        """Whether a step's optimizer and all that it trains are made in each round of a loop, or by each call."""
         makers = self._makers(v for v in self.program.values(stepped(step)) if self.roles.is_optimizer(v))
         return bool(makers) and all(
-            made and all(loop in self.stack(c) and self._trains_own(c, loop) for c in made) for made in makers
+            made and all(self._is_made_by(c, round_) and self._trains_own(c, round_) for c in made) for made in makers
         )
 
-    def _trains_own(self, call: ast.Call, loop: ast.AST) -> bool:
-        """Whether an optimizer gets nothing to train but what each round of a loop makes: networks, or `[tensors]`."""
+    def _is_made_by(self, node: ast.AST, round_: Round) -> bool:
+        """Whether code runs in a loop; or in a function, and no attribute keeps what it makes."""
+        if not isinstance(round_, Scope):
+            return round_ in self.stack(node)
+        targets = assigned_targets(self.program.statement(node))
+        return round_ in self._around(node) and not any(isinstance(t, ast.Attribute) for t in targets)
+
+    def _trains_own(self, call: ast.Call, round_: Round) -> bool:
+        """Whether an optimizer gets nothing to train but what each round makes: networks, or `[tensors]`."""
         given = next((k.value for k in call.keywords if k.arg == "params"), call.args[0] if call.args else None)
         owners = self.roles.parameter_owners(self.program.values(given)) if given is not None else set()
         if makers := self._makers(owners):
-            return all(made and all(loop in self.stack(c) for c in made) for made in makers)
+            return all(made and all(self._is_made_by(c, round_) for c in made) for made in makers)
         listed = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []
-        return bool(listed) and all(self._is_own_tensor(each, loop) for each in listed)
+        return bool(listed) and all(self._is_own_tensor(each, round_) for each in listed)
 
-    def _is_own_tensor(self, node: ast.expr, loop: ast.AST) -> bool:
-        """Whether each round of a loop makes a tensor, or takes it from a batch."""
+    def _is_own_tensor(self, node: ast.expr, round_: Round) -> bool:
+        """Whether each round makes a tensor, or takes it from a batch."""
         values = self.program.values(node)
         if values and all(isinstance(v, Element) for v in values):
             return True
         ends = [chain[-1] for chain in self.tracer.chains(node)]
-        return bool(ends) and all(self._is_made_in(end, loop) for end in ends)
+        return bool(ends) and all(self._is_made_in(end, round_) for end in ends)
 
-    def _is_made_in(self, binding: Binding, loop: ast.AST) -> bool:
-        return binding.kind in ("assign", "inline") and loop in self.stack(binding.node)
+    def _is_made_in(self, binding: Binding, round_: Round) -> bool:
+        return binding.kind in ("assign", "inline") and self._is_made_by(binding.node, round_)
 
     def _makers(self, values: Iterable[Value]) -> list[list[ast.Call]]:
         """For each of some values that the script may hold, the calls that make it; none if it comes from elsewhere."""

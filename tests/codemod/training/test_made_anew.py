@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from textwrap import indent
 
 import pytest
 
@@ -127,3 +128,81 @@ def test_the_loop_round_all_that_is_trained(before: str, inside: str, is_round_a
     (step,) = (c for c in facts.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "step")
     found = loops.anew.loop_round([step, *loop.body[:1]], [step.func.value])  # type: ignore[attr-defined]  # a method
     assert found is (loop if is_round_all else None)
+
+
+ADAPT = """\
+def adapt(x, y):
+    head = nn.Linear(4, 2)
+    o = torch.optim.SGD(head.parameters())
+    for i in range(0, len(x), 2):
+        f(head(x[i]), y[i]).backward()
+        o.step()
+    return head
+"""
+LASTING = f"{MAKE}for b in DataLoader(rows):\n    g(m(b)).backward()\n    o.step()\n"
+KEPT = ADAPT.replace("head = nn", "self.head = head = nn").replace("(x, y)", "(self, x, y)")
+READ = ADAPT.replace("(x, y):", "(path):\n    x, y = torch.load(path)")
+GIVEN_LOADER = ADAPT.replace("(x, y)", "(loader)").replace("i in range(0, len(x), 2)", "i, (x, y) in enumerate(loader)")
+ASKED = [("f(head(x[i]), y[i]).backward", True, False)]
+
+
+def test_a_call_that_no_script_makes_trains_for_itself() -> None:
+    assert nested(ADAPT + LASTING) == ASKED
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "[adapt(*random.choice(tasks)) for _ in range(9)]\n",
+        "for _ in range(9):\n    x, y = random.choice(tasks)\n    adapt(x, y)\n",
+        "def score():\n    r = torch.randperm(9)\n    return adapt(data[r], labels[r])\n[score() for _ in range(9)]\n",
+        "while True:\n    x = []\n    x.append(random.sample(data, 3))\n    adapt(torch.tensor(x), y)\n",
+    ],
+)
+def test_calls_on_data_drawn_for_each_of_them(calls: str) -> None:
+    assert nested(f"import random\n{ADAPT}{LASTING}{calls}") == ASKED
+
+
+def test_where_each_call_makes_an_object_that_trains() -> None:
+    cls = """\
+class Episode:
+    def __init__(self):
+        self.head = nn.Linear(4, 2)
+    def fit(self, x, y):
+        o = torch.optim.SGD(self.head.parameters())
+        for rows in (torch.randperm(len(x)) for _ in range(5)):
+            f(self.head(x[rows]), y[rows]).backward()
+            o.step()
+def adapt(x, y):
+    episode = Episode()
+    episode.fit(x, y)
+"""
+    assert nested(cls + LASTING) == []  # what an object keeps may last
+    own = cls.replace("self.head = nn.Linear(4, 2)", "pass").replace(
+        "        o =", "        head = nn.Linear(4, 2)\n        o ="
+    )
+    assert [n[1:] for n in nested(own.replace("self.head", "head") + LASTING)] == [(True, False)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ADAPT}{LASTING}adapt(data, labels)\n",  # a second stage
+        f"{ADAPT}{LASTING}for seed in range(5):\n    adapt(data, labels)\n",
+        f"{ADAPT}x = torch.randn(9, 4)\n{LASTING}[adapt(x, labels) for _ in range(5)]\n",
+        ADAPT,  # the training of a module
+        f"{ADAPT}def helper():\n{indent(LASTING, '    ')}",
+        KEPT + LASTING,
+        READ + LASTING,
+        GIVEN_LOADER + LASTING,
+    ],
+)
+def test_a_training_of_its_own_is_not_one_calls(text: str) -> None:
+    assert nested(text) == []
+
+
+def test_random_steps_of_calls_that_are_all_the_training() -> None:
+    drawn = ADAPT.replace("for i in range(0, len(x), 2):", "for _ in range(5):\n        i = torch.randint(9, (2,))")
+    calls = "import random\n[adapt(*random.choice(tasks)) for _ in range(9)]\n"
+    assert nested(drawn + calls) == [("f(head(x[i]), y[i]).backward", False, False)]
+    assert nested(ADAPT + calls) == []

@@ -65,8 +65,22 @@ def find(script: Script) -> Iterator[Change | Remark]:
     yield from _waits(script, done)
     yield from _waits_to_list(script, done)
     yield from _left(script)
+    yield from _of_items(script)
     yield from _unknown(script)
     yield from _blocking(script)
+
+
+def _of_items(script: Script) -> Iterator[Remark]:
+    """Files of the items of a sharded loop: for an even number of rounds, some items come twice, or not at all."""
+    for call in sorted(script.written.guarding.own, key=script.program.position):
+        loops = list(filter(script.prepared.is_sharded_sequence, script.program.loops_round(call)))
+        if loops and script.path(call) in script.files:
+            message = (
+                "where N processes do not divide the number of items, `shard` begins anew with the first ones, whose "
+                "files are written once more at the end (without a length, it leaves out the last ones): write them "
+                "in a loop of their own if that matters"
+            )
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, once=True)
 
 
 def _rows(script: Script, run: tuple[ast.stmt, ...], trait: Trait) -> list[ast.Call]:

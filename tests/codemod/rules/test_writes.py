@@ -413,3 +413,38 @@ def test_a_function_whose_calls_are_guarded_has_no_guard_of_its_own(imports: str
     assert f"    rate = optimizer.param_groups[0]['lr']\n    {shown}\n" in after
     held = run(script(imports=begin, end="shows(1)\nshown = shows(2)\nprint(shown)")).after.decode()
     assert f"    {GUARD}\n        rate = optimizer.param_groups[0]['lr']\n        {shown}\n" in held
+
+
+ITEMS = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+rows = torch.ones(5, 4)
+def batches():
+    for k in range(len(rows)):
+        yield f"row{{k}}", rows[k]
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for {head}:
+    {item}
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {write}
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "item", "write", "is_noted"),
+    [
+        ("k in range(0, len(rows), 2)", "x = rows[k:k + 2]", "torch.save(x, f'{k}.pt')", True),
+        ("name, x in batches()", "pass", "np.save(f'out/{name}.npy', x.numpy())", True),
+        ("k in range(0, len(rows), 2)", "x = rows[k:k + 2]", "torch.save(model, 'last.pt')", False),
+        ("name, x in DataLoader(list(zip('abcde', rows)))", "pass", "np.save(f'out/{name}.npy', x.numpy())", False),
+    ],
+)
+def test_files_of_the_items_of_a_sharded_loop(head: str, item: str, write: str, is_noted: bool) -> None:
+    notes = run(ITEMS.format(head=head, item=item, write=write)).notes
+    assert any("written once more" in n.message for n in notes) is is_noted

@@ -45,7 +45,7 @@ ACCELERATE = Runtime(
     sharing="dataloader_config=DataLoaderConfiguration(split_batches=True)",
     names_for_sharing=("DataLoaderConfiguration",),
     shared_size="a size that is a multiple of the number of processes",
-    lacks=frozenset({"shard", "seed_by_rank", "reduce", "save_options", "broadcast_object_list"}),
+    lacks=frozenset({"shard", "seed_by_rank", "reduce", "save_options", "broadcast_object_list", "Environment"}),
 )
 RUNTIMES = {runtime.name: runtime for runtime in (ACCELIFY, ACCELERATE)}
 

@@ -82,9 +82,21 @@ class Script:
         """An expression for the process's place in the world: the accelerator, or one that works anywhere."""
         return self.accelerator(node) or f"{self.options.runtime.module}.PartialState()"
 
+    def place(self, node: ast.AST) -> str:
+        """The same for its numbers alone, which a worker process has from the process that started it.
+
+        It must not join the others, and in it an accelerator stands alone.
+        """
+        is_beside = self.is_beside(node) and self.options.runtime.has("Environment")
+        return f"{self.options.runtime.module}.Environment.read()" if is_beside else self.state(node)
+
+    def is_beside(self, node: ast.AST) -> bool:
+        """Whether a worker process may run some code."""
+        return self.program.frame(node) in self.run.beside
+
     def library_import(self, node: ast.AST, library: str) -> tuple[Insert, ...]:
         """The import that code at a node needs to ask a library where the accelerator does not reach."""
-        if self.accelerator(node) is not None:
+        if self.accelerator(node) is not None and not self.is_beside(node):
             return ()
         return (self.access.import_edit(self.program.frame(node).root, f"import {library}"),)
 

@@ -53,7 +53,6 @@ HOST = Destination(Where.HOST, Where.HOST)
 UNKNOWN = Destination(Where.UNKNOWN, Where.UNKNOWN)
 Named = frozenset[Destination]
 _DEPTH = 20
-_NUM_WORKERS = 5  # the place of `num_workers` among the arguments of a loader
 
 
 class Destinations:
@@ -371,22 +370,3 @@ def is_where_another_is(device: ast.expr | None) -> bool:
 def _asks_a_tensor(test: ast.expr) -> bool:
     """`x.is_cuda`"""
     return any(isinstance(n, ast.Attribute) and n.attr == "is_cuda" for n in ast.walk(test))
-
-
-def is_worker_code(program: Program, node: ast.AST) -> bool:
-    """Whether code is a data set's, and runs in the loader's worker processes."""
-    frame = program.frame(node)
-    while frame.parent is not None:
-        if frame.kind == "class" and any("Dataset" in b for b in program.flow.external_bases(frame)):
-            return program.once(has_workers)
-        frame = frame.parent
-    return False
-
-
-def has_workers(program: Program) -> bool:
-    """Whether loaders may have workers, as they have if any are asked for, or where no loader is to be seen."""
-    loaders = [c for c in program.calls if any(map(names.is_loader, program.called(c)))]
-    given = [k.value for c in program.calls for k in c.keywords if k.arg == "num_workers"]
-    given += [c.args[_NUM_WORKERS] for c in loaders if len(c.args) > _NUM_WORKERS]
-    is_open = any(k.arg is None for c in loaders for k in c.keywords)
-    return is_open or not loaders or not all(program.values(n) == {Constant(0)} for n in given)

@@ -121,7 +121,12 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
 
 
 def _knows_its_device(script: Script, load: ast.Call) -> bool:
-    """Whether the accelerator reaches a load, or is there when training runs its function, on the device of a GPU."""
+    """Whether the accelerator reaches a load, or is there when training runs its function, on the device of a GPU.
+
+    In a worker process, it is not.
+    """
+    if script.is_beside(load):
+        return False
     if script.accelerator(load) is not None:
         return script.path(load) in script.files
     frame, devices = script.program.frame(load), script.devices

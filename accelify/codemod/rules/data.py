@@ -333,13 +333,13 @@ def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
 def _own_environments(script: Script) -> Iterator[Change]:
     """What seeds the environments that training asks is seeded by rank."""
     loops = Loops(script.program, script.roles, script.tracer)
-    for seed in EnvironmentSeeds(script.program, script.roles, loops, script.training).find():
+    for seed in EnvironmentSeeds(script.program, script.roles, loops, script.training, script.run.beside).find():
         yield _parted_anywhere(script, seed.node, _OF_ENVIRONMENT, is_again=seed.is_again)
 
 
 def _parted_anywhere(script: Script, seed: ast.expr, reason: str, *, is_again: bool) -> Change:
     """A seed of which each process gets another, also where the accelerator does not reach."""
-    change = _parted(script, seed, script.state(seed), reason, is_again=is_again)
+    change = _parted(script, seed, script.place(seed), reason, is_again=is_again)
     library = script.library_import(seed, script.options.runtime.module)
     return replace(change, edits=(*change.edits, *library))
 

@@ -16,7 +16,7 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.devices.destinations import is_by_number, is_where_another_is, is_worker_code
+from accelify.codemod.devices.destinations import is_by_number, is_where_another_is
 from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt, without_idle
 from accelify.codemod.edits import snippets
@@ -24,6 +24,7 @@ from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Obstacle
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.values import Constant
+from accelify.codemod.training.randomness.workers import is_worker_code
 
 NAME = "device_moves"
 

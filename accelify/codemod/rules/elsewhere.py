@@ -16,11 +16,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.devices.destinations import is_by_number, is_worker_code
+from accelify.codemod.devices.destinations import is_by_number
 from accelify.codemod.devices.moves import Move, Moves
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.randomness.workers import is_worker_code
 
 NAME = "elsewhere"
 _DISTRIBUTING = {"DistributedDataParallel", "DDP", "DistributedSampler", "init_process_group"}

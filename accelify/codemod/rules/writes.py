@@ -297,10 +297,10 @@ def _left(script: Script) -> Iterator[Remark]:
             "runs this command" if all(is_command) else "writes this, or runs it" if any(is_command) else "writes this"
         )
         message = (
-            f"{{}}: every process {does}; to write once, guard it with `if {script.state(first)}.is_main_process:`"
+            f"{{}}: every process {does}; to write once, guard it with `if {script.place(first)}.is_main_process:`"
         )
         if all("environment" in script.program.once(Kinds).of(c) for c in calls):  # which each process needs
-            message = f"{{}}: every process writes this: put `{script.state(first)}.process_index` into the path"
+            message = f"{{}}: every process writes this: put `{script.place(first)}.process_index` into the path"
         elif any(_is_read_later(script, c) for c in calls):
             message += f", and call `{script.state(first)}.wait_for_everyone()` before this is read again"
         elif asked := dict.fromkeys(_asked_of_all(script, calls)):

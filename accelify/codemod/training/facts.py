@@ -15,6 +15,7 @@ from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.loops import Data, Training
 from accelify.codemod.training.phases import Phase, Phases
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
+from accelify.codemod.training.randomness.workers import run_beside
 from accelify.codemod.training.roles import Roles, stepped
 
 
@@ -23,8 +24,9 @@ class Run:
     """How the training code is run.
 
     leading: the functions and modules that training is called from, on whatever way, and those that train. run: the
-    functions that the changed files may run, and their own. experience: what environments told this process, and what
-    was made of it. draws_in_its_data: whether a data set draws its items at random.
+    functions that the changed files may run, and their own. beside: those that worker processes may run. experience:
+    what environments told this process, and what was made of it. draws_in_its_data: whether a data set draws its
+    items at random.
     ends_apart: whether processes draw what they train on, and one that has ended does not keep the others waiting.
     waits: whether callers who are not known pass an optimizer, what holds it, or the batches of each step.
     is_trial: whether a module tries itself out: it trains under its `__main__` guard alone, on random numbers.
@@ -32,6 +34,7 @@ class Run:
 
     leading: frozenset[Scope]
     run: frozenset[Scope]
+    beside: frozenset[Scope]
     experience: Experience
     draws_in_its_data: bool
     ends_apart: bool
@@ -47,6 +50,7 @@ def run_of(
     return Run(
         leading=frozenset(_leading(program, training)),
         run=frozenset(program.run_by(files)),
+        beside=run_beside(program, training.frames),
         experience=Experience(program, tracer),
         draws_in_its_data=any(map(LoaderDraws(program, roles).draw_items, program.calls)),
         ends_apart="random" in kinds and "loaders" not in kinds and runtime.has("seed_by_rank"),

@@ -88,6 +88,21 @@ class Environment:
         if self.mixed_precision is not None and self.mixed_precision not in PRECISIONS:
             raise BadEnvironment(f"{MIXED_PRECISION}={self.mixed_precision!r}: choose one of {', '.join(PRECISIONS)}")
 
+    @property
+    def process_index(self) -> int:
+        """The rank, by its name elsewhere."""
+        return self.rank
+
+    @property
+    def num_processes(self) -> int:
+        """The world size, by its name elsewhere."""
+        return self.world_size
+
+    @property
+    def is_main_process(self) -> bool:
+        """Whether this is process 0, or a worker of it."""
+        return self.rank == 0
+
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> Environment:
         """The environment that the variables describe: torchrun's first, then SLURM's, then MPI's, else one process.

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from accelify.codemod.devices.destinations import gpu_texts, has_workers, is_by_number, is_where_another_is
-from tests.codemod.facts import Facts, texts
+from accelify.codemod.devices.destinations import gpu_texts, is_by_number, is_where_another_is
+from tests.codemod.facts import texts
 from tests.codemod.training_scripts import training
 
 
@@ -38,18 +38,3 @@ def test_a_move_to_one_gpu(move: str, by_number: bool) -> None:
     facts = training(before="device, gpu = torch.device('cuda'), 2\n", end=f"z = torch.zeros(3).{move}\n")
     (found,) = facts.script.devices.moves
     assert is_by_number(facts.program, found.device) is by_number
-
-
-@pytest.mark.parametrize(
-    ("loader", "has"),
-    [
-        ("DataLoader(rows)", False),
-        ("DataLoader(rows, num_workers=0)", False),
-        ("DataLoader(rows, num_workers=2)", True),
-        ("DataLoader(rows, 2, True, None, None, 2)", True),
-        ("DataLoader(rows, **options)", True),
-        ("make(rows)", True),
-    ],
-)
-def test_whether_data_are_read_by_other_processes(loader: str, has: bool) -> None:
-    assert has_workers(Facts(f"from torch.utils.data import DataLoader\nloader = {loader}\n").program) is has

@@ -50,6 +50,7 @@ def test_torchrun():
     environment = Environment.read(TORCHRUN)
     assert place(environment) == ("torchrun", 3, 4, 1, 2)
     assert (environment.address, environment.port) == ("node7", 1234)
+    assert (environment.process_index, environment.num_processes, environment.is_main_process) == (3, 4, False)
 
 
 def test_slurm_step():

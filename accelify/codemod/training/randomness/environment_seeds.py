@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops import Loops, Training
 from accelify.codemod.training.randomness.draws import asks_environment, is_environment
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
@@ -26,8 +27,11 @@ class EnvironmentSeed:
 class EnvironmentSeeds:
     """Find them; an environment that is asked in evaluations alone is the same in every process."""
 
-    def __init__(self, program: Program, roles: Roles, loops: Loops, training: Training) -> None:
+    def __init__(
+        self, program: Program, roles: Roles, loops: Loops, training: Training, beside: Collection[Scope]
+    ) -> None:
         self.program = program
+        self.beside = beside
         self.loops = loops
         self.rounds = {loop for listed in training.loops.values() for loop in listed}
         self.evaluations = Evaluations(program, roles, training.frames)
@@ -70,6 +74,8 @@ class EnvironmentSeeds:
 
     def _is_again(self, call: ast.Call) -> bool:
         frame = self.program.frame(call)
+        if frame in self.beside:  # one of several workers, perhaps
+            return True
         is_repeated = any(isinstance(a, COMPREHENSIONS) for a in self.program.ancestors(call))
         is_made = frame.kind == "function" and frame.parent is not None and frame.parent.kind == "function"
         return bool(is_repeated or is_made or self.loops.stack(call) or len(self.program.calls_of(frame)) > 1)

@@ -1,9 +1,9 @@
-"""Which processes and threads draw beside the script, seeded alike for every rank?"""
+"""Which code do processes and threads beside the script run, and what do they draw, seeded alike for every rank?"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names
@@ -11,8 +11,11 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_read_in
-from accelify.codemod.semantics.values import FunctionValue
+from accelify.codemod.semantics.values import Constant, FunctionValue
 from accelify.codemod.training.randomness.draws import function_draws
+
+_NUM_WORKERS = 5  # the place of `num_workers` among the arguments of a loader
+_ITEMS = ("__getitem__", "__getitems__", "__iter__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +79,54 @@ class Workers:
     def _is_drawn(self, seed: ast.expr) -> bool:
         value = self.program.once(Tracer).only_value(seed) if isinstance(seed, ast.Name) else None
         return self.program.once(Effects).of(value or seed).draws
+
+
+def run_beside(program: Program, trains: Collection[Scope]) -> frozenset[Scope]:
+    """The functions that worker processes may run: their own, data sets', what pools and environments are given.
+
+    That is what is handed on to code that we do not see, if no other call of it is known. None that trains: the
+    launcher starts its processes.
+    """
+    scopes = [s for built in program.flow.bindings.values() for s in built.root.walk()]
+    given = (s for s in scopes if s.kind == "lambda" or s in program.flow.lost)
+    given = (s for s in given if not program.flow.callers.get(s))
+    run = (program.run_from(_runs(program, f)) for f in given)
+    found = {f for functions in run if functions.isdisjoint(trains) for f in functions}
+    return frozenset(found | program.run_from(s for s in scopes if _is_called_beside(program, s)))
+
+
+def _runs(program: Program, function: Scope) -> list[Scope]:
+    """A function, or a lambda and all that it calls."""
+    calls = [n for n in ast.walk(function.node) if isinstance(n, ast.Call)] if function.kind == "lambda" else []
+    return [function, *(f for call in calls for f in program.flow.callees.get(call, ()))]
+
+
+def _is_called_beside(program: Program, function: Scope) -> bool:
+    """Whether a function is a method that a loader's workers call of a data set, or the `run` of a process."""
+    if not function.is_method or function.parent is None:
+        return False
+    if function.name == "run":
+        return any(map(names.runs_beside, program.flow.external_bases(function.parent)))
+    return function.name in _ITEMS and _is_of_data(program, function) and program.once(has_workers)
+
+
+def is_worker_code(program: Program, node: ast.AST) -> bool:
+    """Whether code is a data set's, and runs in the loader's worker processes."""
+    return _is_of_data(program, program.frame(node)) and program.once(has_workers)
+
+
+def _is_of_data(program: Program, frame: Scope) -> bool:
+    while frame.parent is not None:
+        if frame.kind == "class" and any("Dataset" in b for b in program.flow.external_bases(frame)):
+            return True
+        frame = frame.parent
+    return False
+
+
+def has_workers(program: Program) -> bool:
+    """Whether loaders may have workers, as they have if any are asked for, or where no loader is to be seen."""
+    loaders = [c for c in program.calls if any(map(names.is_loader, program.called(c)))]
+    given = [k.value for c in program.calls for k in c.keywords if k.arg == "num_workers"]
+    given += [c.args[_NUM_WORKERS] for c in loaders if len(c.args) > _NUM_WORKERS]
+    is_open = any(k.arg is None for c in loaders for k in c.keywords)
+    return is_open or not loaders or not all(program.values(n) == {Constant(0)} for n in given)

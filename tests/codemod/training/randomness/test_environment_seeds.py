@@ -6,6 +6,7 @@ import pytest
 
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
+from accelify.codemod.training.randomness.workers import run_beside
 from tests.codemod.facts import Facts, texts
 from tests.codemod.pairs import run
 
@@ -61,7 +62,8 @@ def script(before: str = "pass", inside: str = "pass") -> str:
 def test_what_seeds_environments(before: str, inside: str, found: list[tuple[str, bool]]) -> None:
     facts = Facts(script(before, inside))
     loops = Loops(facts.program, facts.roles, facts.tracer)
-    seeds = EnvironmentSeeds(facts.program, facts.roles, loops, facts.training).find()
+    beside = run_beside(facts.program, facts.training.frames)
+    seeds = EnvironmentSeeds(facts.program, facts.roles, loops, facts.training, beside).find()
     assert [(*texts([s.node]), s.is_again) for s in seeds] == found
 
 
@@ -71,3 +73,69 @@ def test_each_process_sees_episodes_of_its_own() -> None:
     seed = "(args.seed + episode) * accelerator.num_processes + accelerator.process_index"
     assert f"env.reset(seed={seed})" in after
     assert "test_env.reset(seed=7)" in after
+
+
+IN_WORKERS = """\
+import gym
+import torch
+from functools import partial
+from torch import nn
+from vec_env import SubprocVecEnv
+{made}
+class Agent:
+    def __init__(self):
+        self.policy = nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.policy.parameters())
+    def act(self, state):
+        choice = torch.distributions.Categorical(logits=self.policy(state))
+        action = choice.sample()
+        return action, choice.log_prob(action)
+if __name__ == "__main__":
+    env = SubprocVecEnv([{maker} for i in range(4)])
+    agent = Agent()
+    state = env.reset()
+    for step in range(100):
+        action, log_prob = agent.act(state)
+        state, reward, _, _ = env.step(action)
+        loss = -(log_prob * reward).mean()
+        agent.optimizer.zero_grad()
+        loss.backward()
+        agent.optimizer.step()
+"""
+BUILT = """\
+def make_env(seed, rank):
+    def build():
+        env = gym.make('CartPole-v1')
+        env.seed(seed + rank)
+        return env
+    return build
+"""
+MADE = """\
+def make_env(seed):
+    env = gym.make('CartPole-v1')
+    env.reset(seed=seed)
+    return env
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "maker", "seed"),
+    [
+        (BUILT, "make_env(1, i)", "env.seed((seed + rank) *"),
+        (MADE, "partial(make_env, i)", "env.reset(seed=seed *"),
+        (MADE, "lambda i=i: make_env(i)", "env.reset(seed=seed *"),
+    ],
+)
+def test_a_worker_process_is_seeded_without_joining_the_others(made: str, maker: str, seed: str) -> None:
+    result = run(IN_WORKERS.format(made=made, maker=maker))
+    place = "accelify.runtime.Environment.read()"
+    assert f"{seed} {place}.num_processes + {place}.process_index" in result.after.decode()
+    assert "PartialState" not in result.after.decode()
+
+
+def test_a_worker_s_seed_is_not_asked_of_an_accelerator_that_would_stand_alone_there() -> None:
+    text = IN_WORKERS.format(made=MADE, maker="partial(make_env, i)")
+    text = text.replace('if __name__ == "__main__":', "if True:").replace("Agent()", "Agent()\n    made = make_env")
+    after = run(text).after.decode()
+    assert "env.reset(seed=seed * accelify.runtime.Environment.read()" in after
+    assert "import accelify.runtime\n" in after

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from textwrap import indent
 
 import pytest
 
-from accelify.codemod.training.randomness.workers import Workers
+from accelify.codemod.training.randomness.workers import Workers, has_workers, run_beside
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
 
@@ -76,3 +77,56 @@ def test_a_worker_in_a_file_that_the_accelerator_does_not_reach() -> None:
     facts = Facts(beside("Process(target=work, args=(queue, np.random.randint(2e9))).start()"))
     (seed,) = Workers(facts.program).seeds()
     assert ast.unparse(seed.node) == "np.random.randint(2000000000.0)"
+
+
+@pytest.mark.parametrize(
+    ("loader", "has"),
+    [
+        ("DataLoader(rows)", False),
+        ("DataLoader(rows, num_workers=0)", False),
+        ("DataLoader(rows, num_workers=2)", True),
+        ("DataLoader(rows, 2, True, None, None, 2)", True),
+        ("DataLoader(rows, **options)", True),
+        ("make(rows)", True),
+    ],
+)
+def test_whether_data_are_read_by_other_processes(loader: str, has: bool) -> None:
+    assert has_workers(Facts(f"from torch.utils.data import DataLoader\nloader = {loader}\n").program) is has
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("def f(i): ...\nmap_on(pool, f)", {"f"}),
+        ("def g(): ...\nfrom functools import partial\nVec([partial(g, i) for i in range(3)])", {"g"}),
+        ("def g(): ...\nVec([lambda: g() for _ in range(3)])", {"g"}),
+        ("def f(i):\n    def g(): h()\n    return g\ndef h(): ...\nVec([f(i) for i in range(3)])", {"g", "h"}),
+        ("class A(Process):\n    def run(self): ...\n    def __init__(self): ...\nA().start()", {"run"}),
+        ("class A(torch.utils.data.Dataset):\n    def __init__(self): ...\n    def __getitem__(self, i): ...\n"
+         "torch.utils.data.DataLoader(A(), num_workers=2)", {"__getitem__"}),
+        ("class A(torch.utils.data.Dataset):\n    def __getitem__(self, i): ...\n"
+         "torch.utils.data.DataLoader(A())", set()),
+        ("def f(i): ...\nf(1)", set()),
+        ("def f(): ...\nMAKERS = {'f': f}\nMAKERS['f']()", set()),
+        ("def f(m, o):\n    m(1).sum().backward(); o.step()\nrun_in(f)", set()),
+    ],
+)  # fmt: skip
+def test_what_worker_processes_may_run(code: str, found: set[str]) -> None:
+    facts = Facts(beside("Process(target=work, args=(queue,)).start()") + code + "\n")
+    run = {f.name for f in run_beside(facts.program, facts.training.frames) if f.kind == "function"}
+    assert run == found | {"work"}
+
+
+def test_a_worker_loads_to_where_it_did() -> None:
+    load = "net = nn.Linear(3, 1); net.load_state_dict(torch.load('net.pt'))"
+    saves = "torch.save(model.state_dict(), 'net.pt')"
+    text = beside("Process(target=work, args=(queue, 7)).start()", load).replace("print(found)", saves)
+    assert "torch.load('net.pt')" in run(text).after.decode()
+    assert "map_location" in run(text.replace("Process(target=work, args=(queue, 7)).start()", load)).after.decode()
+
+
+def test_a_guard_in_a_worker_joins_no_group() -> None:
+    write = "open('log.txt', 'a').write('x')"
+    head, start, rest = beside("Process(target=work, args=(queue, 7)).start()", write).partition("queue = Queue(8)\n")
+    result = run(f"{head}def main():\n{indent(start + rest, '    ')}main()\n")
+    assert any("`if accelify.runtime.Environment.read().is_main_process:`" in n.message for n in result.notes)

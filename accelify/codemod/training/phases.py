@@ -175,7 +175,8 @@ class Phases:
 
         ways: those from the function to a backward pass.
         """
-        node, frame = self.source(loop), self.program.frame(loop)
+        frame = self.program.frame(loop)
+        node = self._bound_once(self.source(loop), frame)
         if not isinstance(node, ast.Name) or [type(w) for w in frame.writes.get(node.id, ())] != [ast.arg]:
             return None
         trained: list[ast.expr] = []
@@ -188,6 +189,14 @@ class Phases:
             never = never or all(self.ways.through(call, way) is None for way in ways)
             (evaluated if never else trained).append(argument)
         return trained, evaluated
+
+    def _bound_once(self, node: ast.expr, frame: Scope, depth: int = _DEPTH) -> ast.expr:
+        """What a name of a function stands for that is bound once there, inside `enumerate` and progress bars."""
+        writes = self.tracer.writes(frame, node.id) if isinstance(node, ast.Name) else []
+        value = self.tracer.assigned(writes[0]) if len(writes) == 1 and isinstance(writes[0], ast.Name) else None
+        if value is None or not depth:
+            return node
+        return self._bound_once(self.tracer.inside(value, "iter"), frame, depth - 1)
 
     def _stands_for(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """The values of an expression where a loop trains, and where it evaluates."""

@@ -100,6 +100,35 @@ run(test_loader, False)
     assert [texts(d.sources) for d in told(TEXT.partition("def run")[0] + text).data] == [["train_loader"]]
 
 
+@pytest.mark.parametrize(
+    ("bound", "over"),
+    [
+        ("batches = enumerate(loader)", "i, (x, y) in batches"),
+        ("bar = tqdm(loader, leave=False)", "x, y in bar"),
+        ("bar = tqdm(loader)\n    batches = enumerate(bar)", "i, (x, y) in batches"),
+        ("batches = iter(loader)", "x, y in batches"),
+    ],
+)
+def test_an_iterator_that_is_bound_before_the_phase_is_asked_for(bound: str, over: str) -> None:
+    text = f"""\
+from tqdm import tqdm
+def run(loader, training):
+    {bound}
+    if training:
+        for {over}:
+            loss = f(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    else:
+        for {over}:
+            print(f(model(x), y))
+run(train_loader, True)
+run(test_loader, False)
+"""
+    assert [texts(d.sources) for d in told(TEXT.partition("def run")[0] + text).data] == [["train_loader"]]
+
+
 CONTAINER = "loaders = {'train': DataLoader(a), 'val': DataLoader(b)}\n"
 
 

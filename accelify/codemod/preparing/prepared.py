@@ -10,6 +10,8 @@ from accelify.codemod.preparing.batch_objects import Batch, Batches
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.handed_back import handed_back
 from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.semantics.call_conditions import Ways
+from accelify.codemod.semantics.conditions import WORLDS
 from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
@@ -26,6 +28,7 @@ class Prepared:
         self.preparation = preparation
         self._batches: dict[ast.expr, bool] = {}
         self._yielded = Batches(program)
+        self._ways = Ways(program, tracer)
 
     # Loaders.
 
@@ -45,11 +48,16 @@ class Prepared:
         """Whether an expression is always a prepared loader, or a view of one."""
         if isinstance(node, ast.Call) and "zip" in self.program.called(node):
             return bool(node.args) and all(self.is_loader(a) for a in node.args)
-        found = [chain for chain in self.tracer.chains(node) if not chain[-1].is_none]
+        found = [chain for chain in self._chains(node) if not chain[-1].is_none]
         chains = [c for chain in found for c in handed_back(self.program, self.tracer, chain)]
         return bool(chains) and all(
             any(self._is_binding(b) for b in chain) or self._is_at_key(node, chain) for chain in chains
         )
+
+    def _chains(self, node: ast.expr) -> list[Chain]:
+        """The ways back from an expression, through calls that may get as far as the expression."""
+        found = self.tracer.chains(node)
+        return [c for c in found if self._ways.is_open((node, *self.tracer.calls(c, node)), WORLDS)]
 
     def _is_at_key(self, node: ast.expr, chain: Chain) -> bool:
         """Whether an expression is the one place of a container at which a loader is prepared: `loaders["train"]`."""
@@ -97,7 +105,7 @@ class Prepared:
 
     def is_loader_for_some(self, node: ast.expr) -> bool:
         """Whether an expression is a prepared loader for some callers."""
-        chains = self.tracer.chains(node)
+        chains = self._chains(node)
         return any(self._is_at_key(node, c) or any(self._is_binding(b) for b in c) for c in chains)
 
     def may_be_loader(self, node: ast.expr) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 
-from accelify.codemod.semantics.conditions import Calls, Conditions, implied, worlds_where
+from accelify.codemod.semantics.conditions import Calls, Conditions, World, implied, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -30,17 +30,17 @@ class Ways:
     def through(self, call: ast.Call, way: Way) -> Way | None:
         """A way that goes on through a call of the function that it leads from; None if the call does not get there."""
         longer = (*way, call)
-        return self._kept(longer) if self._is_open(longer) else None
+        return self._kept(longer) if self.is_open(longer) else None
 
     def _kept(self, way: Way) -> Way:
         """A way, if what is asked on it depends on the parameters of its function."""
         return way if way and any(True for _ in self._asked(way)) else ()
 
-    def _is_open(self, way: Way) -> bool:
+    def is_open(self, way: Way, worlds: Iterable[World] = _TRAINING) -> bool:
         """Whether a way is not closed by what its calls give, in some world; switches of the script's own may be on."""
         steps = [(node, _calls(way[at + 1 :])) for at, node in enumerate(way)]
         dead = self.conditions.is_dead
-        return any(all(not dead(n, w, calls) or dead(n, w) for n, calls in steps) for w in _TRAINING)
+        return any(all(not dead(n, w, calls) or dead(n, w) for n, calls in steps) for w in worlds)
 
     def only_if(self, function: Scope, ways: Set[Way]) -> str | None:
         """When a function trains, where some of its calls have it do something else: `optimizer is not None`."""

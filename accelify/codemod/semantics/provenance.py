@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
@@ -21,7 +21,7 @@ class Binding:
     """One place where an object gets a name.
 
     kind: `assign` (a name or an attribute, by a statement), `parameter` (of a function), `import`, `item` (a place in a
-    container) or `inline` (an expression that never gets a name).
+    container) or `inline` (an expression that never gets a name). call: the one that gives the parameter its argument.
     """
 
     kind: str
@@ -29,6 +29,7 @@ class Binding:
     node: ast.AST
     statement: ast.stmt | None
     value: ast.expr | None = None
+    call: ast.Call | None = field(default=None, compare=False)
 
     @property
     def text(self) -> str:
@@ -285,14 +286,22 @@ class Tracer:
         return self.assigned(reaching[0]) if len(reaching) == 1 and isinstance(reaching[0], ast.Name) else None
 
     def _parameter(self, function: Scope, parameter: ast.arg, seen: tuple[object, ...]) -> list[Chain]:
-        binding = Binding("parameter", function, parameter, None)
         found: list[Chain] = []
         for call in self.flow.callers.get(function, ()):
             argument = self.argument(call, function, parameter.arg)
             if argument is not None:
-                chains = self.chains(argument, seen)
-                found.extend((binding, *chain) for chain in chains)
-        return found or [(binding,)]
+                binding = Binding("parameter", function, parameter, None, call=call)
+                found.extend((binding, *chain) for chain in self.chains(argument, seen))
+        return found or [(Binding("parameter", function, parameter, None),)]
+
+    def calls(self, chain: Chain, node: ast.expr) -> tuple[ast.Call, ...]:
+        """The calls by which the object comes to the function of an expression that a way leads back from."""
+        frame, found = self.program.frame(node), []
+        for binding in chain:
+            if binding.call is not None and binding.scope is frame:
+                found.append(binding.call)
+                frame = self.program.frame(binding.call)
+        return tuple(found)
 
     def argument(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
         """The expression that a call gives to a parameter."""

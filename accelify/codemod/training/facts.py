@@ -108,8 +108,7 @@ def _with_phase(program: Program, tracer: Tracer, training: Training, data: Data
         return data, replace(phase, key=key)
     found = None if phase is None else phases.loaders(phase)
     if found is None:
-        ways = training.ways.get(program.frame(loop), frozenset())
-        phase, found = None, phases.by_callers(loop, calls, ways)
+        phase, found = None, phases.by_callers(loop, calls, training.ways)
     trained, evaluated = ({_place(c) for e in listed for c in tracer.chains(e)} for listed in found or ((), ()))
     is_one = any(_may_be_one(a, b) for a in trained for b in evaluated)
     if found is None or not trained or not evaluated or is_one:

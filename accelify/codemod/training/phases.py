@@ -9,7 +9,7 @@ for x, y in loader:
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods
@@ -169,34 +169,45 @@ class Phases:
         return self._stands_for(phase.loop.iter, phase, _DEPTH)
 
     def by_callers(
-        self, loop: ast.For, training: list[ast.Call], ways: Iterable[Way]
+        self, loop: ast.For, training: list[ast.Call], ways: Mapping[Scope, Iterable[Way]]
     ) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """The iterables passed to a loop's function by calls that may have it train, and by those that never do.
 
-        ways: those from the function to a backward pass.
+        ways: those from each function to a backward pass.
         """
-        frame = self.program.frame(loop)
-        node = self._bound_once(self.source(loop), frame)
-        if not isinstance(node, ast.Name) or [type(w) for w in frame.writes.get(node.id, ())] != [ast.arg]:
+        return self._passed(self.source(loop), [(call,) for call in training], ways, _DEPTH)
+
+    def _passed(
+        self, node: ast.expr, places: Sequence[Way], ways: Mapping[Scope, Iterable[Way]], depth: int
+    ) -> tuple[list[ast.expr], list[ast.expr]] | None:
+        """The values of a parameter, by the calls that may get to some places and on to training, and by the others."""
+        frame = self.program.frame(node)
+        name = self._inside_names(node)
+        if not isinstance(name, ast.Name):
+            return None
+        if [type(w) for w in self.program.reaching(name, self.tracer.writes(frame, name.id))] != [ast.arg]:
             return None
         trained: list[ast.expr] = []
         evaluated: list[ast.expr] = []
         for call in self.program.flow.callers.get(frame, ()):
-            argument = self.tracer.argument(call, frame, node.id)
+            argument = self.tracer.argument(call, frame, name.id)
             if argument is None:
                 return None
-            never = all(self.conditions.is_dead(t, w, (call,)) for t in training for w in WORLDS)
-            never = never or all(self.ways.through(call, way) is None for way in ways)
-            (evaluated if never else trained).append(argument)
+            longer = [way for place in places if self.ways.is_open(way := (*place, call), WORLDS)]
+            if not longer or all(self.ways.through(call, way) is None for way in ways.get(frame, ())):
+                evaluated.append(argument)
+                continue
+            outer = self._passed(argument, longer, ways, depth - 1) if depth else None
+            trained += outer[0] if outer and all(outer) else [argument]
+            evaluated += outer[1] if outer and all(outer) else []
         return trained, evaluated
 
-    def _bound_once(self, node: ast.expr, frame: Scope, depth: int = _DEPTH) -> ast.expr:
-        """What a name of a function stands for that is bound once there, inside `enumerate` and progress bars."""
-        writes = self.tracer.writes(frame, node.id) if isinstance(node, ast.Name) else []
-        value = self.tracer.assigned(writes[0]) if len(writes) == 1 and isinstance(writes[0], ast.Name) else None
+    def _inside_names(self, node: ast.expr, depth: int = _DEPTH) -> ast.expr:
+        """What a name of a function stands for, inside `enumerate` and progress bars."""
+        value = self.tracer.value_at(node)
         if value is None or not depth:
             return node
-        return self._bound_once(self.tracer.inside(value, "iter"), frame, depth - 1)
+        return self._inside_names(self.tracer.inside(value, "iter"), depth - 1)
 
     def _stands_for(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """The values of an expression where a loop trains, and where it evaluates."""

@@ -58,6 +58,52 @@ def test_loops_over_prepared_loaders() -> None:
     assert [ast.unparse(n.iter) for n in loops] == ["loader", "loader"]
 
 
+PHASES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters())
+train_loader, test_loader = DataLoader(a), DataLoader(b)
+def learn(batches):
+    for x, y in batches:
+        loss = f(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+EITHER = "    if {0}:\n        learn({1})\n    else:\n        for x, y in {1}:\n            print(model(x))\n"
+RUN = "def run(loader, train=True):\n    go(loader, {0})\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def run(loader, train=True):\n" + EITHER.format("train", "loader"),
+        "def run(loader, *, train=True):\n    loader = enumerate(loader)\n" + EITHER.format("train", "loader"),
+        "def go(loader, phase):\n"
+        + EITHER.format("phase == 'fit'", "loader")
+        + RUN.format("'fit' if train else 'val'"),
+        "def run(loader, train=True):\n    if not train:\n"
+        "        for x, y in loader:\n            print(model(x))\n        return\n    learn(loader)\n",
+    ],
+)
+@pytest.mark.parametrize("train", ["", ", train=True"])
+def test_a_loader_is_not_prepared_where_only_the_calls_of_another_get_to(code: str, train: str) -> None:
+    facts = Facts(f"{PHASES}{code}run(train_loader{train})\nrun(test_loader, train=False)\n")
+    loops = [n for n in facts.files[0].nodes if isinstance(n, ast.For)]
+    found = [(prepared(facts).is_loader(n.iter), prepared(facts).is_loader_for_some(n.iter)) for n in loops]
+    assert found == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize("calls", ["run(test_loader, ask())", "run(test_loader, True)\nrun(train_loader, False)"])
+def test_a_loader_is_prepared_for_some_where_calls_of_both_get_to(calls: str) -> None:
+    code = "def run(loader, train=True):\n" + EITHER.format("train", "loader")
+    facts = Facts(f"{PHASES}{code}run(train_loader)\n{calls}\n")
+    (loop,) = [n for n in facts.files[0].nodes if isinstance(n, ast.For) and n.lineno > PHASES.count("\n")]
+    assert prepared(facts).is_loader_for_some(loop.iter)
+
+
 def test_models() -> None:
     found, node = used("model")
     assert found.is_model(node)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import takewhile
 
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.rank import Given, Loop, Mark, Origin, Ranks
@@ -14,6 +15,7 @@ from accelify.codemod.metrics.sinks import Sink, Sinks, Way, leaves
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
+from accelify.codemod.semantics.first_rounds import set_in_first_round
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
 
@@ -124,11 +126,31 @@ class Reports:
             elif self._saves(sink.end or sink.node):
                 report = Report(About.SAVED_BY, sink.value, ast.unparse(sink.value), loop)
                 self._add((About.SAVED_BY, sink.node), report, sink)
-        else:
+        elif not self._is_bound_again(sink, origin):
             text = self._named(sink.value, origin)
             key = (About.LAST, text, self.program.frame(sink.node))
             about = About.DRAWN if self.is_all_drawn else About.LAST
             self._add(key, Report(about, sink.node, text, origin.node), sink)
+
+    def _is_bound_again(self, sink: Sink, origin: Origin) -> bool:
+        """Whether the names by which a value comes are those of a later loop then, which takes a round, as a rule."""
+        names = [n for n in ast.walk(sink.value) if isinstance(n, ast.Name) and origin in self.ranks.of(n).origins]
+        loops = [[self._binding_loop(d.node) for d in self.ranks.chains.definitions(n)] for n in names]
+        return bool(names) and all(any(self._is_between(origin, loop, sink) for loop in found) for found in loops)
+
+    def _binding_loop(self, node: ast.AST) -> ast.For | None:
+        """The loop that gives a name its value in each of its rounds, and does not go over data of this rank's own."""
+        held = self.program.statement(node)
+        loop = (
+            held if isinstance(held, ast.For) and self.program.inside(node, held.target) else self.program.parent(held)
+        )
+        is_unconditional = isinstance(loop, ast.For) and (held is loop or held in loop.body)
+        return loop if isinstance(loop, ast.For) and is_unconditional and loop not in self.ranks.rounds else None
+
+    def _is_between(self, origin: Origin, loop: ast.For | None, sink: Sink) -> bool:
+        flow = self.ranks.chains.flow(sink.node)
+        is_in_file = loop is not None and self.program.path(origin.node) == self.program.path(sink.node)
+        return loop is not None and is_in_file and not flow.reaches(origin.node, sink.node, without=[loop.iter])
 
     def _saves(self, node: ast.AST) -> bool:
         """Whether a condition decides about writing a file."""
@@ -162,10 +184,16 @@ class Reports:
             text, around = updated_text(self.ranks.chains, origin.node), self.ranks.loop_of(origin.node)
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
             is_state = not is_known and not self._is_sum_of_losses(origin.node) and self._is_kept(origin.node)
+            is_state = is_state and not self._begins_anew(origin.node, text)
             if around is not None and is_state:
                 at = self.ranks.chains.facts(origin.node).at(origin.node)
                 about = About.CARRIED if any(d.kind is Kind.ASSIGNMENT for d in at) else About.STATE
                 self._found[about, text] = Report(about, origin.node, text, around)
+
+    def _begins_anew(self, node: ast.AST, text: str) -> bool:
+        """Whether the first round of a loop within the sharded one sets what its later rounds update."""
+        inner = takewhile(lambda loop: loop not in self.ranks.rounds, self.program.loops_round(node))
+        return any(isinstance(loop, ast.For) and set_in_first_round(loop, text) for loop in inner)
 
     def _in_rounds(self, node: ast.expr, seen: set[Scope]) -> Iterator[tuple[ast.expr, Loop]]:
         """The sharded loop round an expression; if there is none, those round the calls of its function."""

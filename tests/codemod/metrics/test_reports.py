@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from textwrap import indent
 
 import pytest
 
@@ -357,3 +358,37 @@ def test_of_several_places_that_carry_a_value_the_first_is_named() -> None:
     assert (report.about, report.text) == (About.CARRIED, "kept")
     assert ast.unparse(report.node) == "kept"
     assert text.splitlines()[report.node.lineno - 1] == "        kept = x.detach() * 0"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("body", "is_carried"),
+    [
+        ("if k == 0:\n    out = model(x)\nelse:\n    out = torch.cat([out, model(x)])", False),
+        ("out = model(x) if k == 0 else torch.maximum(out, model(x))", False),
+        ("if k > 0:\n    out = torch.maximum(out, model(x))\nelse:\n    out = model(x)", False),
+        ("if k == 1:\n    out = model(x)\nelse:\n    out = torch.cat([out, model(x)])", True),
+        ("out = torch.maximum(out, model(x))", True),
+    ],
+)
+def test_what_the_first_round_of_an_inner_loop_sets_is_not_carried(body: str, is_carried: bool) -> None:
+    inner = f"        for k in range(3):\n{indent(body, ' ' * 12)}\n"
+    text = training(before="out = torch.zeros(2, 2)").replace("        out = model(x)\n", inner)
+    found = {(report.about, report.text) for report in script_of(text).metrics.reports}
+    assert ((About.CARRIED, "out") in found) is is_carried
+
+
+@pytest.mark.parametrize(
+    ("end", "is_reported"),
+    [
+        ("for x, y in valid:\n    loss = criterion(model(x), y)\nprint(loss.item())", False),
+        ("for k in range(3):\n    loss = torch.tensor(float(k))\nprint(loss.item())", False),
+        ("for loss in (1, 2):\n    pass\nprint(loss)", False),
+        ("for x, y in valid:\n    if k:\n        loss = criterion(model(x), y)\nprint(loss.item())", True),
+        ("if epoch:\n    for x, y in valid:\n        loss = criterion(model(x), y)\nprint(loss.item())", True),
+        ("for x, y in valid:\n    other = criterion(model(x), y)\nprint(loss.item())", True),
+        ("print(loss.item())\nfor x, y in valid:\n    loss = criterion(model(x), y)", True),
+    ],
+)
+def test_a_name_that_a_later_loop_binds_again_is_that_loops(end: str, is_reported: bool) -> None:
+    found = {report.text for report in reports(before="k = 1", end=f"model.eval()\n{end}")}
+    assert ("loss" in found) is is_reported

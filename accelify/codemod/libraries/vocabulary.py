@@ -115,7 +115,8 @@ _KEPT_BY_OPTIMIZERS = frozenset(
     "step zero_grad param_groups state state_dict load_state_dict defaults add_param_group".split()
 )
 _WRITES = re.compile(
-    r"(^|_)(save|saves|write|writes|dump|export|commit|to_(csv|json|file|disk|excel|parquet))(_|$|[A-Z])", re.ASCII
+    r"(^|_)(save(?!_for_backward$)|saves|write|writes|dump|export|commit|to_(csv|json|file|disk|excel|parquet))(_|$|[A-Z])",
+    re.ASCII,
 )
 _DOWNLOADS = re.compile(r"(^|_)(download|downloads)(_|$|[A-Z])")
 _PLOTS = re.compile(r"(^|_)(plot|plots|draw|render|visualize|visualise|show|record|log)(_|$|[A-Z])")

@@ -301,8 +301,9 @@ def _left(script: Script) -> Iterator[Remark]:
         )
         if all("environment" in script.program.once(Kinds).of(c) for c in calls):  # which each process needs
             message = f"{{}}: every process writes this: put `{script.place(first)}.process_index` into the path"
-        elif any(_is_read_later(script, c) for c in calls):
-            message += f", and call `{script.state(first)}.wait_for_everyone()` before this is read again"
+        elif any(is_command) or any(_is_read_later(script, c) for c in calls):
+            is_read = "another process reads what it makes" if any(is_command) else "this is read again"
+            message += f", and call `{script.state(first)}.wait_for_everyone()` before {is_read}"
         elif asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but evaluate {', '.join(asked)} before that, in all processes"
         elif kept := dict.fromkeys(name for c in calls for name in _kept(script, c)):

@@ -187,6 +187,15 @@ def test_a_command_that_is_run_for_its_output_writes_nothing(line: str) -> None:
 def test_other_commands_are_run_by_every_process(line: str) -> None:
     (note,) = (n for n in run(script(imports=ASKS, end=line)).notes if n.rule == "writes")
     assert "every process runs this command" in note.message
+    assert note.message.endswith("`accelerator.wait_for_everyone()` before another process reads what it makes")
+
+
+def test_tensors_that_are_kept_for_the_backward_pass_are_no_file() -> None:
+    forward = "@staticmethod\n    def forward(ctx, x):\n        {}\n        return x"
+    text = f"class Double(torch.autograd.Function):\n    {forward}"
+    saved, written = (text.format(f"ctx.{name}(x)") for name in ("save_for_backward", "save_for_later"))
+    assert not [n for n in run(script(imports=saved, end="Double.apply(x)")).notes if n.rule == "writes"]
+    assert [n for n in run(script(imports=written, end="Double.apply(x)")).notes if n.rule == "writes"]
 
 
 @pytest.mark.parametrize(

@@ -755,3 +755,23 @@ def test_a_helper_s_gpu_by_its_number_becomes_the_process_s_own(
     engine = f"import helper\n{ENGINE.replace('model(x)', f'model(helper.{call})')}"
     found = rewritten(tmp_path, "main.py", main=CALLER, engine=engine, helper=f"def {function}\n")
     assert found["helper.py"].after.decode() == f"def {after}\n"
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "after"),
+    [
+        ("f(x, device='cpu'): return x.to(device)", "f(x)", "f(x, device=accelerator.device)"),
+        ("f(x, on='cpu'): return x * torch.ones(1, device=on)", "f(x)", "f(x, on=accelerator.device)"),
+    ],
+)
+def test_a_helper_that_stays_on_the_cpu_by_default_is_told_the_device(
+    tmp_path: Path, function: str, call: str, after: str
+) -> None:
+    moves = "        x, y = x.to(device), y.to(device)\n"
+    engine = f"import helper\n{ENGINE.replace('model(x)', f'model(helper.{call})').replace(moves, '')}"
+    engine = engine.replace(", device)", ")")
+    main = CALLER.replace(", device)", ")").replace(".to(device)", "")
+    main = "\n".join(line for line in main.split("\n") if not line.startswith("device ="))
+    found = rewritten(tmp_path, "main.py", main=main, engine=engine, helper=f"import torch\ndef {function}\n")
+    assert f"helper.{after}" in found["engine.py"].after.decode()
+    assert "helper.py" not in found

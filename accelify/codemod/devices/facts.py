@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from accelify.codemod.devices.bringing import Bringing, Brought
 from accelify.codemod.devices.comparisons import Comparison, Comparisons
@@ -41,6 +41,7 @@ from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
 _GPUS = (Where.ACCELERATOR, Where.NUMBERED)
+_TEXTUAL = (ast.Compare, ast.Attribute, ast.FormattedValue, ast.BinOp)  # what is done with a device as text
 _VARIABLES = (ast.Name, ast.Attribute, ast.Subscript)
 
 
@@ -53,7 +54,8 @@ class Devices:
     the accelerator has the process's own; fixed: the variables and values that would name the same device in every
     process, or the CPU though the accelerator has a GPU. out_of_reach: where one GPU is named and the accelerator
     cannot be asked; numbered: where a function that chooses devices says which GPU; numbers: the devices of other files
-    that are one GPU by its bare number. early: the code that may run
+    that are one GPU by its bare number; defaulted: the calls of their functions that leave a device at its default,
+    the CPU, each with the parameter. early: the code that may run
     before it is there. lattice: where the tensors live. brought: those that are to come to the accelerator's device,
     if all are understood; homemade: what a script that names no device gives its models, where they are not.
     brought_back: those on the device that are to be read in the host's memory, in the order of the text;
@@ -86,6 +88,7 @@ class Devices:
     maybe_brought_back: tuple[ast.expr, ...] = ()
     numbered: tuple[ast.expr, ...] = ()
     numbers: tuple[ast.expr, ...] = ()
+    defaulted: tuple[tuple[ast.Call, str], ...] = ()
     moved_early: tuple[ast.Call, ...] = ()
     set_elsewhere: frozenset[ast.expr] = frozenset()
     comparisons: tuple[Comparison, ...] = ()
@@ -261,18 +264,36 @@ class Own:
         redirected = [*fixed, *(n for n in named if access.at(n) is not None)]
         options = DeviceOptions(known, access).find(redirected, numbered=lambda n: _is_numbered(devices.of(n)))
         settled = frozenset(read for option in options for read in option.reads)
+        defaulted = self._defaulted(known.files, devices, access) if plain == {Where.HOST} else {}
         lattice = Lattice(
             *(self.program, self.roles, self.tracer, self.prepared, self._tensors()),
             plain=plain,
             named=self._named(known, plain),
             holds=holds,
-            replaced=[*fixed, *bound, *settled],
+            replaced=[*fixed, *bound, *settled, *defaulted.values()],
         )
         mismatches = Mismatches(lattice)
         found = Bringing(lattice, mismatches, access.at).find(is_settled=is_settled) if self.has_model else Brought()
         found = replace(found, doubtful=list(mismatches.doubtful))
         sources = self._numbered(known, lattice.devices, known.files)
-        return Placed(lattice, found, mismatches.is_tensor, fixed - settled, options, sources)
+        return Placed(lattice, found, mismatches.is_tensor, fixed - settled, options, sources, defaulted)
+
+    def _defaulted(
+        self, files: Collection[str], devices: Destinations, access: Access
+    ) -> dict[tuple[ast.Call, str], ast.expr]:
+        """The calls that leave a device of another file's function at the CPU, with its parameter and the default."""
+        found: dict[tuple[ast.Call, str], ast.expr] = {}
+        given = (d.given for place in _places_elsewhere(self.program, files) for d in devices.of(place))
+        for parameter in dict.fromkeys(p for p in given if p is not None):
+            function = self.program.scope(parameter)
+            default, calls = function.defaults.get(parameter.arg), self.program.calls_of(function)
+            is_cpu = default is not None and {d.now for d in devices.of(default)} == {Where.HOST}
+            is_left = all(self.tracer.given(c, function, parameter.arg) is default and access.at(c) for c in calls)
+            parents = map(self.program.parent, self.program.reads_of(function, parameter.arg))
+            is_left = is_left and not any(isinstance(parent, _TEXTUAL) for parent in parents)
+            if default is not None and is_cpu and is_left and function.module not in files:
+                found.update({(call, parameter.arg): default for call in calls})
+        return found
 
     def _numbered(self, known: Moves, devices: Destinations, files: Collection[str]) -> frozenset[ast.expr]:
         """Where functions say the number of the GPU that something goes to, which no rule gives another device."""
@@ -425,7 +446,8 @@ class Placed:
     """Where tensors live, and those that have to live elsewhere.
 
     is_tensor: whether an expression is one tensor. fixed: what names the same device in every process. options: those
-    of the script that get the accelerator's device. numbered: where a function says the number of a GPU.
+    of the script that get the accelerator's device. numbered: where a function says the number of a GPU. defaulted:
+    the calls that leave a device at its default, the CPU, each with the parameter and the default.
     """
 
     lattice: Lattice
@@ -434,6 +456,7 @@ class Placed:
     fixed: frozenset[ast.expr]
     options: tuple[DeviceOption, ...] = ()
     numbered: frozenset[ast.expr] = frozenset()
+    defaulted: Mapping[tuple[ast.Call, str], ast.expr] = field(default_factory=dict)
 
 
 def devices_of(
@@ -489,6 +512,7 @@ def devices_of(
         maybe_brought_back=tuple(sorted(doubtful, key=program.position)),
         numbered=tuple(sorted(placed.numbered, key=program.position)),
         numbers=tuple(place for place, texts in elsewhere if not texts),
+        defaulted=tuple(placed.defaulted),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         moved_early=own.moved_early(early, cpu),
@@ -592,18 +616,23 @@ def _elsewhere(
 
     `torch.device("cuda:0")`, `x.to(device)` where a caller or a default gives `"cuda:0"`, `x.cuda(0)`
     """
+    for place in _places_elsewhere(program, files):
+        named = devices.resolved(devices.of(place))
+        given = (d.source for d in named if d.now is Where.NUMBERED and d.source is not None)
+        texts = [text for n in (place, *given) if not isinstance(n, ast.Name) for text in gpu_texts(n)]
+        if texts or (named and all(d.now is Where.NUMBERED for d in named)):
+            yield place, texts
+
+
+def _places_elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.expr]:
+    """What names a device in calls of the project's other files, that training comes to."""
     for call in program.calls:
         frame = program.frame(call)
         if program.path(call) in files or not (frame.kind == "module" or frame in program.reachable):
             continue
         is_move = isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr)
         places = [call] if "torch.device" in program.called(call) else _named_by(program, call)
-        for place in [*places, *(call.args[:1] if is_move else ())]:
-            named = devices.resolved(devices.of(place))
-            given = (d.source for d in named if d.now is Where.NUMBERED and d.source is not None)
-            texts = [text for n in (place, *given) if not isinstance(n, ast.Name) for text in gpu_texts(n)]
-            if texts or (named and all(d.now is Where.NUMBERED for d in named)):
-                yield place, texts
+        yield from [*places, *(call.args[:1] if is_move else ())]
 
 
 def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:

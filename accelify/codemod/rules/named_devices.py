@@ -5,8 +5,10 @@
     evaluate(net, config["device"])     ->    evaluate(net, accelerator.device)
     def train(device="cpu"):            ->    def train():
         data = data.to(device)          ->        data = data.to(accelerator.device)
+    noise = Noise(steps)                ->    noise = Noise(steps, device=accelerator.device)
 
-Why: the option names one GPU, as `cuda:0` is, and each process has another.
+Why: the option names one GPU, as `cuda:0` is, and each process has another. A function of another file whose default is
+the CPU is told the device, if the script trained on the CPU.
 Left alone: an option that the script gives a value itself, where `devices` does it; functions that do more with it than
 move tensors there; places that the accelerator does not reach.
 """
@@ -19,6 +21,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Found, Replace
 from accelify.codemod.script import Script
 
@@ -34,6 +37,20 @@ def find(script: Script) -> Iterator[Found]:
         reason = f"each process has a device of its own, regardless of {ast.unparse(argument)}"
         change = Change(NAME, script.path(argument), argument.lineno, reason, (edit,))
         yield change if argument in script.devices.fixed else Attempt((change,))
+    for call, name in script.devices.defaulted:
+        accelerator = script.accelerator(call)
+        add = partial(with_device, name=name, code=f"{accelerator}.device")
+        keeps = (call.func, *call.args, *(k.value for k in call.keywords))
+        edit = Replace(call, add, keeps, (str(accelerator).split(".")[0],))
+        reason = "the models are on the device, so what this makes must be too"
+        yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def with_device(node: cst.CSTNode, name: str, code: str) -> cst.BaseExpression:
+    """`Noise(steps, device=accelerator.device)` for `Noise(steps)`."""
+    call, bare = cst.ensure_type(node, cst.Call), cst.SimpleWhitespace("")
+    device = cst.Arg(cst.parse_expression(code), cst.Name(name), equal=cst.AssignEqual(bare, bare))
+    return call.with_changes(args=snippets.with_last(call.args, device))
 
 
 def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

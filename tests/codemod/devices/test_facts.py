@@ -161,6 +161,45 @@ def test_a_gpu_by_its_number_that_another_file_is_given(
     assert (texts(found.out_of_reach), texts(found.numbers)) == (said, numbers)
 
 
+@pytest.mark.parametrize(
+    ("default", "made", "moved", "found"),
+    [
+        ('="cpu"', "Noise()", ".to(self.where)", ["Noise()"]),
+        ('=torch.device("cpu")', "Noise()", "[0].to(device=self.where)", ["Noise()"]),
+        ('="cpu"', "Noise(where='cpu')", ".to(self.where)", []),
+        ('="cpu"', "Noise(*given)", ".to(self.where)", []),
+        ("=None", "Noise()", ".to(self.where)", []),
+        ('="cpu"', "Noise()", "", []),
+        ('="cpu", text=""', "Noise()", ".to(self.where)", ["Noise()"]),
+    ],
+)
+@pytest.mark.parametrize("is_on_gpu", [False, True])
+def test_a_default_of_another_file_where_the_script_trains(
+    default: str, made: str, moved: str, found: list[str], is_on_gpu: bool
+) -> None:
+    step = STEP.replace("model(x)", "model(x + noise(x.shape))")
+    main = script(
+        imports="from helper import Noise",
+        before=f"noise = {made}",
+        model="model.cuda()" if is_on_gpu else "",
+        step=f"x, y = x.cuda(), y.cuda()\n{step}" if is_on_gpu else step,
+    )
+    facts = Facts({"main.py": main, "helper.py": OWN_NOISE.format(default=default, moved=moved)})
+    calls = facts.script.devices.defaulted
+    assert (texts(c for c, _ in calls), {n for _, n in calls}) == (
+        ([], set()) if is_on_gpu else (found, {"where"} if found else set())
+    )
+
+
+def test_a_default_that_is_compared_as_text_stays() -> None:
+    noise = OWN_NOISE.format(default='="cpu"', moved=".to(self.where)") + "        assert self.where\n"
+    step = STEP.replace("model(x)", "model(x + noise(x.shape))")
+    for asked, expected in (("print(where)", 1), ("assert where == 'cpu'", 0), ("print(where.upper())", 0)):
+        helper = noise.replace("self.where = where", f"self.where = where\n        {asked}")
+        main = script(imports="from helper import Noise", before="noise = Noise()", step=step)
+        assert len(Facts({"main.py": main, "helper.py": helper}).script.devices.defaulted) == expected
+
+
 FOLLOWING = """\
 def mask(x, device=None):
     {body}

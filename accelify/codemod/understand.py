@@ -182,12 +182,30 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
 
 
 def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
-    first = _before_moves(code, _with_access(code, _laid(code), precision_stays), precision_stays)
+    first = _before_moves(
+        code, _with_access(code, _reaching_seeds(code, _laid(code)), precision_stays), precision_stays
+    )
     if code.distribution is not None:
         layout = _reaching_moves(code, first)
     else:
         layout = _reaching_own_tensors(code, _sharing_batches(code, first))
     return layout if layout.reach is first.reach else replace(_with_access(code, layout, precision_stays), placed=None)
+
+
+def _reaching_seeds(code: _Code, layout: _Layout) -> _Layout:
+    """With the statements after which processes draw their data for themselves, if the accelerator can get there."""
+
+    def unreached(found: _Layout) -> tuple[ast.stmt, ...]:
+        seeds = Seeds(code.program, code.training, found.reach, found.preparation.groups)
+        anchors = {g.anchor for g in found.preparation.groups}
+        later = [] if seeds.is_by_rank else [s.statement for s in seeds.places if not s.is_drawn_from]
+        return tuple(s for s in later if s not in anchors and found.reach.expression(code.program.frame(s)) is None)
+
+    is_drawn = code.distribution is None and any(d.kind == "random" for d in code.training.data)
+    if not is_drawn or not code.options.runtime.has("seed_by_rank") or not (places := unreached(layout)):
+        return layout
+    found = _laid(code, (), places)
+    return found if _is_no_worse(found, layout) and not unreached(found) else layout
 
 
 def _before_moves(code: _Code, layout: _Layout, precision_stays: Trouble | None) -> _Layout:
@@ -196,18 +214,23 @@ def _before_moves(code: _Code, layout: _Layout, precision_stays: Trouble | None)
     chosen = tuple(own.choosing(own.moved_early(EarlyCode(code.program, layout.access), layout.cpu)))
     if not chosen:
         return layout
-    found = _with_access(code, _laid(code, (), chosen), precision_stays)
-    most = len(layout.reach.obstacles)
-    if len(found.reach.obstacles) > most:  # it cannot be passed on, but whoever calls may create it before
+    found = _with_access(code, _laid(code, (), (*layout.reached, *chosen)), precision_stays)
+    if len(found.reach.obstacles) > len(
+        layout.reach.obstacles
+    ):  # it cannot be passed on, but whoever calls may create it before
         calling = tuple(c for n in chosen for c in code.program.flow.callers.get(code.program.frame(n), ()))
-        found = _with_access(code, _laid(code, (), calling), precision_stays)
-    is_same = (
-        len(found.reach.obstacles) <= most
+        found = _with_access(code, _laid(code, (), (*layout.reached, *calling)), precision_stays)
+    left = _own(code, found).moved_early(EarlyCode(code.program, found.access), found.cpu)
+    return found if _is_no_worse(found, layout) and not left else layout
+
+
+def _is_no_worse(found: _Layout, layout: _Layout) -> bool:
+    """Whether only the accelerator's way is another than in a layout before, and it is not blocked more often."""
+    return (
+        len(found.reach.obstacles) <= len(layout.reach.obstacles)
         and found.preparation.obstacles == layout.preparation.obstacles
         and found.preparation.wrapped == layout.preparation.wrapped
     )
-    left = _own(code, found).moved_early(EarlyCode(code.program, found.access), found.cpu)
-    return found if is_same and not left else layout
 
 
 def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
@@ -269,13 +292,7 @@ def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
 def _further(base: _Layout, more: _Layout, *, files: bool = False) -> _Layout:
     """A layout in which more is shared or reached, if nothing else becomes another by that; else the one without."""
     more = replace(more, access=replace(more.access, after=base.access.after), cpu=base.cpu)
-    is_same = (
-        more.reach.homes == base.reach.homes
-        and (files or more.files == base.files)
-        and len(more.reach.obstacles) <= len(base.reach.obstacles)
-        and more.preparation.obstacles == base.preparation.obstacles
-        and more.preparation.wrapped == base.preparation.wrapped
-    )
+    is_same = more.reach.homes == base.reach.homes and (files or more.files == base.files) and _is_no_worse(more, base)
     is_there = all(more.access.at(d.loop) is not None for d in more.sharded)
     return more if is_same and is_there else base
 

@@ -84,6 +84,41 @@ def test_random_numbers_part_in_each_of_two_agents_of_which_one_is_built() -> No
     assert text.count("seed_by_rank") == 2
 
 
+MEMORY = """\
+class Memory:
+    def __init__(self, seed):
+        random.seed(seed)
+
+"""
+UPDATES = "for _ in range(9):\n    agent.update(torch.randn(2, 4))\n"
+
+
+@pytest.mark.parametrize(
+    "seeding", ["memory = Memory(3)", "np.random.seed(3)", "for seed in (torch.manual_seed, random.seed):\n    seed(3)"]
+)
+def test_random_numbers_part_after_the_last_seed_before_the_training(seeding: str) -> None:
+    text = after(f"import numpy as np\n{AGENT}{MEMORY}agent = Agent()\n{seeding}\n{UPDATES}")
+    assert f"{seeding}\naccelerator.seed_by_rank()\n" in text
+    assert text.count("seed_by_rank") == 1
+
+
+def test_the_function_that_seeds_after_the_agent_is_made_passes_the_accelerator() -> None:
+    main = f"def main():\n    agent = Agent()\n    memory = Memory(3)\n    {UPDATES}main()\n".replace(
+        "\n    agent.up", "\n        agent.up"
+    )
+    text = after(AGENT + MEMORY + main)
+    assert "    agent = Agent(accelerator)\n    memory = Memory(3)\n    accelerator.seed_by_rank()\n" in text
+    assert text.count("seed_by_rank") == 1
+
+
+def test_a_seed_that_the_accelerator_cannot_be_passed_to() -> None:
+    main = f"def main(agent):\n    random.seed(3)\n    {UPDATES}".replace("\n    agent.up", "\n        agent.up")
+    guarded = "if __name__ == '__main__':\n    import library\n    library.start(main, Agent())\n    main(Agent())\n"
+    result = run(f"{AGENT}{main}{guarded}")
+    assert result.status is Status.DECLINED
+    assert any("where the accelerator cannot be passed to" in note.message for note in result.notes)
+
+
 def test_a_base_class_gets_the_accelerator_from_whoever_builds_one_of_its_children(tmp_path: Path) -> None:
     base = """\
         import torch

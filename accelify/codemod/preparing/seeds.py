@@ -91,10 +91,11 @@ class Seeds:
         return [self.program.run_by([parsed.path]) for parsed in self.program.files]
 
     def _follows(self, first: ast.stmt, later: ast.stmt) -> bool:
-        """Whether, of two statements of a block, the later one comes before any training does."""
+        """Whether one statement is run after another in any case, before any training is."""
         block = self.program.block(first)
         if later not in block or block.index(later) <= block.index(first):
-            return False
+            is_sure = isinstance(self.program.parent(later), (ast.Module, *_DEFINITIONS))
+            return is_sure and later in self._before_training(first, _DEPTH)
         return not any(map(self.trains, block[block.index(first) + 1 : block.index(later)]))
 
     def after(self, statement: ast.stmt, depth: int = _DEPTH) -> ast.stmt:

@@ -32,6 +32,7 @@ from accelify.codemod.training.randomness.workers import Workers
 NAME = "data"
 _OF_WORKER = "a worker draws training data from this seed"
 _OF_ENVIRONMENT = "the environment's episodes follow from this seed"
+_OUT_OF_REACH = "where the accelerator cannot be passed to"
 _OWN = "each process draws its own, a single process the same as before"
 
 
@@ -249,9 +250,10 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     for each in places:
         accelerator = script.reach.expression(script.program.frame(each.statement))
         if each.is_drawn_from or (accelerator is None and each.statement not in {g.anchor for g in groups}):
+            begun = "after the training has begun"
             message = (
-                "every process would draw the same training data, as this gives all of them the same seed after "
-                "the training has begun: seed once, before the model is created"
+                "every process would draw the same training data, as this gives all of them the same seed "
+                f"{begun if each.is_drawn_from else _OUT_OF_REACH}: seed once, before the model is created"
             )
             yield Obstacle(NAME, script.path(each.statement), each.statement, message)
         elif accelerator is not None:

@@ -199,9 +199,31 @@ def test_weights_of_several_runs(seed: str, wanted: list[str]) -> None:
     assert apart(learner(run, init="self.other = nn.Linear(4, 1)")) == wanted
 
 
+def test_a_seed_in_the_statement_that_prepares() -> None:
+    for run in ("Learner().fit()", "with torch.no_grad():\n    Learner().fit()"):
+        assert places(learner(run, fit="torch.manual_seed(5)")) == ["torch.manual_seed(5)"]
+    made = "self.optimizer = torch.optim.SGD(self.net.parameters())"
+    facts = learner("for _ in [Learner()]:\n    _.fit()", fit="torch.manual_seed(5)")
+    assert places(facts) == [made, "torch.manual_seed(5)"]
+
+
 @pytest.mark.parametrize(
-    "run", ["Learner().fit()", "with torch.no_grad():\n    Learner().fit()", "for _ in [Learner()]:\n    _.fit()"]
+    ("between", "wanted"),
+    [
+        ("torch.manual_seed(5)", ["torch.manual_seed(5)"]),
+        ("if seed:\n    torch.manual_seed(5)", ["if seed:\n    torch.manual_seed(5)"]),
+        ("seed()", ["seed()"]),
+        ("rows = [1]\nsampler = Sampler()\nrows = [2]", ["sampler = Sampler()"]),
+    ],
 )
-def test_a_seed_in_the_statement_that_prepares(run: str) -> None:
-    facts = learner(run, fit="torch.manual_seed(5)")
-    assert places(facts) == ["self.optimizer = torch.optim.SGD(self.net.parameters())", "torch.manual_seed(5)"]
+def test_a_seed_between_what_prepares_and_the_training(between: str, wanted: list[str]) -> None:
+    seeding = "def seed():\n    torch.manual_seed(0)\nclass Sampler:\n    def __init__(self):\n        seed()\n"
+    text = f"{seeding}learner = Learner()\n{between}\nlearner.fit()"
+    facts = learner(text, fit="pass")
+    assert places(facts) == wanted
+    assert [home.kind for home in facts.script.reach.homes] == ["module"]
+
+
+def test_a_seed_that_some_runs_leave_out_does_not_stand_for_the_first_place() -> None:
+    facts = learner("learner = Learner()\nif seed:\n    torch.manual_seed(1)\n    learner.fit()", fit="pass")
+    assert places(facts) == ["self.optimizer = torch.optim.SGD(self.net.parameters())", "torch.manual_seed(1)"]

@@ -10,6 +10,7 @@ from functools import cached_property
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
@@ -108,14 +109,8 @@ def _sizes(program: Program, roles: Roles, loops: Loops, data: Iterable[Data]) -
 
 
 def _held_there(program: Program, source: ast.expr, built: list[ast.Call]) -> list[ast.Call]:
-    """Those of some calls that a variable may hold where it is read, if it is given one of them each time."""
-    owner = program.scope(source).owner(source.id) if isinstance(source, ast.Name) else None
-    if not isinstance(source, ast.Name) or owner is None:
-        return built
-    tracer = program.once(Tracer)
-    given = [
-        tracer.assigned(w) for w in program.reaching(source, tracer.writes(owner, source.id)) if isinstance(w, ast.Name)
-    ]
+    """Those of some calls that an expression leads back to, if it leads to nothing else."""
+    given = [c[-1].value for c in program.once(Tracer).chains(source) if not c[-1].is_none]
     return [c for c in built if c in given] if given and all(g in built for g in given) else built
 
 
@@ -124,11 +119,9 @@ def _built_at(program: Program, loader: Value) -> Iterator[ast.Call]:
     if isinstance(loader, Made) and isinstance(loader.node, ast.Call):
         yield loader.node
     elif isinstance(loader, Instance):
-        for call in program.calls:
-            if loader in program.values(call) and any(
-                f.parent is loader.cls for f in program.flow.callees.get(call, ())
-            ):
-                yield call
+        made = (c for c in program.calls if loader in program.values(c))
+        calls = [c for c in made if any(f.parent is loader.cls for f in program.flow.callees.get(c, ()))]
+        yield from filter(program.once(Conditions).worlds, calls)
 
 
 def _is_sampler(program: Program, size: ast.expr) -> bool:

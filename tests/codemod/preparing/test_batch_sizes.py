@@ -49,6 +49,37 @@ def test_the_loader_may_be_built_by_a_class_of_the_project() -> None:
     assert texts(found(Facts(text)).loaders) == ["8"]
 
 
+OWN = (
+    "class Loader(DataLoader):\n    def __init__(self, *args, **options):\n        super().__init__(*args, **options)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "over"),
+    [
+        ("other = Loader(rows, batch_size=4)", "loader"),
+        ("loaders = {'train': loader, 'val': Loader(rows, batch_size=4)}", "loaders['train']"),
+        (
+            "val = Loader(rows, batch_size=4)\nclass Data:\n    def __init__(self, a, b):\n"
+            "        self.a, self.b = a, b\ndata = Data(loader, val)",
+            "data.a",
+        ),
+        ("loaders = (Loader(rows, batch_size=4), loader)", "loaders[1]"),
+    ],
+)
+def test_another_loader_of_the_same_class_has_a_size_of_its_own(before: str, over: str) -> None:
+    made = f"{OWN}loader = Loader(rows, 8)\n{before}"
+    text = script().replace("loader = DataLoader(rows, batch_size=2)", made).replace("in loader:", f"in {over}:")
+    assert texts(found(Facts(text)).loaders) == ["8"]
+
+
+def test_a_loader_that_another_file_makes_to_try_itself_out_has_no_say() -> None:
+    data = f"from torch.utils.data import DataLoader\n{OWN}if __name__ == '__main__':\n    print(Loader(rows, 4))\n"
+    main = script(imports="from data import Loader", before="def make(n):\n    return Loader(rows, n)")
+    facts = Facts({"main.py": main.replace("DataLoader(rows, batch_size=2)", "make(8)"), "data.py": data})
+    assert texts(found(facts).loaders) == ["n"]
+
+
 def test_the_loader_may_be_built_in_another_file() -> None:
     main = script(imports="from data import loaders").replace(
         "loader = DataLoader(rows, batch_size=2)", "loader = loaders(rows)"

@@ -113,21 +113,22 @@ def _differs_by_clock(script: Script, clock: ast.Call) -> tuple[str, str]:
 
 def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     """One process deletes a folder, and the others wait for it; a note where not all of them come there."""
-    path, statement, accelerator = script.path(call), _deletion(script, call), script.accelerator(call)
+    path, statement, state = script.path(call), _deletion(script, call), script.state(call)
     written = script.written
     is_own = not call.args or any(True for _ in written.clocks.behind(call.args[0]))
     is_used = any(written.stored.is_before(backward, call) for backward in script.training.backwards)
-    is_safe = script.distribution is None and not (is_own or is_used or written.guarding.is_cached(call))
-    if statement is None or accelerator is None or not is_safe or not _is_run_by_all(script, statement, _DEPTH):
-        state = script.state(call)
+    is_taken = script.accelerator(call) is None and state.split(".")[0] in script.program.frame(call).root.writes
+    is_safe = script.distribution is None and not (is_own or is_used or is_taken or written.guarding.is_cached(call))
+    if statement is None or not is_safe or not _is_run_by_all(script, statement, _DEPTH):
         message = (
             "every process deletes this folder, possibly after another has started to write to it: guard it with "
             f"`if {state}.is_main_process:`, and call `{state}.wait_for_everyone()` afterwards"
         )
         return Remark(NAME, path, call, message, Tier.REVIEW)
-    wait = Insert(statement, "after", f"{accelerator}.wait_for_everyone()")
-    alone = Wrap((statement,), f"if {accelerator}.is_main_process:")
-    return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", (alone, wait))
+    wait = Insert(statement, "after", f"{state}.wait_for_everyone()")
+    alone = Wrap((statement,), f"if {state}.is_main_process:")
+    edits: tuple[Edit, ...] = (alone, wait, *script.library_import(call, script.options.runtime.module))
+    return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", edits)
 
 
 def _is_temporary(script: Script, deleted: ast.Call) -> bool:

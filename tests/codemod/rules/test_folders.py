@@ -82,3 +82,41 @@ def test_a_folder_that_the_settings_name_for_the_time(tmp_path: Path, imported: 
     ((path, note),) = ((r.path, n) for r in results for n in r.notes if n.rule == "folders")
     assert (path, note.line) == ("settings.py", 2)
     assert note.message.startswith("this name has the time in it")
+
+
+HELPER = """\
+import shutil
+from pathlib import Path
+def fresh(path):
+    {deleted}
+    Path(path).mkdir()
+class Output:
+    def __init__(self, path):
+        self.path = path
+        fresh(path)
+"""
+
+
+@pytest.mark.parametrize(
+    "deleted", ["if Path(path).exists():\n        shutil.rmtree(path)", "shutil.rmtree(path, True)"]
+)
+@pytest.mark.parametrize(
+    ("made", "may_wait"),
+    [
+        ("helper.fresh('out')", True),
+        ("output = helper.Output('out')", True),
+        ("if input():\n    helper.fresh('out')", False),  # not all processes may come there
+    ],
+)
+def test_one_process_deletes_a_folder_in_a_helper_s_file(
+    tmp_path: Path, deleted: str, made: str, may_wait: bool
+) -> None:
+    files = {"train.py": script(imports="import helper", before=made), "helper.py": HELPER.format(deleted=deleted)}
+    scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        found = {r.path: r for r in rewrite_together(("train.py",), Options())}
+    state = "accelify.runtime.PartialState()"
+    alone = "\n    ".join(deleted.split("\n"))
+    guarded = f"    if {state}.is_main_process:\n        {alone}\n    {state}.wait_for_everyone()\n"
+    assert (guarded in found["helper.py"].after.decode()) is may_wait
+    assert any("deletes this folder" in n.message for n in found["helper.py"].notes) is not may_wait

@@ -173,7 +173,9 @@ def _is_wrapped(script: Script, model: ast.expr) -> bool:
 
 def _wrapped_on_each_way(script: Script, model: ast.expr, depth: int = _DEPTH) -> list[bool]:
     """The same, for each of the ways by which the model gets there, through functions that return it, too."""
-    chains = ([model, *(v for b in chain if (v := _value(b)) is not None)] for chain in script.tracer.chains(model))
+    chains = (
+        [model, *(v for b in chain if (v := _value(script, b)) is not None)] for chain in script.tracer.chains(model)
+    )
     parts = ([n for value in chain for n in ast.walk(value)] for chain in chains)
     return [
         (any(n in script.wrappers for n in nodes) or any(_returns_wrapped(script, n, depth) for n in nodes))
@@ -182,8 +184,10 @@ def _wrapped_on_each_way(script: Script, model: ast.expr, depth: int = _DEPTH) -
     ]
 
 
-def _value(binding: Binding) -> ast.expr | None:
-    """The value that is bound, or taken apart: `model, device = build()`."""
+def _value(script: Script, binding: Binding) -> ast.expr | None:
+    """The value that is bound, given to a parameter, or taken apart: `model, device = build()`."""
+    if binding.call is not None:
+        return script.tracer.argument(binding.call, binding.scope, binding.text)
     if binding.value is not None or binding.kind != "assign":
         return binding.value
     value = getattr(binding.statement, "value", None)

@@ -69,6 +69,33 @@ def test_the_others_stay_as_they_are(slots: dict[str, str]) -> None:
     assert told(run(script(before="rows = torch.randn(8, 2, 4)", **slots))) == []
 
 
+PACK = "rows = torch.randn(8, 2, 4)\ndef pack(net, n):\n    return {'net': net.state_dict(), 'n': n}"
+STATIC = """\
+class Files:
+    @staticmethod
+    def write(path, net):
+        torch.save(net.state_dict(), path)
+    def write_both(self, net):
+        self.write('a.pt', net)
+        self.write('b.pt', net)
+rows = torch.randn(8, 2, 4)"""
+
+
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        (PACK, "torch.save(pack({0}, 3), 'net.pt')"),
+        (PACK, "raw = {0}\ntorch.save(pack(n=3, net=raw), 'net.pt')"),
+        (STATIC, "Files.write('net.pt', {0})"),
+        (STATIC, "Files().write_both({0})"),
+    ],
+)
+def test_a_function_saves_the_keys_of_what_it_is_given(before: str, end: str) -> None:
+    assert told(run(script(before=before, model=WRAP, end=end.format("model.module")))) == []
+    (line,) = told(run(script(before=before, model=WRAP, end=end.format("model"))))
+    assert "state_dict()" in line
+
+
 def test_files_that_load_such_keys_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     wrapped = "net = torch.nn.DataParallel(net)\nnet.load_state_dict(torch.load('net.pt'))\n"

@@ -285,6 +285,98 @@ def test_what_calls_training_waits_before_it_loads_what_it_saved(
     assert after.count("wait_for_everyone") == waits
 
 
+PARTS = """\
+import argparse
+import os
+import torch
+from torch import nn
+
+
+class Stopping:
+    def __init__(self, given):
+        {kept}
+
+    def __call__(self, model):
+        torch.save(model.state_dict(), {saved})
+
+
+class Teacher:
+    def __init__(self):
+        self.path = "teacher.pt"
+
+    def restore(self, model):
+        model.load_state_dict(torch.load(self.path))
+
+
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.loader = model, loader
+        self.optimizer = torch.optim.Adam(model.parameters())
+
+    def train(self):
+        for x in self.loader:
+            loss = self.model(x).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+MAIN = """\
+def restore(path, model):
+    model.load_state_dict(torch.load(path))
+
+
+def main():
+    args = argparse.ArgumentParser().parse_args()
+    args.path = os.path.join(args.output, "best.pt")
+    trainer = Trainer(nn.Linear(3, 1), torch.utils.data.DataLoader(torch.randn(8, 3)))
+    stopping, teacher = Stopping({given}), Teacher()
+    for epoch in range(5):
+        trainer.train()
+        stopping(trainer.model)
+    {load}
+
+
+main()
+"""
+LOADING = "trainer.model.load_state_dict(torch.load({}))"
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+@pytest.mark.parametrize(
+    ("given", "kept", "saved", "load", "waits"),
+    [
+        ("args.path", "self.path = given", "self.path", LOADING.format("args.path"), True),
+        ("args", "self.args = given", "self.args.path", LOADING.format("args.path"), True),
+        ("args.output", "self.file = given + '/last.pt'", "self.file", LOADING.format("stopping.file"), True),
+        ("args.path", "self.path = given", "self.path", "restore(args.path, trainer.model)", True),
+        ("'teacher.pt'", "self.path = given", "self.path", "teacher.restore(trainer.model)", True),
+        ("args.path", "self.path = given", "self.path", "teacher.restore(trainer.model)", False),
+        ("args.path", "self.path = given", "self.path", LOADING.format("'other.pt'"), False),
+    ],
+)
+def test_what_an_object_saves_is_waited_for_where_it_is_loaded(
+    given: str,
+    kept: str,
+    saved: str,
+    load: str,
+    waits: bool,
+    in_files: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parts, main = PARTS.format(kept=kept, saved=saved), MAIN.format(given=given, load=load)
+    if in_files:
+        (tmp_path / "parts.py").write_text(parts)
+        parts = "import argparse\nimport os\nimport torch\nfrom torch import nn\nfrom parts import *\n"
+    (tmp_path / "train.py").write_text(f"{parts}\n\n{main}")
+    results = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}
+    after, where = results["train.py"], load.partition("(torch")[0]
+    assert (f"\n    accelify.runtime.wait_for_everyone()\n    {where}" in after) is waits
+    assert "wait_for_everyone" not in after.replace("    accelify.runtime.wait_for_everyone()", "", waits)
+    assert not waits or "\nimport accelify.runtime\n" in after
+
+
 def test_only_the_process_that_saves_opens_the_file_where_the_accelerator_does_not_reach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,11 +37,11 @@ def may_be_of(files: Files, load: ast.Call, path: ast.expr, save: ast.Call) -> b
     """Whether a load may read what was saved before: the same path, or one that an imported file was given."""
     target = _opened(files, save.args[1]) if len(save.args) > 1 else None
     path = _opened(files, path)
-    if target is not None and ast.unparse(path) == ast.unparse(target):
-        return not _comes_first(files, load, save)
     if target is not None and files.may_be_one(target, path):
-        return files.is_before(save, load)
-    if files.program.path(save) == files.program.path(load) or isinstance(path, ast.Constant):
+        is_written_alike = ast.unparse(path) == ast.unparse(target)
+        return not _comes_first(files, load, save) if is_written_alike else files.is_before(save, load)
+    is_another = target is not None and files.names(target) and files.names(path)
+    if is_another or files.program.path(save) == files.program.path(load) or isinstance(path, ast.Constant):
         return False
     return any(leads_to(files, call, save) for call in _before(files, load, _DEPTH))
 

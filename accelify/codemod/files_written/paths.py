@@ -57,10 +57,14 @@ class Files:
         return self._of_any(self._put_into(path), depth)
 
     def _put_into(self, path: ast.Attribute) -> list[ast.expr | None]:
-        """The values that an attribute is given, as it is written."""
-        text = ast.unparse(path)
-        writes = [w for w in self.program.attribute_writes.get(path.attr, ()) if ast.unparse(w) == text]
-        return [self.tracer.assigned(w) for w in writes]
+        """The values that an attribute of an object is given; of an unknown one, by how it is written."""
+        text, owners = ast.unparse(path), self.program.values(path.value)
+        found: list[ast.expr | None] = []
+        for write in self.program.attribute_writes.get(path.attr, ()):
+            others = self.program.values(write.value)
+            if owners & others if owners and others else ast.unparse(write) == text:
+                found.append(self.tracer.assigned(write))
+        return found
 
     def _of_variable(self, path: ast.Name, depth: int) -> frozenset[str]:
         held = self.program.values(path)

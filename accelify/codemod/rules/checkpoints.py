@@ -256,8 +256,11 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
                 edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
                 edits = (edit, *script.written.meetings.before(call))
                 yield Change(NAME, script.path(call), call.lineno, MAY_NOT_BE_DONE, edits)
-    yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)
-    yield from _waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond)
+    after = list(_waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond))
+    yield from after
+    waited = [e.node for change in after for e in change.edits if isinstance(e, Insert)]
+    apart = [s for s in saves if script.accelerator(s) is None and not _save(script, waited, [s])]
+    yield from _waits_outside(script, apart, beyond)
     yield from _waits_at_ends(script, saves)
 
 
@@ -267,8 +270,8 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
     for load, path in loads:
         frame = script.program.frame(load)
         is_led = frame in script.run.leading and script.reach.expression(frame) is None
-        roots = [script.program.frame(s).root for s in saves if may_be_of(script.written.stored, load, path, s)]
-        if is_led and frame.root in roots and script.written.saver(load) == library:
+        is_read = any(may_be_of(script.written.stored, load, path, s) for s in saves)
+        if is_led and is_read and script.written.saver(load) == library:
             yield _waits_in_library(script, load, saves)
 
 
@@ -276,7 +279,8 @@ def _waits_in_library(script: Script, load: ast.Call, saves: list[ast.Call]) -> 
     """Before a load that the accelerator does not reach."""
     statement = _before_asking(script, script.program.statement(load), saves)
     edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
-    edits = (edit, *script.written.meetings.before(load))
+    library = script.library_import(load, script.options.runtime.functions)
+    edits = (edit, *script.written.meetings.before(load), *library)
     return Change(NAME, script.path(load), load.lineno, MAY_NOT_BE_DONE, edits)
 
 
@@ -349,7 +353,7 @@ def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
     if script.path(load) in script.files and script.accelerator(load) is not None:
         return [(load, load.args[0])]
     function, path = script.program.frame(load), load.args[0]
-    if function.kind == "module":
+    if function.kind == "module" or function in script.run.leading:
         return [(load, path)]
     callers = sorted(script.program.flow.callers.get(function, ()), key=script.program.position)
     is_given = isinstance(path, ast.Name) and any(p.arg == path.id for p in function.parameters)

@@ -19,6 +19,16 @@ class Trainer:
     pass
 trainer = Trainer()
 trainer.best_path = best
+class Stopping:
+    def __init__(self, path):
+        self.path = path
+        self.kept = os.path.join(folder, 'kept.pt')
+class Teacher:
+    def __init__(self, options):
+        self.path, self.options = 'teacher.pt', options
+options = parser.parse_args()
+options.path = options.folder + '/option.pt'
+stopping, teacher = Stopping(options.path), Teacher(options)
 """
 
 
@@ -47,6 +57,11 @@ def names(path: str) -> set[str]:
         ("found()", {"model_{}"}),
         ("trainer.best_path", {"model_{}"}),
         ("unknown()", set()),
+        ("stopping.path", {"option.pt"}),
+        ("stopping.kept", {"kept.pt"}),
+        ("teacher.path", {"teacher.pt"}),
+        ("teacher.options.path", {"option.pt"}),
+        ("unknown.path", set()),
     ],
 )
 def test_the_names_of_files(path: str, expected: set[str]) -> None:

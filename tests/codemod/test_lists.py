@@ -53,6 +53,7 @@ def rewritten(**slots: str) -> tuple[str, list[str]]:
         {"source": "enumerate(loader)", "first": "x, y = y"},
         {"add": "number = loss.item()\n        losses.append(number)"},
         {"add": "losses.append(float(loss))\n        print(np.mean(losses))"},
+        {"before": "config = {'weight': 2}", "add": "losses.append(config['weight'] * loss.item())"},
         {"end": "print(sum(losses) / len(losses))"},
         {"end": "history.append(torch.tensor(losses).mean().item())"},
         {"end": "print(np.average(losses), max(losses))"},

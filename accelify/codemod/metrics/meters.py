@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.meters import Meter, Meters
 
@@ -282,7 +284,8 @@ class Elements:
         if isinstance(value, ast.Constant):
             return isinstance(value.value, (int, float))
         if isinstance(value, ast.BinOp):
-            return self.is_number(value.left, depth) and self.is_number(value.right, depth)
+            others = [v for v in (value.left, value.right) if not self.is_number(v, depth)]
+            return len(others) < 2 and all(map(self._is_setting, others))
         if isinstance(value, ast.Name):
             given = self._given(value.id)
             return bool(depth and given) and all(self.is_number(v, depth - 1) for v in given)
@@ -292,6 +295,21 @@ class Elements:
         if any(map(names.gives_what_it_is_given, called)):
             return all(self.is_number(v, depth) for v in value.args)
         return methods.gives_numbers(_method(value)) or any(map(names.gives_a_number, called))
+
+    def _is_setting(self, factor: ast.expr) -> bool:
+        """Whether a factor is none of the loop's values, and no tensor as far as is known: `config["weight"]`."""
+        if isinstance(factor, ast.BinOp):
+            return all(self.is_number(v) or self._is_setting(v) for v in (factor.left, factor.right))
+        around = [factor]
+        while isinstance(part := around[-1], (ast.Attribute, ast.Subscript)):
+            around.append(part.value)
+        keys = [part.slice for part in around if isinstance(part, ast.Subscript)]
+        if not isinstance(around[-1], ast.Name) or not all(isinstance(key, ast.Constant) for key in keys):
+            return False
+        stored = {ast.unparse(n) for n in ast.walk(self.loop) if isinstance(getattr(n, "ctx", None), ast.Store)}
+        is_made = any(isinstance(v, Made) for v in self.program.values(factor))
+        kinds = self.program.once(Kinds).of(factor)
+        return stored.isdisjoint(map(ast.unparse, around)) and not is_made and kinds <= {"number", UNKNOWN}
 
     def is_plain(self, value: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a value can be handed from process to process: numbers, arrays, tensors."""

@@ -43,6 +43,17 @@ def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
         ("float(x)", True, True),
         ("named", True, True),
         ("loss.item() * 2", True, True),
+        ("config['weight'] * loss.item()", True, True),
+        ("loss.item() / args.accumulate", True, True),
+        ("args.loss.weight * args.scale * loss.item()", True, True),
+        ("(loss.item() - settings['loss']['mean']) / spread", True, True),
+        ("spread * loss.item()", True, True),
+        ("tensor * loss.item()", False, False),
+        ("tensor[0] * loss.item()", False, False),
+        ("x.weight * loss.item()", False, True),
+        ("state['last'] * loss.item()", False, False),
+        ("config[key] * loss.item()", False, False),
+        ("config['weight'] * config['scale']", False, False),
         ("*x.tolist()", True, True),
         ("x", False, True),
         ("model(x)", False, True),
@@ -53,7 +64,8 @@ def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
     ],
 )
 def test_numbers_and_what_processes_can_hand_each_other(value: str, number: bool, plain: bool) -> None:
-    facts, loop = in_loop(f"named = loss.item()\nuse({value})")
+    before = "config, spread, tensor = {'weight': 0.5}, 2.0, torch.ones(2)\nsettings = json.load(open('s.json'))"
+    facts, loop = in_loop(f"named = loss.item()\nstate['last'] = loss\nuse({value})", before=before)
     found = Elements(facts.program, facts.tracer, Harmless(facts.program, facts.roles), loop)
     node = facts.call("use(").args[0]
     assert (found.is_number(node), found.is_plain(node)) == (number, plain)

@@ -1108,8 +1108,16 @@ class Ranks:
 
     def _draws(self, row: Row, call: ast.Call) -> bool:
         """Whether a call draws from a rank's own stream, or asks a worker of its own."""
+        if not self._is_meant(row, call):
+            return False
         is_own = (row.draws or self._asks_a_worker(row)) and self.shards.draws and not self._makes_what_is_alike(call)
         return is_own or (not row.effects.isdisjoint(_DRAWS_EACH_TIME) and self._is_in_a_round(call))
+
+    def _is_meant(self, row: Row, call: ast.Call) -> bool:
+        """Whether a row is of what is called: what is a model in one branch is no random transform in another."""
+        held = self.chains.kinds.of(call.func)
+        known = held - {UNKNOWN} if UNKNOWN in held else frozenset()
+        return not known or row in [table.member(kind, "__call__") for kind in known]
 
     @staticmethod
     def _asks_a_worker(row: Row) -> bool:

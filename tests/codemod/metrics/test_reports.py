@@ -392,3 +392,30 @@ def test_what_the_first_round_of_an_inner_loop_sets_is_not_carried(body: str, is
 def test_a_name_that_a_later_loop_binds_again_is_that_loops(end: str, is_reported: bool) -> None:
     found = {report.text for report in reports(before="k = 1", end=f"model.eval()\n{end}")}
     assert ("loss" in found) is is_reported
+
+
+EVALUATES = """\
+if i == 3:
+    model.eval()
+    value = 0.0
+    for a, b in valid:
+        value += criterion({taken}, b).item()
+    if value < best:
+        best = value
+        torch.save(model, "best.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "taken", "is_own"),
+    [
+        ("", "model(a)", False),
+        ("if best:\n    model = torch.load('best.pt')", "model(a)", False),
+        ("model = torch.load('best.pt') if best else nn.Linear(4, 2)", "model(a)", False),
+        ("", "model(a + torch.rand(4))", True),
+        ("from torchvision import transforms\njitter = transforms.RandomErasing()", "model(jitter(a))", True),
+    ],
+)
+def test_an_evaluation_that_every_rank_does_in_full_is_no_ranks_own(before: str, taken: str, is_own: bool) -> None:
+    found = reports(before=f"best = 9.0\n{before}", batch=EVALUATES.format(taken=taken))
+    assert (About.SAVED_BY in {report.about for report in found}) is is_own

@@ -336,20 +336,24 @@ def _own_environments(script: Script) -> Iterator[Change]:
     """What seeds the environments that training asks is seeded by rank."""
     loops = Loops(script.program, script.roles, script.tracer)
     for seed in EnvironmentSeeds(script.program, script.roles, loops, script.training, script.run.beside).find():
-        yield _parted_anywhere(script, seed.node, _OF_ENVIRONMENT, is_again=seed.is_again)
+        count = f" * {ast.unparse(seed.vector)}.num_envs" if seed.vector is not None and not seed.is_again else ""
+        yield _parted_anywhere(script, seed.node, _OF_ENVIRONMENT, is_again=seed.is_again, count=count)
 
 
-def _parted_anywhere(script: Script, seed: ast.expr, reason: str, *, is_again: bool) -> Change:
+def _parted_anywhere(script: Script, seed: ast.expr, reason: str, *, is_again: bool, count: str = "") -> Change:
     """A seed of which each process gets another, also where the accelerator does not reach."""
-    change = _parted(script, seed, script.place(seed), reason, is_again=is_again)
+    change = _parted(script, seed, script.place(seed), reason, is_again=is_again, count=count)
     library = script.library_import(seed, script.options.runtime.module)
     return replace(change, edits=(*change.edits, *library))
 
 
-def _parted(script: Script, seed: ast.expr, state: str, reason: str, *, is_again: bool) -> Change:
-    """A seed of which each process gets another; of several in a row, `is_again`, no two get the same."""
+def _parted(script: Script, seed: ast.expr, state: str, reason: str, *, is_again: bool, count: str = "") -> Change:
+    """A seed of which each process gets another; of several in a row, `is_again`, no two get the same.
+
+    count: a factor for the seeds that a process takes from this one on.
+    """
     code = f"{{seed}} * {state}.num_processes" if is_again else "{seed}"
-    make = partial(_seeded, code=f"{code} + {state}.process_index")
+    make = partial(_seeded, code=f"{code} + {state}.process_index{count}")
     edit = Replace(seed, make, keeps=(seed,), reads=(state.split(".")[0],))
     return Change(NAME, script.path(seed), seed.lineno, f"{reason}: {_OWN}", (edit,), Tier.REVIEW)
 

@@ -132,8 +132,7 @@ mutates=self keeps=0
     torchdata.stateful_dataloader: StatefulDataLoader
 # --- simulations: environments whose next state depends on all that was done in them before ---
 returns=environment effects=simulates
-    gym: make vector.make make_vec
-    gym.vector: SyncVectorEnv
+    gym: make
     gym.wrappers: *
     gym pettingzoo ple pybullet pybullet_envs retro procgen atari_py gym_super_mario_bros nes_py minigrid: *
     dm_control.suite: load
@@ -141,6 +140,9 @@ returns=environment effects=simulates
     isaacgym envpool brax: *
 returns=environment effects=simulates+writes_files
     gym.wrappers: Monitor RecordVideo
+returns=vector_environment effects=simulates
+    gym: vector.make make_vec
+    gym.vector: SyncVectorEnv
 returns=vector_environment effects=simulates+starts
     gym.vector: AsyncVectorEnv
 returns=space

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops import Loops, Training
@@ -18,10 +19,14 @@ from accelify.codemod.training.roles import Roles
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSeed:
-    """What seeds an environment. is_again: whether several are seeded here, or one several times."""
+    """What seeds an environment. is_again: whether several are seeded here, or one several times.
+
+    vector: the environment, if it is several in one, which it seeds with this number and those that follow.
+    """
 
     node: ast.expr
     is_again: bool
+    vector: ast.expr | None = None
 
 
 class EnvironmentSeeds:
@@ -34,6 +39,7 @@ class EnvironmentSeeds:
         self.beside = beside
         self.loops = loops
         self.rounds = {loop for listed in training.loops.values() for loop in listed}
+        self.kinds = program.once(Effects).kinds
         self.evaluations = Evaluations(program, roles, training.frames)
 
     def find(self) -> Iterator[EnvironmentSeed]:
@@ -45,7 +51,8 @@ class EnvironmentSeeds:
                 continue
             name = _last_name(environment)
             if name in trained or name not in others:
-                yield EnvironmentSeed(seed, self._is_again(call))
+                is_vector = "vector_environment" in self.kinds.of(environment)
+                yield EnvironmentSeed(seed, self._is_again(call), environment if is_vector else None)
 
     def _asked(self) -> tuple[set[str], set[str]]:
         """The names of the environments that are asked to train, and elsewhere."""

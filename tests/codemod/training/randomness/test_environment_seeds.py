@@ -75,6 +75,26 @@ def test_each_process_sees_episodes_of_its_own() -> None:
     assert "test_env.reset(seed=7)" in after
 
 
+@pytest.mark.parametrize(
+    "made", ["gym.vector.SyncVectorEnv([make] * 4)", "gym.make_vec('a', 4)", "gym.vector.make('a')"]
+)
+@pytest.mark.parametrize(
+    ("seeded", "after"),
+    [
+        ("env.reset(seed=args.seed)", "args.seed + accelerator.process_index * env.num_envs"),
+        ("env.seed(3)", "3 + accelerator.process_index * env.num_envs"),
+        (
+            "for k in range(2): env.seed(k)",
+            "k * accelerator.num_processes + accelerator.process_index",
+        ),
+    ],
+)
+def test_environments_in_one_take_as_many_seeds(made: str, seeded: str, after: str) -> None:
+    assert (
+        after in run(script(f"env = {made}\n{seeded}").replace("import gym", "import gymnasium as gym")).after.decode()
+    )
+
+
 IN_WORKERS = """\
 import gym
 import torch

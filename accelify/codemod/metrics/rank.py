@@ -287,7 +287,8 @@ class Ranks:
                 labels = self._made_running(labels | self._rows_round(definition.node), definition.node, loop)
             if self._function(definition.node) in self._run_by_signals:
                 labels |= {Origin(Mark.SIGNAL, definition.node)}
-        return labels
+        parts = self._changed_parts(definition) if labels and definition.kind is Kind.IN_PLACE else {None}
+        return labels if None in parts else frozenset().union(*(_at(labels, part) for part in parts))
 
     @cached_property
     def _run_by_signals(self) -> frozenset[Scope]:
@@ -633,6 +634,25 @@ class Ranks:
         if isinstance(node, ast.Attribute):
             return _at(self._of_part(*self._assigned(node)), self._place(node, definition.variable))
         return self._of_part(*self._assigned(node))
+
+    def _changed_parts(self, definition: Definition) -> set[str | None]:
+        """The parts of a variable's object that a change in place is in: `log` of `agent.log.append(x)`; None for all.
+
+        Of an object that a function fills, the attributes that it changes: `log` of `agent.record(x)`.
+        """
+        node, variable = definition.node, definition.variable
+        changed = self.chains.changed_by(node) if isinstance(node, ast.Call) else [node]
+        filled = set(self._filled_parts(node, variable)) if isinstance(node, ast.Call) else set()
+        return filled or {self._place(each, variable) for each in changed if isinstance(each, ast.expr)}
+
+    def _filled_parts(self, call: ast.Call, variable: Variable) -> Iterator[str | None]:
+        for callee in self.program.flow.callees.get(call, ()):
+            for place in self.chains.effects.of_function(callee).writes:
+                given = self.chains.given(call, callee, place.name) if place.scope is callee and place.path else None
+                if given is not None and self._variable_of(given) == variable:
+                    yield place.path[0].removeprefix(".") if place.path[0].startswith(".") else None
+                elif given is not None:
+                    yield self._place(given, variable)
 
     def _place(self, node: ast.expr, variable: Variable) -> str | None:
         """The part of a variable's object that an expression stands for: `loss` of `state.loss`, of `log["loss"]`."""

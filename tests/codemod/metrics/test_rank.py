@@ -388,3 +388,45 @@ def test_what_an_evaluation_draws_within_a_sharded_loop(value: str, is_drawn: bo
     step = find(script, "scheduler.step(score)")
     assert isinstance(step, ast.Call)
     assert ranks.is_own(step.args[0]) is (is_drawn and slot == "batch")
+
+
+AGENT = """\
+class Agent:
+    def __init__(self, frozen=False):
+        self.frozen, self.start, self.seen, self.log, self.notes = frozen, 3, 0, [], {}
+    def record(self, value):
+        self.log.append(value)
+    def freeze(self, value):
+        self.log.append(value)
+        self.frozen = bool(value)
+def record(agent, value):
+    agent.log.append(value)
+agent = Agent()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ("agent.log.append(1)", "log"),
+        ("agent.log += [1]", "log"),
+        ("agent.seen += 1", "seen"),
+        ("agent.notes['last'] = 1", "notes"),
+        ("agent.log.extend([1, 2])", "log"),
+        ("agent.record(1)", "log"),
+        ("record(agent, 1)", "log"),
+        ("agent.freeze(1)", "frozen"),
+        ("agent.start = 5", "start"),
+    ],
+)
+def test_a_change_of_one_part_on_some_ranks_leaves_the_others_alike(change: str, part: str) -> None:
+    slots = {"before": AGENT, "batch": f"if loss > 3: {change}"}
+    assert rank(f"agent.{part}", **slots).is_own
+    changed = {"freeze": {"frozen", "log"}}.get(change.removeprefix("agent.").partition("(")[0], {part})
+    for other in {"frozen", "start", "seen", "log", "notes"} - changed:
+        assert not rank(f"agent.{other}", **slots).is_own
+
+
+def test_a_change_of_the_whole_object_on_some_ranks() -> None:
+    assert rank("agent.frozen", before=AGENT, batch="if loss > 3: agent = Agent(True)").is_own
+    assert rank("agent.frozen", before=AGENT, batch="if loss > 3: unknown(agent)\nagent.frozen = loss > 3").is_own

@@ -752,16 +752,13 @@ class Ranks:
         """The labels of the values that all known calls pass for a parameter."""
         found = _NONE
         for call in self.program.calls_of(key.scope):
-            given = self.chains.given(call, key.scope, key.name)
-            if given is not None:
-                found |= self._resolved(self._of(given))
-            elif not self._has_default(key):
-                found |= self._resolved(self._of_arguments(call))
+            found |= self._resolved(self._passed(call, key.scope, key.name))
         return found
 
-    @staticmethod
-    def _has_default(key: _Argument) -> bool:
-        return key.name in key.scope.defaults
+    def _passed(self, call: ast.Call, callee: Scope, name: str) -> _Labels:
+        """The labels of what a call passes for a parameter."""
+        given = self.chains.given(call, callee, name)
+        return self._of(given) if given is not None else _without_place(self._all(self.chains.unnamed(call)))
 
     def _resolved(self, labels: _Labels) -> _Labels:
         """Labels with what callers give in place of parameters."""
@@ -784,11 +781,7 @@ class Ranks:
             if not isinstance(label, Given) or label.scope is not callee:
                 found.add(label)
                 continue
-            given = self.chains.given(call, callee, label.name)
-            if given is not None:
-                found |= _given(self._of(given), label)
-            elif label.name not in callee.defaults:
-                found |= self._of_arguments(call)
+            found |= _given(self._passed(call, callee, label.name), label)
         return frozenset(found)
 
     # Conditions.
@@ -927,8 +920,7 @@ class Ranks:
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
             is_own = isinstance(receiver, ast.Name) and is_self(self.program, receiver)
             if is_own or any(self.shards.is_alike(n) for n in (receiver, call.func) if n is not None):
-                given = self.chains.given(call, key.scope, key.name)
-                found |= self._resolved(self._of(given)) if given is not None else _NONE
+                found |= self._resolved(self._passed(call, key.scope, key.name))
         return found
 
     def _attribute(self, node: ast.Attribute) -> _Labels:

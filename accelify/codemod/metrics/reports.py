@@ -97,8 +97,8 @@ class Reports:
             self._followed.add((sink.way, each))
             for call in self.program.calls_of(each.scope):
                 value = self.ranks.chains.given(call, each.scope, each.name)
-                if value is not None:
-                    yield from self._follow(Sink(sink.way, value, call, sink.end or sink.node), each.at)
+                for passed in self.ranks.chains.unnamed(call) if value is None else [value]:
+                    yield from self._follow(Sink(sink.way, passed, call, sink.end or sink.node), each.at)
 
     def _origins(self, sink: Sink, origins: frozenset[Origin]) -> Iterator[Origin]:
         """The origins that make the value of a sink a rank's own, as far as that sink matters."""

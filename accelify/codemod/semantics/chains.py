@@ -127,6 +127,13 @@ class Chains:
                 return call.func.value
         return self.tracer.given(call, callee, name)
 
+    @staticmethod
+    def unnamed(call: ast.Call) -> list[ast.expr]:
+        """What a parameter that `given` does not know may hold: what `*values` and `**named` do, or any argument."""
+        spread = [a.value for a in call.args if isinstance(a, ast.Starred)]
+        spread += [k.value for k in call.keywords if k.arg is None]
+        return spread or [*call.args, *(k.value for k in call.keywords)]
+
     def _is_unbound(self, call: ast.Call) -> bool:
         """Whether a method is called on its class, with the object as an argument."""
         values = [v for v in self.program.values(call.func) if isinstance(v, FunctionValue)]

@@ -35,6 +35,45 @@ def test_each_of_two_loops_that_fill_one_name() -> None:
     assert [r.text for r in Reports(ranks, lambda node: False).find()] == ["found", "found"]
 
 
+TALLY = """
+class Tally:
+    def reset(self):
+        self.value, self.count = 0, 0
+    def add(self, value, count=1):
+        self.value += value
+        self.count += count
+    def update(self, *pair):
+        self.add(*pair)
+    def step(self, out, y):
+        self.add(*counts(out, y))
+    def mean(self):
+        return self.value / self.count
+def counts(out, y):
+    return [(out.argmax(1) == y).sum().item(), len(y)]
+def named(out, y):
+    return {"value": (out.argmax(1) == y).sum().item(), "count": len(y)}
+def show(*parts):
+    print(*parts)
+tally = Tally()
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "shown", "is_reported"),
+    [
+        ("tally.add(*counts(out, y))", "print(tally.mean())", True),
+        ("tally.add(**named(out, y))", "print(tally.mean())", True),
+        ("tally.update(*counts(out, y))", "show(epoch, tally.mean())", True),
+        ("tally.step(out, y)", "show(epoch, tally.mean())", True),
+        ("pair = (loss.item(), 2)\ntally.add(*pair)", "show(*[epoch, tally.mean()])", True),
+        ("tally.add(*[1, 2])", "show(epoch)", False),
+        ("show(*[epoch, i])", "show(*[epoch, 3])", False),
+    ],
+)
+def test_what_starred_arguments_hand_over(update: str, shown: str, is_reported: bool) -> None:
+    assert bool(reports(before=TALLY, begin="tally.reset()", batch=update, end=shown)) is is_reported
+
+
 @pytest.mark.parametrize("shown", ["print(epoch)", "print(len(loader))", "total = 0"])
 def test_what_every_rank_has_is_not_reported(shown: str) -> None:
     assert reports(end=shown) == []

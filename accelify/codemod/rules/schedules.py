@@ -83,12 +83,9 @@ def _counted(script: Script) -> Iterator[Remark]:
 
 def _counted_by_size(script: Script, counts: StepCounts) -> Iterator[Remark]:
     """Where samples are counted by the size of one process's batches: to average weights, to end the training."""
-    said = [*counts.learning_rates(), *counts.in_losses()]
-    found = [
-        node
-        for node in counts.samples(script.batch_sizes.loaders)
-        if script.path(node) in script.files and not any(script.program.inside(node, place) for place in said)
-    ]
+    found = [node for node in counts.samples(script.batch_sizes.loaders) if script.path(node) in script.files]
+    said = [*counts.learning_rates(), *counts.in_losses()] if found else []
+    found = [node for node in found if not any(script.program.inside(node, place) for place in said)]
     for first, *others in [sorted(found, key=script.program.position)] if found else []:
         message = (
             f"`{ast.unparse(first)}` counts the samples of one process's batches{' (also {0})' if others else ''}, and "

@@ -36,10 +36,11 @@ class Script:
 
     files: those that change for the training: with a backward pass, a prepared object, or a way of the accelerator.
     wrapping: where a model has been replaced by its wrapper, for a runtime that wraps it. wrappers: the
-    `DataParallel(model)` calls of these files, and of what builds their models; left_wrapped: all others; unwrapped:
-    the choices that are none once these are gone, each with whether its body is what is done. batch_sizes: where the
-    sizes of the training batches are written. seeds: where the processes may begin to draw random numbers of their
-    own. distribution: how the script distributes itself; None where it does not.
+    `DataParallel(model)` calls of these files, and of what builds their models; left_wrapped: all others;
+    needed_wrappers: those of the project's own that cannot go; unwrapped: the choices that are none once these are
+    gone, each with whether its body is what is done. batch_sizes: where the sizes of the training batches are written.
+    seeds: where the processes may begin to draw random numbers of their own. distribution: how the script distributes
+    itself; None where it does not.
     """
 
     program: Program
@@ -54,6 +55,7 @@ class Script:
     wrapping: Wrapping | None
     wrappers: tuple[ast.Call, ...]
     left_wrapped: tuple[ast.Call, ...]
+    needed_wrappers: tuple[ast.Call, ...]
     unwrapped: Mapping[Question, bool]
     batch_sizes: BatchSizes
     seeds: Seeds

@@ -324,6 +324,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         wrapping=layout.wrapping,
         wrappers=wrappers,
         left_wrapped=tuple(wrapping.left()),
+        needed_wrappers=tuple(wrapping.needed()),
         unwrapped=Unwrapped(program, () if by_hand else wrappers).find(files, run.run),
         batch_sizes=batch_sizes_of(program, roles, tracer, training, layout.preparation),
         seeds=Seeds(program, training, layout.reach, layout.preparation.groups),

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
+from accelify.codemod.preparing.parallel_wrappers import wrapper_names
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import Program
@@ -64,7 +65,7 @@ def parallel_models(program: Program) -> tuple[ast.Call, ...]:
         for call in program.calls
         if program.frame(call) in program.reachable
         and wrapped_by(call) is not None
-        and any(map(names.divides_batches, program.called(call)))
+        and any(map(names.divides_batches, wrapper_names(program, call)))
         and not _is_for_one_device(program, call)
     )
 

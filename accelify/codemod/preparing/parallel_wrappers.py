@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import names, table, vocabulary
-from accelify.codemod.libraries.row import Asks
+from accelify.codemod.libraries.row import Asks, Trait
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Instance, Made, Value
+from accelify.codemod.semantics.values import ClassValue, Made, Value
 
 
 class Wrappers:
@@ -40,21 +40,46 @@ class Wrappers:
         wraps = (c for c in self.program.calls if any(map(names.is_wrapper, self.program.called(c))))
         return [c for c in wraps if c not in found and wrapped_by(c) is not None]
 
+    def needed(self) -> list[ast.Call]:
+        """The wrappers of the project's own round what trains that do more than a library's."""
+        own = (c for c in self.program.calls if wrapper_classes(self.program, c.func) and wrapped_by(c) is not None)
+        return [c for c in own if not self._makes_a_plain_wrapper(c) and self._wraps_what_trains(c)]
+
     def _wraps_what_trains(self, call: ast.Call) -> bool:
         """Whether the training code gets to a call that wraps one of its models."""
         if self.program.frame(call) not in self.run:
             return False
-        return bool(self.program.values(wrapped_by(call)) & self.models)
+        return bool((self.program.values(wrapped_by(call)) | self.program.values(call)) & self.models)
 
     def _makes_a_plain_wrapper(self, call: ast.Call) -> bool:
-        """Whether a call makes a wrapper of the project's own that only passes on the attributes of what it wraps."""
-        classes = [v.cls for v in self.program.values(call) if isinstance(v, Instance)]
-        for cls in classes:
-            own = {f.name for f in cls.walk() if f.is_method and f.parent is cls}
-            bases = self.program.flow.external_bases(cls)
-            if not any(map(names.is_wrapper, bases)) or not own <= {"__init__", "__getattr__"}:
-                return False
-        return bool(classes)
+        """Whether a call makes a wrapper of the project's own that does not change what its model computes.
+
+        It passes on the attributes of what it wraps, or computes on several GPUs of one process in another way.
+        """
+        classes = wrapper_classes(self.program, call.func)
+        lineage = [each for cls in classes for each in (cls, *self.program.flow.ancestors(cls))]
+        methods = {f.name for cls in lineage for f in cls.walk() if f.is_method and f.parent is cls}
+        return bool(classes) and all(m in ("__init__", "__getattr__") or _is_for_several_gpus(m) for m in methods)
+
+
+def wrapper_names(program: Program, call: ast.Call) -> set[str]:
+    """The wrappers of a library that a call makes, also those that a class of the project's own is based on."""
+    bases = (b for cls in wrapper_classes(program, call.func) for b in program.flow.external_bases(cls))
+    return {name for name in (*program.called(call), *bases) if names.is_wrapper(name)}
+
+
+def wrapper_classes(program: Program, node: ast.expr) -> list[Scope]:
+    """The classes that an expression gives, if all are of the project's own and based on a library's wrapper."""
+    made = program.values(node)
+    classes = [v.scope for v in made if isinstance(v, ClassValue)]
+    bases = [program.flow.external_bases(cls) for cls in classes]
+    is_wrapper = len(classes) == len(made) and all(any(map(names.is_wrapper, each)) for each in bases)
+    return classes if is_wrapper else []
+
+
+def _is_for_several_gpus(method: str) -> bool:
+    row = table.member("wrapper", method)
+    return row is not None and row.has(Trait.SEVERAL_GPUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +257,8 @@ class Unwrapped:
         return isinstance(test.ops[0], (ast.IsNot, ast.NotEq)) if self._may_be_wrapped(asked[0]) else None
 
     def _is_wrapper(self, node: ast.expr) -> bool:
-        return any(map(names.is_wrapper, self.program.externals(node)))
+        is_own = bool(wrapper_classes(self.program, node))
+        return is_own or any(map(names.is_wrapper, self.program.externals(node)))
 
     def _may_be_wrapped(self, node: ast.expr) -> bool:
         held = self.program.values(node)

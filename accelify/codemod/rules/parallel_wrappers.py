@@ -50,6 +50,12 @@ _DEPTH = 3  # of functions that return what others have wrapped
 
 def find(script: Script) -> Iterator[Found]:
     """A change for each wrapper and for each `.module`, and a note where a wrapped model was loaded."""
+    for call in script.needed_wrappers:
+        reason = (
+            f"`{ast.unparse(call.func)}` does more than divide batches between GPUs, so it cannot be taken off: move "
+            "what it adds into the model, and train that without a wrapper"
+        )
+        yield Obstacle(NAME, script.path(call), call, reason)
     done: set[ast.stmt] = set()
     for call in script.wrappers:
         statement = script.program.statement(call)

@@ -11,6 +11,11 @@ from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import training
 
 PLAIN = "class Mine(nn.DataParallel):\n    def __getattr__(self, name):\n        return getattr(self.module, name)\n"
+CALLBACK = """\
+class Mine(nn.DataParallel):
+    def replicate(self, module, device_ids):
+        return super().replicate(module, device_ids)
+"""
 OTHER = "class Mine(nn.DataParallel):\n    def forward(self, x):\n        return x\n"
 
 
@@ -26,9 +31,40 @@ def test_wrappers_of_the_library(call: str) -> None:
     assert found(training(model=f"model = {call}\n")) == [call]
 
 
-def test_plain_wrappers_of_the_project_s_own() -> None:
-    assert found(training(before=PLAIN, model="model = Mine(model)\n")) == ["Mine(model)"]
-    assert found(training(before=OTHER, model="model = Mine(model)\n")) == []
+@pytest.mark.parametrize(
+    "before",
+    [
+        PLAIN,
+        CALLBACK,
+        CALLBACK.replace("replicate", "scatter").replace("nn.DataParallel", "torch.nn.parallel.DataParallel"),
+        CALLBACK.replace("Mine", "Base")
+        + "class Mine(Base):\n    def __init__(self, module):\n        super().__init__(module)\n",
+    ],
+)
+def test_plain_wrappers_of_the_project_s_own(before: str) -> None:
+    facts = training(before=before, model="model = Mine(model)\n")
+    assert found(facts) == ["Mine(model)"]
+    assert facts.script.needed_wrappers == ()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        OTHER,
+        OTHER.replace("forward(self, x)", "loss(self, x)"),
+        f"{OTHER.replace('Mine', 'Base')}class Mine(Base):\n    pass\n",
+    ],
+)
+def test_wrappers_that_do_more(before: str) -> None:
+    facts = training(before=before, model="model = Mine(model)\n")
+    assert found(facts) == []
+    assert texts(facts.script.needed_wrappers) == ["Mine(model)"]
+
+
+def test_classes_that_are_no_wrappers() -> None:
+    facts = training(before=OTHER.replace("nn.DataParallel", "nn.Module"), model="model = Mine(model)\n")
+    assert found(facts) == []
+    assert facts.script.needed_wrappers == ()
 
 
 def test_no_wrapper() -> None:
@@ -58,6 +94,8 @@ WRAP = "model = nn.DataParallel(model)\n"
         ("", "args.gpu >= 0", None),
         ("", "args.verbose", None),
         ("", "isinstance(model, nn.Sequential)", None),
+        (CALLBACK, "isinstance(model, Mine)", False),
+        (OTHER.replace("nn.DataParallel", "nn.Module"), "isinstance(model, Mine)", None),
         ("", "hasattr(model, 'head')", None),
     ],
 )

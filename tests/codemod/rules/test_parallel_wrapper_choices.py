@@ -116,3 +116,26 @@ def test_demands_that_stay_or_hold_by_now(demand: str, is_noted: bool) -> None:
     result = run(script(model=f"if {SEVERAL}:\n    model = nn.DataParallel(model)", end=demand))
     assert any("so this fails" in n.message for n in result.notes) is is_noted
     assert (demand in result.after.decode()) is demand.startswith("assert")
+
+
+PARALLEL = """\
+class Parallel(nn.DataParallel):
+    def replicate(self, module, device_ids):
+        return super().replicate(module, device_ids)
+"""
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        "model = Parallel(model)",
+        "if args.sync:\n    model = Parallel(model)\nelse:\n    model = nn.DataParallel(model)",
+    ],
+)
+def test_a_class_of_the_project_that_is_a_wrapper(wrap: str) -> None:
+    text = script(imports="from options import args", before=PARALLEL, model=wrap, end="print(model.module.weight)")
+    after = migrated(text)
+    assert after.endswith("print(model.weight)\n")
+    assert "Parallel(model)" not in after
+    more = text.replace("replicate(self, module, device_ids)", "loss(self, x)").replace("(module, device_ids)", "(x)")
+    left_alone(more, "`Parallel` does more than divide batches between GPUs")

@@ -75,6 +75,8 @@ role=wrapper returns=wrapper traits=moves_inputs
     torch.nn.parallel: DataParallel data_parallel.DataParallel
 returns=tensor effects=calls traits=several_gpus
     torch.nn.parallel: data_parallel data_parallel.data_parallel
+effects=calls traits=several_gpus
+    <wrapper>: replicate scatter gather parallel_apply
 role=wrapper returns=argument effects=calls
     torch: compile
     torch.jit: script trace trace_module optimize_for_inference freeze

@@ -275,6 +275,8 @@ def _left(script: Script) -> Iterator[Remark]:
     for call in script.written.guarding.unguarded:
         if script.program.statement(call) in _written_with_saves(script):
             continue
+        if "tracker" in script.program.once(Kinds).of(call):
+            continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
         if "torch.save" not in script.program.called(call) and call not in script.written.guarding.handed_on:
             left.setdefault(script.program.frame(call), []).append(call)
     for call in script.program.calls:

@@ -424,6 +424,42 @@ def test_a_function_whose_calls_are_guarded_has_no_guard_of_its_own(imports: str
     assert f"    {GUARD}\n        rate = optimizer.param_groups[0]['lr']\n        {shown}\n" in held
 
 
+CLIENT = """\
+class Board:
+    def __init__(self, show):
+        self.show = show
+        if show:
+            self.viz = Visdom(port=80)
+            if not self.viz.win_exists(win='loss'):
+                self.viz.line(Y=[0], win='loss')
+    def add(self, step):
+        if self.show:
+            self.viz.line(X=[step], Y=[1.0], win='loss')
+board = Board(True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "end"),
+    [
+        (CLIENT, "board.add(3)"),
+        ("viz = Visdom()\nprint(viz.check_connection())\n", "viz.line(X=[1], Y=[2])"),
+        ("viz = Visdom()\nassert viz.check_connection()\n", "viz.images(rows, win='rows')"),
+    ],
+)
+def test_a_client_that_only_connects_needs_no_guard(made: str, end: str) -> None:
+    text = script(imports=f"from visdom import Visdom\nrows = torch.ones(2, 3, 4, 4)\n{made}", end=end)
+    result = run(text)
+    assert not [n.message for n in result.notes if n.rule == "writes"]
+    assert GUARD in result.after.decode()
+
+
+def test_what_a_client_shows_in_every_process_is_reported() -> None:
+    begin = "from visdom import Visdom\nviz = Visdom()\nassert viz.check_connection()\n"
+    result = run(script(imports=begin, end="window = viz.line(X=[1], Y=[2])\nprint(window)"))
+    assert [n.message for n in result.notes if n.rule == "writes" and n.message.startswith("`line`")]
+
+
 ITEMS = """\
 import numpy as np
 import torch

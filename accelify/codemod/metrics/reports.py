@@ -25,6 +25,7 @@ class About(Enum):
 
     SUM = "sum"
     LIST = "list"
+    GIVEN = "values handed to an object of which nothing is known"
     RUNNING = "running value"
     UNFINISHED = "running value before it is reduced"
     BATCH = "value of a single batch, shown while the loop runs"
@@ -173,8 +174,15 @@ class Reports:
         kind = {Updating.ADDS: About.SUM, Updating.COLLECTS: About.LIST}.get(
             updating(self.ranks.chains, origin.node), About.RUNNING
         )
+        if kind is About.LIST and self._is_unknown(origin.node):
+            kind = About.GIVEN
         key = (text, loop)
         self._add(key, Report(kind, origin.node, text, loop), sink)
+
+    def _is_unknown(self, update: ast.AST) -> bool:
+        """Whether an update is a method of which nothing is known: of a plot, an optimizer or a meter."""
+        is_method = isinstance(update, ast.Call) and not self.program.flow.callees.get(update)
+        return is_method and isinstance(update, ast.Call) and not self.ranks.chains.kinds.called(update)
 
     def _of_state(self, loss: ast.expr) -> None:
         """Report what earlier steps put aside for the loss of a later one; a sum that is trained on itself is none."""

@@ -56,7 +56,7 @@ _FEWER = (
     "this schedule steps once per epoch, but its length is `len` of a prepared loader, which shrinks with more "
     "processes: give it a length that does not depend on their number"
 )
-_OF_SHARDS = (About.SUM, About.LIST, About.RUNNING)
+_OF_SHARDS = (About.SUM, About.LIST, About.GIVEN, About.RUNNING)
 _STATES = (About.STATE, About.CARRIED)
 _OWN_BATCHES = "{} is computed from this process's own batches only: reduce it if it should cover all data"
 _LONGEST = 80  # characters of code in a message
@@ -67,6 +67,10 @@ _OWN = {
     ),
     About.LIST: (
         "{} collects values of this process's shard only: gather them if it should cover all data",
+        Tier.REVIEW,
+    ),
+    About.GIVEN: (
+        "{} gets values of this process's shard only: gather them first if it should cover all data",
         Tier.REVIEW,
     ),
     About.RUNNING: (

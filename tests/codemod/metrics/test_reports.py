@@ -458,3 +458,25 @@ if i == 3:
 def test_an_evaluation_that_every_rank_does_in_full_is_no_ranks_own(before: str, taken: str, is_own: bool) -> None:
     found = reports(before=f"best = 9.0\n{before}", batch=EVALUATES.format(taken=taken))
     assert (About.SAVED_BY in {report.about for report in found}) is is_own
+
+
+OWN_BOARD = """\
+class Board:
+    def __init__(self): self.rows = []
+    def put(self, row): self.rows.append(row)
+board = Board()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "update", "about"),
+    [
+        ("from somewhere import Board\nboard = Board()", "board.put(loss.item())", About.GIVEN),
+        ("import somewhere\nboard = somewhere.make()", "board.plots.line(loss.item())", About.GIVEN),
+        ("board = []", "board.append(loss.item())", About.LIST),
+        ("board = set()", "board.add(loss.item())", About.LIST),
+        (OWN_BOARD, "board.put(loss.item())", About.LIST),
+    ],
+)
+def test_only_what_is_known_to_collect_is_said_to(before: str, update: str, about: About) -> None:
+    assert {r.about for r in reports(before=before, batch=update, end="print(board)") if "board" in r.text} == {about}

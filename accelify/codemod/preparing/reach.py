@@ -247,10 +247,15 @@ class Reacher:
         for node in nodes:
             if node.kind == "module" or self._sees_global(node, nodes):
                 continue
-            callers = self.callers(node)
-            if set(callers) & nodes:
-                found |= set(callers)
+            callers = set(self.callers(node))
+            if callers & nodes or self._inherits_parameter(node, nodes):
+                found |= callers
         return found - nodes
+
+    def _inherits_parameter(self, node: Scope, nodes: set[Scope]) -> bool:
+        """Whether a class has a constructor that passes the accelerator on to one of its base classes."""
+        bases = [b for b in self.flow.ancestors(node) if b in nodes] if node.kind == "class" else []
+        return bool(bases) and self._calls_base(node) and any(self._builders(b) & nodes for b in bases)
 
     def _callers_in_loops(self, nodes: set[Scope]) -> set[Scope]:
         """Whoever calls or builds a home again and again: the accelerator is created once."""
@@ -331,10 +336,10 @@ class Reacher:
         if init is not None and init.parent is not node:
             assert init.parent in nodes
             return  # its base class holds it
-        bases = [b for b in self.flow.ancestors(node) if b in nodes]
-        if bases and self._calls_base(node):
-            if any(self._builders(b) & nodes for b in bases):
-                self.found.parameters.append(init) if init is not None else None
+        if self._inherits_parameter(node, nodes):
+            self.found.parameters.append(init) if init is not None else None
+            return
+        if self._calls_base(node) and any(b in nodes for b in self.flow.ancestors(node)):
             return
         if init is None:
             self._no_constructor(node)

@@ -1,0 +1,104 @@
+"""Several scripts that train with classes of one family: they change together, or are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.result import FileResult, Status
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
+
+TRAINER = """\
+import torch
+from torch import nn
+
+class Trainer:
+    def __init__(self, model, loader=None):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.to(self.device)
+        self.loader = loader
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+    def step(self, x, y):
+        loss = nn.functional.mse_loss(self.model(x.to(self.device)), y.to(self.device))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+"""
+OWN = """\
+class {name}({base}):
+    def __init__(self, model, loader=None):
+        {parent}model, loader)
+
+"""
+SUPER, BY_NAME = "super().__init__(", "Trainer.__init__(self, "
+PRETRAIN = """\
+    def pretrain(self, loader):
+        for x, y in loader:
+            self.step(x, y)
+
+"""
+FINETUNE = """\
+    def train(self):
+        for x, y in self.loader:
+            self.step(x, y)
+
+"""
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from {module} import {name}
+
+def main():
+    loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+    trainer = {name}({given})
+    for epoch in range(3):
+        trainer.{call}
+
+main()
+"""
+FIRST = SCRIPT.format(module="trainer", name="Pretrainer", given="nn.Linear(4, 1)", call="pretrain(loader)")
+SECOND = SCRIPT.format(module="trainer", name="Finetuner", given="nn.Linear(4, 1), loader", call="train()")
+PRETRAINER = OWN.format(name="Pretrainer", base="Trainer", parent=SUPER) + PRETRAIN
+FINETUNER = OWN.format(name="Finetuner", base="Trainer", parent=SUPER) + FINETUNE
+
+
+def rewritten(root: Path, *named: str, **texts: str) -> dict[str, FileResult]:
+    scripts.write(root, {f"{name}.py": text.encode() for name, text in texts.items()})
+    with scripts.inside(root):
+        return {r.path: r for r in rewrite_together(tuple(f"{name}.py" for name in named), Options())}
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        PRETRAINER + FINETUNER,
+        PRETRAINER.replace(SUPER, BY_NAME) + FINETUNER.replace(SUPER, BY_NAME),
+        PRETRAINER
+        + OWN.format(name="Middle", base="Trainer", parent=SUPER)
+        + FINETUNER.replace("(Trainer)", "(Middle)"),
+        f"class Pretrainer(Trainer):\n{PRETRAIN}{FINETUNER}",
+        f"{PRETRAINER}class Finetuner(Trainer):\n{FINETUNE}",
+    ],
+)
+@pytest.mark.parametrize("named", [("first", "second"), ("second", "first")])
+def test_scripts_that_make_other_classes_of_a_family(tmp_path: Path, classes: str, named: tuple[str, ...]) -> None:
+    found = rewritten(tmp_path, *named, trainer=TRAINER + classes, first=FIRST, second=SECOND)
+    assert {path: r.status for path, r in found.items()} == dict.fromkeys(
+        ("trainer.py", "first.py", "second.py"), Status.MIGRATED
+    )
+    for script in ("first.py", "second.py"):
+        assert b"def main():\n    accelerator = Accelerator()\n" in found[script].after
+        assert b"accelerator=accelerator)\n" in found[script].after
+
+
+def test_a_class_of_the_family_that_only_a_file_of_its_own_holds(tmp_path: Path) -> None:
+    own = f"from trainer import Trainer\n\n{FINETUNER}"
+    second = SECOND.replace("from trainer", "from own")
+    found = rewritten(tmp_path, "first", "second", trainer=TRAINER + PRETRAINER, own=own, first=FIRST, second=second)
+    assert {r.status for r in found.values()} == {Status.MIGRATED}
+    assert b"super().__init__(model, loader, accelerator=accelerator)" in found["own.py"].after

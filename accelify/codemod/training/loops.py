@@ -328,6 +328,9 @@ class Loops:
             return [Data("given", loops[0] if loops else None)]
         if self._draws(loops, backward) or next(Workers(self.program).drawing(), None) is not None:
             return [Data("random", loops[0] if loops else None)]
+        given = next((loop for loop in loops if self._goes_over_given_batches(loop, backward)), None)
+        if given is not None:
+            return [Data("given", given)]
         return [Data("full", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
 
     def _asked_of_others(self, loops: Sequence[Loop]) -> Iterator[ast.expr]:
@@ -389,9 +392,20 @@ class Loops:
         frame = self.program.frame(backward)
         if not frame.is_function or self.flow.callers.get(frame):
             return False
-        calls = [c for c in self.program.calls_in(frame) if any(map(self.roles.is_model, self.program.values(c.func)))]
-        read = (n for call in calls for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name))
-        return any(isinstance(v, Argument) and v.scope is frame for n in read for v in self.program.values(n))
+        return any(isinstance(v, Argument) and v.scope is frame for v in self._shown_to_models(frame))
+
+    def _goes_over_given_batches(self, loop: Loop, backward: ast.Call) -> bool:
+        """Whether a loop shows a model what it takes from a parameter, or an attribute, that nothing here sets."""
+        owners = self.owners(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
+        is_given = bool(owners) and all(map(self._is_given, owners))
+        shown = self._shown_to_models(self.program.frame(backward)) if is_given else ()
+        return any(isinstance(v, Element) and v.owner in owners for v in shown)
+
+    def _shown_to_models(self, frame: Scope) -> Iterator[Value]:
+        """What a function may give to models."""
+        for call in filter(self._runs_model, self.program.calls_in(frame)):
+            names_read = (n for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name))
+            yield from (v for name in names_read for v in self.program.values(name))
 
     def _draws(self, loops: Sequence[Loop], backward: ast.Call) -> bool:
         """Whether the data of a step are drawn at random or come from an environment."""

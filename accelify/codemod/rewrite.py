@@ -274,7 +274,7 @@ def _with_outside_callers(
         migrated = {r.path for r in together if r.status is Status.MIGRATED}
         if migrated.issuperset([*(r.path for r in results if r.status is Status.MIGRATED), *(p.path for p in others)]):
             return together
-    return _carried_out(as_called_before(made, outside), files, project, named, options) if outside else results
+    return _carried_out(as_called_before(made, outside, files), files, project, named, options) if outside else results
 
 
 def _launcher_pass(

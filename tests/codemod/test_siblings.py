@@ -85,7 +85,7 @@ def rewritten(root: Path, *named: str, **texts: str) -> dict[str, FileResult]:
         f"{PRETRAINER}class Finetuner(Trainer):\n{FINETUNE}",
     ],
 )
-@pytest.mark.parametrize("named", [("first", "second"), ("second", "first")])
+@pytest.mark.parametrize("named", [("first", "second"), ("second", "first"), ("first",)])
 def test_scripts_that_make_other_classes_of_a_family(tmp_path: Path, classes: str, named: tuple[str, ...]) -> None:
     found = rewritten(tmp_path, *named, trainer=TRAINER + classes, first=FIRST, second=SECOND)
     assert {path: r.status for path, r in found.items()} == dict.fromkeys(
@@ -102,3 +102,50 @@ def test_a_class_of_the_family_that_only_a_file_of_its_own_holds(tmp_path: Path)
     found = rewritten(tmp_path, "first", "second", trainer=TRAINER + PRETRAINER, own=own, first=FIRST, second=second)
     assert {r.status for r in found.values()} == {Status.MIGRATED}
     assert b"super().__init__(model, loader, accelerator=accelerator)" in found["own.py"].after
+
+
+FOREIGN = "import accelerate\n{imports}\nprint(accelerate.Accelerator())\n{made}(None).train()\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "made", "named"),
+    [
+        ("from trainer import Finetuner", "Finetuner", "Finetuner"),
+        ("import trainer as t", "t.Finetuner", "Finetuner"),
+        ("from trainer import Trainer\nclass Own(Trainer):\n    def train(self): pass\n", "Own", "Trainer"),
+    ],
+)
+def test_a_script_that_cannot_change_and_makes_an_heir_is_named(
+    tmp_path: Path, imports: str, made: str, named: str
+) -> None:
+    classes = f"class Pretrainer(Trainer):\n{PRETRAIN}class Finetuner(Trainer):\n{FINETUNE}"
+    second = FOREIGN.format(imports=imports, made=made)
+    found = rewritten(tmp_path, "first", trainer=TRAINER + classes, first=FIRST, second=second)
+    assert [(n.line, n.message) for n in found["trainer.py"].notes] == [
+        (4, f"second.py calls `{named}` as before: change it too")
+    ]
+
+
+def test_a_constructor_that_only_keeps_the_accelerator_may_be_called_without(tmp_path: Path) -> None:
+    trainer = TRAINER.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "device")
+    trainer = trainer.replace("loader=None", "device").replace("        self.loader = loader\n", "")
+    trainer = trainer.replace("        self.optimizer = torch.optim.Adam(self.model.parameters())\n", "")
+    trainer = (
+        trainer.replace("model.to(self.device)", "model")
+        .replace("x, y):", "optimizer, x, y):")
+        .replace("self.optimizer", "optimizer")
+    )
+    fit = "    def fit(self, optimizer, loader):\n        for x, y in loader:\n            self.step(optimizer, x, y)\n"
+    first = FIRST.replace("Pretrainer", "Fitter").replace("nn.Linear(4, 1))", 'nn.Linear(4, 1), torch.device("cpu"))')
+    first = first.replace("pretrain(loader)", "fit(torch.optim.Adam(trainer.model.parameters()), loader)")
+    second = FOREIGN.format(imports="from trainer import Fitter", made="Fitter")
+    found = rewritten(tmp_path, "first", trainer=f"{trainer}class Fitter(Trainer):\n{fit}", first=first, second=second)
+    assert b"def __init__(self, model, device, accelerator=None):" in found["trainer.py"].after
+    (note,) = found["trainer.py"].notes
+    assert note.message.startswith("second.py calls `Fitter` without the accelerator, which is None then")
+
+
+def test_data_that_only_another_script_would_give_are_not_called_the_same(tmp_path: Path) -> None:
+    classes = f"class Pretrainer(Trainer):\n{PRETRAIN}class Finetuner(Trainer):\n{FINETUNE}"
+    found = rewritten(tmp_path, "first", trainer=TRAINER + classes, first=FIRST)
+    assert not found["trainer.py"].notes

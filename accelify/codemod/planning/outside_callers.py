@@ -6,7 +6,17 @@ import ast
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod.edits.values import AddParameter, DropParameter, Edit, Loaded, Place, Plan, Remark
+from accelify.codemod.edits.values import (
+    AddParameter,
+    DropParameter,
+    Edit,
+    Insert,
+    Loaded,
+    Place,
+    Plan,
+    Remark,
+    Replace,
+)
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.libraries import names
@@ -30,19 +40,20 @@ class Called:
 def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> list[Called]:
     """What other files of the repository call by old parameters, or in processes or wrappers of their own."""
     known = {absolute(f.path) for f in files}
+    entered = _entered(made, files)
     found = []
     for parsed in files:
-        changed, unwrapped = _changed_functions(made, parsed), _unwrapped_functions(made, parsed)
+        changed, unwrapped = entered[parsed.path], _unwrapped_functions(made, parsed)
         others = [p for p in project.callers(parsed, sorted({*changed, *unwrapped})) if absolute(p.path) not in known]
         wrapping = [p for p in others if any(sign in p.text for sign in _OF_WRAPPERS)]
-        for name, node in {**unwrapped, **changed}.items():
+        for name, (path, node) in {**{n: (parsed.path, node) for n, node in unwrapped.items()}, **changed}.items():
             by = [p for p in (others if name in changed else wrapping) if name in _called(p)]
             if by:
-                found.append(Called(parsed.path, node, name, tuple(by)))
+                found.append(Called(path, node, name, tuple(by)))
     return found
 
 
-def as_called_before(made: Plan, called: Sequence[Called]) -> Plan:
+def as_called_before(made: Plan, called: Sequence[Called], files: Sequence[Parsed]) -> Plan:
     """The plan with a note on each function that other files call, whose new parameter they may leave out if it can be.
 
     Code that never comes to the accelerator, as an inference server's may be, runs as before.
@@ -50,6 +61,7 @@ def as_called_before(made: Plan, called: Sequence[Called]) -> Plan:
     edits = [e for c in made.changes for e in c.edits]
     kept = {e.node for e in edits if isinstance(e, AddParameter) and not _needs_a_value(e)}
     kept -= {e.node for e in edits if isinstance(e, DropParameter)}
+    kept -= {node for parsed in files for node in _using_at_once(made, parsed)}
     functions = {c.node: _functions_of(c.node) & kept for c in called}
     optional = {node for nodes in functions.values() for node in nodes}
 
@@ -61,6 +73,18 @@ def as_called_before(made: Plan, called: Sequence[Called]) -> Plan:
     changes = [replace(c, edits=tuple(map(changed, c.edits))) for c in made.changes]
     notes = [_note(c, is_optional=bool(functions[c.node])) for c in called]
     return replace(made, changes=changes, remarks=[*made.remarks, *notes])
+
+
+def _using_at_once(made: Plan, parsed: Parsed) -> Iterator[ast.AST]:
+    """The functions of a file that ask the accelerator for something whatever they are given: to `prepare`, for one."""
+    changes = made.of(parsed.path)
+    given = {e.name for c in changes for e in c.edits if isinstance(e, AddParameter)}
+    for edit in (e for c in changes if c.rule != "accelerator" for e in c.edits):
+        asks = isinstance(edit, Insert) and any(f"{name}." in edit.code for name in given)
+        if asks or (isinstance(edit, Replace) and edit.reads):
+            nearest = next((a for a in _around(parsed, edit.node) if isinstance(a, _MAYBE)), None)
+            if isinstance(nearest, _FUNCTIONS):
+                yield nearest
 
 
 def _needs_a_value(edit: AddParameter) -> bool:
@@ -109,6 +133,20 @@ def _gives(call: ast.Call, function: str, name: str, position: int) -> bool:
     return any(k.arg in (name, None) for k in call.keywords) or (is_its_own and is_open)
 
 
+def _entered(made: Plan, files: Sequence[Parsed]) -> dict[str, dict[str, Place]]:
+    """The functions and classes of each file whose call runs one that changes, and that one: heirs of a class, too."""
+    found = {f.path: {name: (f.path, n) for name, n in _changed_functions(made, f).items()} for f in files}
+    classes = [(f.path, n) for f in files for n in f.nodes if isinstance(n, ast.ClassDef) and not _functions_of(n)]
+    while True:
+        known = {name: place for listed in found.values() for name, place in listed.items()}
+        heirs = [(path, n, b) for path, n in classes if n.name not in found[path] for b in map(_last_name, n.bases)]
+        heirs = [(path, n, b) for path, n, b in heirs if b in known and isinstance(known[b][1], ast.ClassDef)]
+        if not heirs:
+            return found
+        for path, node, base in heirs:
+            found[path][node.name] = known[base]
+
+
 def _changed_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
     """The functions and classes of a file that are to be called otherwise, or that no longer start or ask processes."""
     changes = made.of(parsed.path)
@@ -133,6 +171,7 @@ def _unwrapped_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MAYBE = (*_FUNCTIONS, ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.While, ast.Lambda)
 
 
 def _around(parsed: Parsed, node: ast.AST) -> Iterator[ast.AST]:
@@ -151,10 +190,11 @@ def _top(parsed: Parsed, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _called(parsed: Parsed) -> frozenset[str]:
-    """The last names of what a file calls, as they are where it imports them from."""
+    """The last names of what a file calls, or has heirs of, as they are where it imports them from."""
     aliases = [a for n in parsed.parents if isinstance(n, ast.ImportFrom) for a in n.names]
     renamed = {a.asname: a.name for a in aliases if a.asname is not None}
     found = [_last_name(n.func) for n in parsed.parents if isinstance(n, ast.Call)]
+    found += [_last_name(b) for n in parsed.parents if isinstance(n, ast.ClassDef) for b in n.bases]
     return frozenset(renamed.get(name, name) for name in found)
 
 

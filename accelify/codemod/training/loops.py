@@ -572,7 +572,7 @@ class Sources:
                 return False
             if isinstance(ancestor, ast.JoinedStr):
                 return True
-            if isinstance(ancestor, ast.Call):
+            if isinstance(ancestor, ast.Call) and not self.program.inside(node, ancestor.func):
                 function = ancestor.func
                 if isinstance(function, ast.Attribute):
                     is_shown = methods.shows(function.attr) or methods.is_of("string", function.attr)

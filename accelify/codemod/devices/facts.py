@@ -339,10 +339,21 @@ class Own:
         for move in known.found:
             is_model = not self.prepared.is_batch(move.receiver) and not known.moves_nothing(move)
             if is_model and known.is_needless(move):
-                tests = [b.test for b, _ in self.program.branches_round(move.call)]
+                tests = self._asked_for_a_move(move)
                 found |= {d.was for d in devices.resolved(devices.of(move.device))} & {Where.HOST, Where.ACCELERATOR}
                 found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()
         return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
+
+    def _asked_for_a_move(self, move: Move) -> Iterator[ast.expr]:
+        """The conditions under which a model is moved, but for those under which it is made, and by no other branch."""
+        statement = self.program.statement(move.call)
+        named = statement.targets[0] if isinstance(statement, ast.Assign) else move.receiver
+        owner = self.program.scope(named).owner(named.id) if isinstance(named, ast.Name) else None
+        writes = self.tracer.writes(owner, named.id) if owner is not None and isinstance(named, ast.Name) else []
+        made = [dict(self.program.branches_round(write)) for write in writes]
+        for branching, is_body in self.program.branches_round(move.call):
+            if not made or any(round_it.get(branching) is not is_body for round_it in made):
+                yield branching.test
 
     def _named(self, known: Moves, plain: set[Where]) -> dict[ast.expr, set[Where]]:
         """Where the plain script had the models that some names mean: it moved one, and never moves another."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.facts import Devices
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, script, training
@@ -229,3 +230,42 @@ mask(weights); mask(weights, {given})
 def test_a_device_that_follows_tensors(body: str, given: str, follows: bool) -> None:
     found, facts = devices(before=FOLLOWING.format(body=body, given=given))
     assert found.follows_tensors(facts.call("torch.zeros(len(x)).to").args[0]) is follows
+
+
+IN_MAIN = """\
+def go(args):
+    loader = DataLoader(rows, batch_size=2)
+    {0}
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+HOST, GPU = Where.HOST, Where.ACCELERATOR
+
+
+@pytest.mark.parametrize(
+    ("made", "was"),
+    [
+        ("if args.train:\n        model = Net().to(device)", {GPU}),
+        ("if args.train:\n        model = Net()\n        model.to(device)", {GPU}),
+        ("if not args.test:\n        model = Net()\n        model = model.to(device)", {GPU}),
+        ("if True:\n        model = Net()\n        if args.move:\n            model.to(device)", {HOST, GPU}),
+        ("if True:\n        model = Net()\n        if args.move:\n            model = model.to(device)", {HOST, GPU}),
+        ("if True:\n        model = Net().to(device) if args.move else Net()", {HOST, GPU}),
+        (
+            "if True:\n        if args.move:\n            model = Net().to(device)\n        else:\n"
+            "            model = Net()",
+            {HOST, GPU},
+        ),
+    ],
+)
+def test_where_a_model_may_have_been_is_asked_where_it_is_made(made: str, was: set[Where]) -> None:
+    net = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(4, 1)\n"
+    )
+    text = f"import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n{net}device = 'cuda'\n"
+    facts = Facts(f"{text}{IN_MAIN.format(made)}go(options())\n")
+    assert {p.was for p in facts.script.devices.lattice.of_models} == was

@@ -377,6 +377,25 @@ def test_what_an_object_saves_is_waited_for_where_it_is_loaded(
     assert not waits or "\nimport accelify.runtime\n" in after
 
 
+@pytest.mark.parametrize("load", [LOADING.format("args.path"), "restore(args.path, trainer.model)"])
+def test_a_file_that_does_not_train_loads_to_the_processs_own_gpu(
+    load: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parts = PARTS.format(kept="self.path = given", saved="self.path").replace(
+        "= model, loader", "= model.cuda(), loader"
+    )
+    (tmp_path / "parts.py").write_text(parts.replace("self.model(x)", "self.model(x.cuda())"))
+    main = MAIN.format(given="args.path", load=load)
+    (tmp_path / "train.py").write_text(
+        "import argparse\nimport os\nimport torch\nfrom torch import nn\nfrom parts import Stopping, Teacher, Trainer\n"
+        f"\n\n{main}"
+    )
+    after = next(r.after.decode() for r in rewrite_together(("train.py",), Options()) if r.path == "train.py")
+    assert after.count("map_location=accelify.runtime.PartialState().device)") == 1
+    assert "\nimport accelify.runtime\n" in after
+
+
 def test_only_the_process_that_saves_opens_the_file_where_the_accelerator_does_not_reach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,7 +130,8 @@ def _knows_its_device(script: Script, load: ast.Call) -> bool:
     if script.accelerator(load) is not None:
         return script.path(load) in script.files
     frame, devices = script.program.frame(load), script.devices
-    is_run = frame in script.run.run and frame in script.program.reachable and not devices.is_early(load)
+    reached = script.run.run | script.program.run_from(script.run.leading)
+    is_run = frame in reached and frame in script.program.reachable and not devices.is_early(load)
     may_be_gpu = devices.cpu is None and devices.homemade is None
     return is_run and may_be_gpu and script.written.saver(load) == script.options.runtime.functions
 

@@ -394,22 +394,9 @@ def _questions(script: Script) -> Iterator[Remark]:
 def _particular_devices(script: Script) -> Iterator[Remark]:
     """One GPU by its number, chosen before the processes have theirs."""
     for call in script.program.calls:
-        called = script.program.called(call)
-        if "torch.cuda.set_device" not in called:
-            continue
-        if script.path(call) in script.files:
-            message = (
-                "every process would use this one GPU: remove this call, `Accelerator()` selects a GPU for each process"
-            )
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
-        elif script.distribution is None:
-            message = (
-                "`Accelerator()` selects a GPU for each process, and not the one that {0} selects: remove that, and "
-                f"choose GPUs with `{script.options.runtime.launch} --gpu-ids`"
-            )
-            lines = (((script.path(call), call),),)
-            for place in _run_by_files(script, call):
-                yield Remark(NAME, script.path(place), place, message, Tier.REVIEW, lines=lines)
+        is_changed = script.path(call) in script.files
+        if "torch.cuda.set_device" in script.program.called(call) and (is_changed or script.distribution is None):
+            yield from (_selected_gpu(script, call, place) for place in _run_by_files(script, call))
     kinds = script.program.once(Kinds)
     for call in (n for parsed in script.program.files for n in parsed.nodes if isinstance(n, ast.Call)):
         rows = map(table.function, kinds.name_of(call.func))
@@ -420,6 +407,20 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
     for node in (n for parsed in script.program.files for n in parsed.parents if _chooses_gpus(n)):
         for place in _run_by_files(script, node):
             yield _chosen_gpus(script, node, place)
+
+
+def _selected_gpu(script: Script, call: ast.Call, place: ast.AST) -> Remark:
+    """A call of `set_device`: noted where it is made, or where a changed file calls code that makes it."""
+    if place is call:
+        message = (
+            "every process would use this one GPU: remove this call, `Accelerator()` selects a GPU for each process"
+        )
+        return Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+    message = (
+        "`Accelerator()` selects a GPU for each process, and not the one that {0} selects: remove that, and "
+        f"choose GPUs with `{script.options.runtime.launch} --gpu-ids`"
+    )
+    return Remark(NAME, script.path(place), place, message, Tier.REVIEW, lines=(((script.path(call), call),),))
 
 
 def _chosen_gpus(script: Script, node: ast.AST, place: ast.AST) -> Remark:
@@ -438,7 +439,10 @@ def _chosen_gpus(script: Script, node: ast.AST, place: ast.AST) -> Remark:
 
 
 def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:
-    """A node of the files that change; for one of a function elsewhere that they call, these calls."""
+    """A node of the files that change; for one of a function elsewhere that they call, these calls.
+
+    Else the node itself, if what leads to the training runs it.
+    """
     if script.path(node) in script.files:
         return [node]
     queue, found, seen = [script.program.frame(node)], list[ast.AST](), set[Scope]()
@@ -448,9 +452,12 @@ def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:
         seen.add(frame)
         found += [c for c in calls if script.path(c) in script.files]
         queue += [script.program.frame(c) for c in calls if script.path(c) not in script.files]
-    frame = script.program.frame(node)
-    is_imported = frame.kind == "module" and main_guard(frame) not in list(script.program.ancestors(node))
-    return found or ([node] if is_imported else [])
+    frame, named = script.program.frame(node), {parsed.path for parsed in script.program.named}
+    if frame.kind == "module":
+        is_run = script.path(node) in named or main_guard(frame) not in list(script.program.ancestors(node))
+    else:
+        is_run = frame in script.program.run_from(script.run.leading)
+    return found or ([node] if is_run else [])
 
 
 def _chooses_gpus(node: ast.AST) -> bool:

@@ -60,6 +60,57 @@ def test_visible_gpus_that_an_imported_file_sets(helper: str, place: str | None,
     assert all(bool(r.lines) == ("pick(" in (place or "")) for r in found)
 
 
+TRAINER = """\
+import torch
+from torch import nn
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.loader = model.cuda(), loader
+        self.optimizer = torch.optim.Adam(model.parameters())
+    def train(self):
+        for x in self.loader:
+            loss = self.model(x.cuda()).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+APART = """\
+import os, torch
+from torch import nn
+from trainer import Trainer
+from gpus import choose
+{head}
+    {before}
+    trainer = Trainer(nn.Linear(4, 1), torch.utils.data.DataLoader(torch.randn(8, 4)))
+    {after}
+    trainer.train()
+{end}
+"""
+CHOOSE = f"import os\ndef choose(gpu):\n    {SET} = gpu\ndef unused(gpu):\n    {SET} = gpu\n"
+IN_MAIN, GUARDED = ("def main():", "main()"), ("if __name__ == '__main__':", "")
+
+
+@pytest.mark.parametrize(
+    ("around", "before", "after", "place", "words"),
+    [
+        (IN_MAIN, f"{SET} = '1'", "pass", SET, "every process sees only these GPUs: remove this"),
+        (GUARDED, f"{SET} = '1'", "pass", SET, "every process sees only these GPUs: remove this"),
+        (GUARDED, "choose('1')", "pass", SET, "every process sees only these GPUs: remove this"),
+        (IN_MAIN, "pass", f"{SET} = '1'", SET, "this has no effect"),
+        (IN_MAIN, "torch.cuda.set_device(1)", "pass", "torch.cuda.set_device(1)", "remove this call"),
+        (IN_MAIN, "pass", "pass", None, ""),
+    ],
+)
+def test_gpus_that_a_file_chooses_which_does_not_change(
+    around: tuple[str, str], before: str, after: str, place: str | None, words: str
+) -> None:
+    main = APART.format(head=around[0], end=around[1], before=before, after=after)
+    script = Facts({"main.py": main, "trainer.py": TRAINER, "gpus.py": CHOOSE}).script
+    found = [r for r in notes.find(script) if "GPU" in r.message]
+    assert [ast.unparse(r.node) for r in found] == ([place] if place is not None else [])
+    assert all(words in r.message for r in found)
+
+
 @pytest.mark.parametrize(
     ("helper", "count"),
     [

@@ -181,7 +181,7 @@ def test_two_processes_stay_together(name: str) -> None:
     assert second.error is None, second.error
     assert len(first.losses) == len(second.losses) >= 1
     assert first.weights == second.weights
-    told = any("replicated on every process" in note for note in run.notes)
+    told = any("every process has the same data" in note for note in run.notes)
     assert (first.losses == second.losses) == told
 
 

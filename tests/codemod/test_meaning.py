@@ -157,7 +157,7 @@ def test_slices_are_dealt_out() -> None:
 def test_a_full_batch_is_reported() -> None:
     result = run(NO_LOADER.format(steps="range(10)", index=":", end=""))
     assert "shard" not in result.after.decode()
-    assert told(result, "replicated on every process")
+    assert told(result, "every process has the same data")
 
 
 def test_a_counter_that_decides_is_not_dealt_out_silently() -> None:

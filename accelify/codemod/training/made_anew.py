@@ -12,11 +12,12 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.provenance import Binding, Tracer
 from accelify.codemod.semantics.scopes import Scope, assigned_targets
-from accelify.codemod.semantics.values import Element, FunctionValue, Instance, Made, Value
+from accelify.codemod.semantics.values import ClassValue, Element, FunctionValue, Instance, Made, Value
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles, stepped
 
@@ -182,9 +183,22 @@ class Anew:
         given = next((k.value for k in call.keywords if k.arg == "params"), call.args[0] if call.args else None)
         owners = self.roles.parameter_owners(self.program.values(given)) if given is not None else set()
         if makers := self._makers(owners):
-            return all(made and all(self._is_made_by(c, round_) for c in made) for made in makers)
+            is_all = all(made and all(self._is_made_by(c, round_) for c in made) for made in makers)
+            return is_all or (given is not None and self._is_of_own_network(given, round_))
         listed = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []
         return bool(listed) and all(self._is_own_tensor(each, round_) for each in listed)
+
+    def _is_of_own_network(self, given: ast.expr, round_: Round) -> bool:
+        """Whether `net.parameters()` are those of a network that each round makes, as others of its class are not."""
+        asked = given.func if isinstance(given, ast.Call) else None
+        if not isinstance(asked, ast.Attribute) or not methods.gives_parameters(asked.attr):
+            return False
+        ends = [chain[-1] for chain in self.tracer.chains(asked.value)]
+        return bool(ends) and all(self._is_made_in(e, round_) and self._constructs(e.value) for e in ends)
+
+    def _constructs(self, node: ast.expr | None) -> bool:
+        is_class = isinstance(node, ast.Call) and any(isinstance(v, ClassValue) for v in self.program.values(node.func))
+        return is_class or any(isinstance(v, Made) and v.node is node for v in self.program.values(node))
 
     def _is_own_tensor(self, node: ast.expr, round_: Round) -> bool:
         """Whether each round makes a tensor, or takes it from a batch."""

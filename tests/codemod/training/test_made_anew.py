@@ -206,3 +206,19 @@ def test_random_steps_of_calls_that_are_all_the_training() -> None:
     calls = "import random\n[adapt(*random.choice(tasks)) for _ in range(9)]\n"
     assert nested(drawn + calls) == [("f(head(x[i]), y[i]).backward", False, False)]
     assert nested(ADAPT + calls) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "is_own"),
+    [
+        ("head = Net()\n    head = head.cuda()", True),
+        ("if wide:\n        head = Net()\n    else:\n        head = nn.Linear(4, 2)", True),
+        ("head = shared", False),
+        ("head = Net() if wide else shared", False),
+        ("head = get()", False),
+    ],
+)
+def test_a_network_of_a_class_that_others_are_of(made: str, is_own: bool) -> None:
+    nets = "class Net(nn.Module): pass\nshared = Net()\ndef get():\n    return shared\n"
+    adapt = ADAPT.replace("head = nn.Linear(4, 2)", made)
+    assert nested(nets + adapt + LASTING.replace("nn.Linear(1, 1)", "Net()")) == (ASKED if is_own else [])

@@ -205,6 +205,39 @@ def test_a_network_that_is_not_prepared_comes_along() -> None:
     assert "other = Net().to(accelerator.device)\n" in after
 
 
+@pytest.mark.parametrize("drawn", ["maker.draw()", "next(maker)"])
+def test_a_network_that_makes_its_own_input_comes_along(drawn: str) -> None:
+    script = f"""\
+import torch
+from torch import nn
+
+class Maker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def draw(self):
+        return self.layer(torch.randn(16, 4))
+
+    def __next__(self):
+        return self.draw()
+
+net = nn.Linear(8, 2)
+teacher = nn.Linear(8, 2)
+maker = Maker()
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(10):
+    x = {drawn}
+    loss = (net(x) - teacher(x)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    after = run(script).after.decode()
+    assert "teacher = nn.Linear(8, 2).to(accelerator.device)\nmaker = Maker().to(accelerator.device)\n" in after
+    assert after.count("torch.randn(16, 4).to(accelerator.device)") == 1
+
+
 def test_a_model_that_runs_before_it_is_prepared_is_made_there() -> None:
     script = SCRIPT.replace("model = Net()\n", "model = Net()\nprint(model(torch.ones(1, 4)))\n")
     slots = {"built": "pass", "forward": "pass", "loss": "error(model(x), y)", "after": ""}

@@ -433,6 +433,7 @@ class Cold:
         self.program = tensors.program
         self.roles = tensors.roles
         self.preparation = tensors.prepared.preparation
+        self._run_by: dict[Scope, list[ast.Call]] = {}
 
     def made_at(self, call: ast.Call) -> list[ast.Call] | None:
         """Where the networks are made that a call runs cold; None where that is not known."""
@@ -441,7 +442,8 @@ class Cold:
         if network is None or not any(map(self.learns, held)) or self.tensors.is_part(network):
             return []
         if self.tensors.is_in_model(self.program.frame(call)):
-            return None if isinstance(network, ast.Call) else []
+            running = self._running(self.program.frame(call))
+            return None if isinstance(network, ast.Call) else [m for c in running for m in self.made_at(c) or ()]
         if held <= self.preparation.models and self._trains_itself(network):
             return []
         found: list[ast.Call] = []
@@ -452,12 +454,34 @@ class Cold:
             made = chain[-1].value
             if not isinstance(made, ast.Call) or not any(map(self.roles.is_module, self.program.values(made))):
                 return None
-            found.append(made)
+            found.extend(self._outermost(made))
         return found if found or self.tracer.chains(network) or held <= self.preparation.models else None
 
+    def _outermost(self, made: ast.Call) -> list[ast.Call]:
+        """Where a network is made, or the networks are that it is a part of, as far as these are not prepared."""
+        frame = self.program.frame(made)
+        outer = self._running(frame) if self.tensors.is_in_model(frame) else [made]
+        return [c for c in outer if c is made or self.program.values(c).isdisjoint(self.preparation.models)]
+
+    def _running(self, method: Scope) -> list[ast.Call]:
+        """The calls, outside of networks, that run a method of one, maybe through other methods."""
+        if method not in self._run_by:
+            frames, found = [method], list[ast.Call]()
+            for frame in frames:
+                for call in self.program.calls_of(frame):
+                    caller = self.program.frame(call)
+                    if not self.tensors.is_in_model(caller):
+                        found.append(call)
+                    elif caller not in frames:
+                        frames.append(caller)
+            self._run_by[method] = found
+        return self._run_by[method]
+
     def _network(self, call: ast.Call) -> ast.expr | None:
-        """`net` of `net(x)`, `net.forward(x)` and `net.head(x)`."""
+        """`net` of `net(x)`, `net.forward(x)`, `net.head(x)` and `next(net)`."""
         node = call.func
+        if self.program.flow.callees.get(call) and self.program.externals(node) and call.args:
+            node = call.args[0]
         if isinstance(node, ast.Attribute) and any(map(self._is_network, self.program.values(node.value))):
             return node.value if self.program.flow.callees.get(call) or self._is_any_network(node) else None
         return node if self._is_any_network(node) else None

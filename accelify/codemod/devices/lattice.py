@@ -485,10 +485,11 @@ class Lattice:
         if isinstance(node, ast.IfExp):
             return self._parts(self._chosen(node), path, write)
         if isinstance(node, ast.Call):
-            following = self.program.iterator(node)
-            if following is not None:
+            following, callees = self.program.iterator(node), self.program.flow.callees.get(node)
+            if following is not None and (
+                not callees or any(map(self.roles.is_loader, self.program.values(following)))
+            ):
                 return self._element(following, path, write)
-            callees = self.program.flow.callees.get(node)
             if callees and path and not any(c.generates for c in callees):
                 return self._part_of_result(node, path, write)
             if "map" in self.program.called(node) and path:

@@ -76,6 +76,42 @@ def test_networks_that_run_unprepared() -> None:
     assert not cold.made_at(facts.call("model(x)"))
 
 
+NETWORKS = """
+class Maker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+    def draw(self):
+        return self.layer(torch.randn(2, 4))
+    def __next__(self):
+        return self.draw()
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.maker = Maker()
+    def forward(self, x):
+        return self.maker.draw()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "batch", "made"),
+    [
+        ("maker = Maker()\n", "x = maker.draw()", {"Maker()"}),
+        ("maker = Maker()\n", "x = next(maker)", {"Maker()"}),
+        ("maker = Maker().eval()\n", "x = maker.draw()", {"Maker()"}),
+        ("holder = Holder()\n", "x = holder.maker.draw()", {"Holder()"}),
+        ("holder = Holder()\n", "x = holder(None)", {"Holder()"}),
+        ("model = Holder()\n", "x = model(None)", set()),
+        ("model = Holder()\n", "x = model.maker.draw()", set()),
+    ],
+)
+def test_networks_that_make_their_own_input(before: str, batch: str, made: set[str]) -> None:
+    found, _, facts = asked("x", before=NETWORKS, model=before, batch=batch)
+    cold = Cold(found.tensors, facts.tracer)
+    assert {ast.unparse(c) for c in cold.made_at(facts.call("self.layer(")) or ()} == made
+
+
 def test_what_is_amiss() -> None:
     meetings = Meetings(asked("x")[0])
     meetings.find(())

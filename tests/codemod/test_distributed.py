@@ -113,6 +113,11 @@ def test_the_whole_pattern_goes() -> None:
             "shuffle=True, num_workers=0)",
         ),
         ("DistributedSampler(data, dist.get_world_size(), dist.get_rank())", "sampler=sampler", "shuffle=True)"),
+        (
+            "DistributedSampler(data)",
+            "shuffle=dist.get_world_size() == 1, sampler=sampler if dist.get_world_size() > 1 else None",
+            "batch_size=2, shuffle=True)",
+        ),
     ],
 )
 def test_the_sampler_leaves_its_order(sampler: str, loader: str, comes_out: str) -> None:
@@ -156,6 +161,7 @@ def test_a_function_that_only_started_processes_goes() -> None:
         ({"local_rank": "os.environ['LOCAL_RANK']"}, "not converted to a number"),
         ({"sampler": "DistributedSampler(data) if args else None"}, "depends on a condition"),
         ({"sampler": "DistributedSampler(data, shuffle=args)"}, "depends on a condition"),
+        ({"loader": "sampler=sampler if args else None"}, "depends on a condition"),
         ({"model": "DDP(model, device_ids=[local_rank]) if args else model"}, "wrapped under a condition"),
         ({"model": "DDP(model, process_group=args)"}, "options that have no counterpart"),
         ({"end": "print(len(sampler))"}, "`sampler=`"),

@@ -280,6 +280,7 @@ def _makes_anew(value: ast.expr | None) -> bool:
 
 
 _VARIABLES = {"LOCAL_RANK": "local_process_index", "RANK": "process_index", "WORLD_SIZE": "num_processes"}
+_CONDITIONAL = "how the data are sharded depends on a condition: use the sampler always, or never"
 _DEPTH = 6
 
 
@@ -411,7 +412,7 @@ class Samplers:
         branches = self.place.branches(call)
         is_always = all(branches <= self.place.branches(n) for n in users)
         if not isinstance(shuffle, ast.Constant) or (branches and not is_always):
-            self.found.refuse(call, "how the data are sharded depends on a condition: use the sampler always, or never")
+            self.found.refuse(call, _CONDITIONAL)
             return
         statement = self.program.statement(call)
         if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
@@ -447,7 +448,8 @@ class Samplers:
         sets_epoch = isinstance(parent, ast.Attribute) and parent.attr == "set_epoch"
         is_asked = isinstance(parent, (ast.Compare, ast.Assign))
         if not sets_epoch and not is_asked:
-            self.found.refuse(node, "this sampler is used for more than the `sampler=` of a loader")
+            more = "this sampler is used for more than the `sampler=` of a loader"
+            self.found.refuse(node, _CONDITIONAL if isinstance(parent, ast.IfExp) else more)
 
     def uses(self) -> None:
         """`sampler.set_epoch(epoch)`: a loader that shuffles draws each epoch anew."""

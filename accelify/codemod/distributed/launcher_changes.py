@@ -274,7 +274,7 @@ class Questions:
         is_none = isinstance(off, ast.Constant) and off.value is None
         called = self.program.called(on) if isinstance(on, ast.Call) else self.program.externals(on)
         makes_a_sampler = any(n.endswith("DistributedSampler") and names.is_distributed(n) for n in called)
-        if makes_a_sampler:
+        if makes_a_sampler or self.launching.key(on) in self.arms.samplers:
             others = self.program.called(off) if isinstance(off, ast.Call) else self.program.externals(off)
             return is_none or any(n.endswith(("RandomSampler", "SequentialSampler")) for n in others)
         one, other = ast.Return(on), ast.Return(off)
@@ -361,17 +361,22 @@ class Orders:
     def find(self) -> None:
         """A sampler that is there for several processes only keeps the order that the data have in one."""
         for key, sampler in self.arms.samplers.items():
-            if sampler in self.found.gone or not self._is_optional(sampler):
+            if sampler in self.found.gone:
                 continue
             choices = [a for a in self.program.ancestors(sampler) if isinstance(a, ast.IfExp)]
-            otherwise = [c.orelse if self.found.choices[c] else c.body for c in choices if c in self.found.choices]
+            otherwise = [self._otherwise(c) for c in choices if c in self.found.choices]
             otherwise += [
                 s.value
                 for s in self.launching.assigns
                 if self.launching.key(s.targets[0]) == key and s.value is not sampler and s in self.found.gone
             ]
-            for loader in self._loaders(key):
-                orders = {self._order_in_one(loader, value) for value in otherwise or [ast.Constant(None)]}
+            for loader, given in self._loaders(key):
+                if given in self.found.choices:
+                    orders = {self._order_in_one(loader, self._otherwise(given))}
+                elif self._is_optional(sampler):
+                    orders = {self._order_in_one(loader, value) for value in otherwise or [ast.Constant(None)]}
+                else:
+                    continue
                 if None in orders or len(orders) > 1:
                     self.found.refuse(loader, "cannot tell in which order this loader yields its data in one process")
                 elif self.arms.shuffles(sampler, None) not in orders:
@@ -381,12 +386,19 @@ class Orders:
         """Whether a sampler is made under a condition that goes."""
         return any(a in self.found.branches or a in self.found.choices for a in self.program.ancestors(sampler))
 
-    def _loaders(self, key: Key) -> Iterator[ast.Call]:
+    def _otherwise(self, choice: ast.IfExp) -> ast.expr:
+        """What is chosen where the script does not distribute itself."""
+        return choice.orelse if self.found.choices[choice] else choice.body
+
+    def _loaders(self, key: Key) -> Iterator[tuple[ast.Call, ast.expr]]:
+        """The loaders that get a sampler, each with the argument that gives it."""
         for call in self.launching.calls:
-            given = {k.arg: k.value for k in call.keywords}
-            sampler = given.get("sampler")
-            if isinstance(sampler, (ast.Name, ast.Attribute)) and self.launching.key(sampler) == key:
-                yield call
+            given = next((k.value for k in call.keywords if k.arg == "sampler"), None)
+            sampler = given
+            if isinstance(given, ast.IfExp) and given in self.found.choices:
+                sampler = given.body if self.found.choices[given] else given.orelse
+            if given is not None and sampler is not None and self.launching.key(sampler) == key:
+                yield call, given
 
     def _order_in_one(self, loader: ast.Call, sampler: ast.expr) -> bool | None:
         """Whether a loader shuffles where the script does not distribute itself."""

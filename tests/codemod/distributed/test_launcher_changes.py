@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from accelify.codemod.distributed.launched import LauncherEdits
 from accelify.codemod.distributed.launcher_changes import LauncherChanges
 from tests.codemod.distributed.scripts import branches, distributed, edits
@@ -81,3 +83,19 @@ def test_the_order_of_data_in_one_process_is_kept() -> None:
     result = found(text)
     assert list(result.orders.values()) == [False]
     assert found(text.replace("shuffle=False", "shuffle=s is None")).orders == {}  # both shuffle
+
+
+@pytest.mark.parametrize(
+    ("given", "shuffle", "orders"),
+    [
+        ("s if args.many else None", "not args.many", []),
+        ("s if args.many else None", "False", [False]),
+        ("None if not args.many else s", "True", []),
+        ("s", "False", []),
+    ],
+)
+def test_a_sampler_that_is_given_to_several_processes_only(given: str, shuffle: str, orders: list[bool]) -> None:
+    text = f"s = DistributedSampler(d)\nloader = DataLoader(d, sampler={given}, shuffle={shuffle})\n"
+    result = found(text)
+    assert [ast.unparse(n) for n in result.choices] == [given] * (given != "s")
+    assert list(result.orders.values()) == orders

@@ -675,6 +675,46 @@ def test_a_file_in_another_folder_may_call_as_before(tmp_path: Path, user: str, 
     assert notes[0][1].startswith(f"{path} calls `Trainer` without the accelerator")
 
 
+WRAPPING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Trainer:
+    def __init__(self, model):
+        self.model = nn.DataParallel(model)
+        self.loader = DataLoader(torch.randn(8, 4), 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self):
+        for x in self.loader:
+            loss = self.model(x).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+WRAPPED = "from lib.trainer import Trainer\nprint(Trainer(None).model.module)\n"
+SUPER = """\
+from lib.trainer import Trainer
+
+class Other(dict):
+    'For nn.DataParallel(Other()).'
+    def __init__(self):
+        super({self}).__init__()
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "is_named"),
+    [(WRAPPED, True), (SUPER.format(self="Other, self"), False), (SUPER.format(self=""), False)],
+)
+def test_a_constructor_that_wraps_no_more_is_called_by_its_class(tmp_path: Path, user: str, is_named: bool) -> None:
+    main = "from torch import nn\nfrom lib.trainer import Trainer\nTrainer(nn.Linear(4, 1)).fit()\n"
+    found = rewritten(tmp_path, "main.py", lib__trainer=WRAPPING, main=main, web__use=user)
+    notes = [n.message for r in found.values() for n in r.notes if n.rule == "callers"]
+    assert notes == ["web/use.py calls `Trainer` as before: change it too"] * is_named
+
+
 def test_several_files_that_call_as_before_are_named_in_one_note(tmp_path: Path) -> None:
     text = "import torch\nfrom lib.trainer import Trainer\n" + PREDICTS.format(call="Trainer")
     found = rewritten(tmp_path, "train.py", lib__trainer=TRAINER, train=FIT, web__a=text, web__b=text)

@@ -153,8 +153,7 @@ def _changed_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
     nodes = [e.node for c in changes for e in c.edits if isinstance(e, (AddParameter, DropParameter))]
     found: dict[str, ast.AST] = {}
     for node in nodes:
-        holder = parsed.parents.get(node)
-        called = holder if node.name == "__init__" and isinstance(holder, ast.ClassDef) else node
+        called = _called_for(parsed, node)
         found.setdefault(called.name, called)
     by_hand = (_top(parsed, e.node) for c in changes if c.rule == "distributed" for e in c.edits)
     return {**{top.name: top for top in by_hand if top is not None}, **found}
@@ -167,11 +166,19 @@ def _unwrapped_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
     """The functions of a file that put models into wrappers, or took them out of them, and do so no more."""
     nodes = [e.node for c in made.of(parsed.path) if c.rule == "parallel_wrappers" for e in c.edits]
     holders = (next((a for a in _around(parsed, n) if isinstance(a, _FUNCTIONS)), None) for n in nodes)
-    return {holder.name: holder for holder in holders if holder is not None}
+    called = (_called_for(parsed, holder) for holder in holders if holder is not None)
+    return {each.name: each for each in called}
+
+
+def _called_for(parsed: Parsed, function: _Function) -> _Function | ast.ClassDef:
+    """What is called for a function to run: a class for its constructor."""
+    holder = parsed.parents.get(function)
+    return holder if function.name == "__init__" and isinstance(holder, ast.ClassDef) else function
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAYBE = (*_FUNCTIONS, ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.While, ast.Lambda)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _around(parsed: Parsed, node: ast.AST) -> Iterator[ast.AST]:

@@ -8,7 +8,7 @@ class keeps `self.accelerator`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
@@ -254,8 +254,7 @@ class Reacher:
 
     def _inherits_parameter(self, node: Scope, nodes: set[Scope]) -> bool:
         """Whether a class has a constructor that passes the accelerator on to one of its base classes."""
-        bases = [b for b in self.flow.ancestors(node) if b in nodes] if node.kind == "class" else []
-        return bool(bases) and self._calls_base(node) and any(self._builders(b) & nodes for b in bases)
+        return node.kind == "class" and any(self._builders(b) & nodes for b in self._called_bases(node, nodes))
 
     def _callers_in_loops(self, nodes: set[Scope]) -> set[Scope]:
         """Whoever calls or builds a home again and again: the accelerator is created once."""
@@ -339,7 +338,7 @@ class Reacher:
         if self._inherits_parameter(node, nodes):
             self.found.parameters.append(init) if init is not None else None
             return
-        if self._calls_base(node) and any(b in nodes for b in self.flow.ancestors(node)):
+        if self._called_bases(node, nodes):
             return
         if init is None:
             self._no_constructor(node)
@@ -359,11 +358,18 @@ class Reacher:
         family = {base, *self.flow.descendants(base)}
         return {caller for cls in family for caller in self.callers(cls)} - family
 
-    def _calls_base(self, node: Scope) -> bool:
+    def _called_bases(self, node: Scope, nodes: Collection[Scope]) -> list[Scope]:
+        """The base classes among some nodes whose constructors a class's constructor runs, itself or through others."""
         init = self.flow.method(node, "__init__")
-        return init is not None and any(
-            isinstance(n, ast.Attribute) and n.attr == "__init__" for n in ast.walk(init.node)
-        )
+        run: set[Scope] = set()
+        queue = [init] if init is not None else []
+        while queue:
+            called = (self.flow.callees.get(call, ()) for call in self.program.calls_in(queue.pop()))
+            found = {f for callees in called for f in callees if f.name == "__init__"} - run
+            queue += found
+            run |= found
+        holding = {f.parent for f in run}
+        return [b for b in self.flow.ancestors(node) if b in nodes and b in holding]
 
     def _no_constructor(self, node: Scope) -> None:
         """A class by itself gets a constructor, in which it creates the accelerator for all that need it."""

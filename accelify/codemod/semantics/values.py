@@ -54,7 +54,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class SuperOf:
-    """`super()` in a method of a class."""
+    """`super()`, or `super(cls, self)`, for an instance of `owner`: its methods are those of the bases of `cls`."""
 
     cls: Scope
     owner: Scope

@@ -216,3 +216,62 @@ def test_a_call_whose_arguments_fit_only_what_takes_it(other: str) -> None:
     needing = ["need()", "first()", *(["also()"] if "also" in other else [])]
     _, found = reach(text, *needing)
     assert not [message for _, message in found.obstacles if "does not take" in message]
+
+
+AGENTS = """\
+class Base:
+    def __init__(self, config):
+        self.config = config
+
+class Agent(Base):
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self):
+        for x in DataLoader(d):
+            self.model(x).sum().backward()
+            self.optimizer.step()
+
+class Wide(Agent):
+    def __init__(self, config):
+        {call}
+        self.model = nn.Linear(4, 8)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+{run}
+"""
+
+
+def of_agents(call: str, run: str) -> tuple[set[str], set[str], set[str]]:
+    """The classes that create the accelerator, those that keep it, and those whose constructors get it."""
+    reach = Facts(HEAD + AGENTS.format(call=call, run=run)).script.reach
+    inits = {f.parent.name for f in reach.parameters if f.parent is not None}
+    return {h.name for h in reach.homes if h.kind == "class"}, {h.name for h in reach.holders}, inits
+
+
+@pytest.mark.parametrize(
+    "call", ["Base.__init__(self, config)", "super(Agent, self).__init__(config)", "self.config = config"]
+)
+def test_a_subclass_that_passes_by_its_base_keeps_it_itself(call: str) -> None:
+    both = {"Agent", "Wide"}
+    assert of_agents(call, "if __name__ == '__main__':\n    Agent({}).fit()\n    Wide({}).fit()") == (set(), both, both)
+    assert of_agents(call, "") == (both, both, set())
+
+
+@pytest.mark.parametrize(
+    "call", ["Agent.__init__(self, config)", "super(Wide, self).__init__(config)", "super().__init__(config)"]
+)
+def test_a_subclass_that_calls_its_base_hands_it_on(call: str) -> None:
+    both = {"Agent", "Wide"}
+    run = "def main():\n    Agent({}).fit()\n    Wide({}).fit()\nmain()"
+    assert of_agents(call, run) == (set(), {"Agent"}, both)
+    assert of_agents(call, "") == ({"Agent"}, {"Agent"}, set())
+
+
+def test_a_base_between_hands_it_on() -> None:
+    between = "class Between(Agent):\n    def __init__(self, config):\n        Agent.__init__(self, config)\n"
+    text = AGENTS.replace("class Wide(Agent)", f"{between}class Wide(Between)")
+    reach = Facts(HEAD + text.format(call="super().__init__(config)", run="")).script.reach
+    assert {h.name for h in reach.holders} == {"Agent"}

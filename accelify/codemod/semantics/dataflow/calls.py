@@ -218,7 +218,8 @@ class Calls(Containers):
         if cls is None or cls.kind != "class":
             return NOTHING
         owners = [cls, *self.descendants(cls)]
-        return frozenset(SuperOf(cls, owner) for owner in owners)
+        named = [v.scope for given in arguments[:1] for v in given if isinstance(v, ClassValue)] or [cls]
+        return frozenset(SuperOf(each, owner) for each in named for owner in owners)
 
     def _getattr(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
         if len(arguments) < 2:

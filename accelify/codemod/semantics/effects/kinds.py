@@ -147,12 +147,9 @@ class Kinds:
     def _of_super(self, node: ast.Call) -> tuple[Row, ...] | None:
         """`super().__init__()` of a class whose bases are a library's, or none."""
         assert isinstance(node.func, ast.Attribute)
-        scope: Scope | None = self.program.frame(node)
-        while scope is not None and not scope.is_method:
-            scope = scope.parent
-        bases = self.flow.external_bases(scope.parent) if scope is not None and scope.parent is not None else []
+        classes = {v.cls for v in self.program.values(node.func.value) if isinstance(v, SuperOf)}
         found: list[Row] = []
-        for base in bases:
+        for base in sorted({b for cls in classes for b in self.flow.external_bases(cls)}):
             row = table.function(base)
             if row is not None and node.func.attr != "__init__":
                 row = table.member(row.returns, node.func.attr)

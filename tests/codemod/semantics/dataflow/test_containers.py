@@ -168,6 +168,28 @@ def test_super_finds_the_method_of_the_base() -> None:
     assert values(text, "super().make") == {"function Base.make of a Net"}
 
 
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("super(Net, self).make", "function Base.make of a Wide"),
+        ("super(Wide, self).make", "function Net.make of a Wide"),
+        ("super(self.__class__, self).make", "function Net.make of a Wide"),
+        ("Base.make", "function Base.make"),
+    ],
+)
+def test_super_may_name_the_class_whose_bases_it_means(call: str, found: str) -> None:
+    text = f"""\
+        class Base:
+            def make(self): return 1
+        class Net(Base):
+            def make(self): return 2
+        class Wide(Net):
+            def make(self): return {call}(self)
+        f(Wide().make())
+    """
+    assert values(text, call) == {found}
+
+
 def test_members_of_libraries_and_of_unknown_objects() -> None:
     used = "nn.Linear, args.model.layers.deep.deeper, nn.Linear(2, 2).weight"
     text = f"import torch.nn as nn\ndef f(args):\n    g({used})\n"

@@ -15,23 +15,37 @@ from functools import cached_property
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.files.notebook import Notebook
+from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.script import Script
 
 NAME = "notebooks"
 
 
 def find(script: Script) -> Iterator[Remark]:
-    """A note for each notebook in which the accelerator is created."""
-    for path in sorted({home.module for home in script.reach.homes}):
-        notebook = script.program.flow.parsed_of[path].decoded.notebook
-        if notebook is not None:
-            yield _launched(script, path, notebook)
+    """A note for each notebook in which the accelerator is created, or that calls code which creates it."""
+    for parsed in sorted(script.program.files, key=lambda parsed: parsed.path):
+        notebook = parsed.decoded.notebook
+        homes = [home for home in script.reach.homes if home.module == parsed.path]
+        calls = _leading(script, parsed.path) if notebook is not None and not homes else []
+        if notebook is not None and (homes or calls):
+            made = script.access.creation_edit(homes[0], "").node if homes else calls[0]
+            frames = homes or list(dict.fromkeys(map(script.program.frame, calls)))
+            functions = [frame for frame in frames if frame.kind == "function" and not frame.is_method]
+            launched = functions[0].name if functions and (homes or len(frames) == 1) else None
+            yield _launched(script, parsed.path, notebook, made, launched)
 
 
-def _launched(script: Script, path: str, notebook: Notebook) -> Remark:
-    homes = [home for home in script.reach.homes if home.module == path]
-    made = script.access.creation_edit(homes[0], "").node
-    name = next((home.name for home in homes if home.kind == "function"), None)
+def _leading(script: Script, path: str) -> list[ast.Call]:
+    """The calls in a notebook of other files' code that creates the accelerator, or trains."""
+    program = script.program
+    trained = set(map(program.frame, script.training.backwards))
+    trained |= {(constructor(program, h) or h) if h.kind == "class" else h for h in script.reach.homes}
+    calls = [call for call in program.calls if script.path(call) == path]
+    others = {call: [f for f in program.flow.callees.get(call, ()) if f.module != path] for call in calls}
+    return sorted((c for c, run in others.items() if program.run_from(run) & trained), key=program.position)
+
+
+def _launched(script: Script, path: str, notebook: Notebook, made: ast.AST, name: str | None) -> Remark:
     if name is not None:
         what = f"start it with `notebook_launcher({name})`"
     else:
@@ -130,4 +144,5 @@ def _trained_at(script: Script, path: str) -> Iterator[int]:
     nodes += [g.anchor for g in script.preparation.groups if g.anchor is not None]
     nodes += [*(m.call for m in script.devices.moves), *(s.call for s in script.written.saves)]
     nodes += [run[-1] for run in script.written.guarding.runs]
+    nodes += _leading(script, path)
     yield from (script.program.line(n) for n in nodes if script.path(n) == path)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from accelify.codemod.options import Options
-from accelify.codemod.rewrite import rewrite_source
+from accelify.codemod.rewrite import rewrite_source, rewrite_together
 from tests.codemod.notebooks import IMPORTS, OPTIMIZER, SETUP, TRAINING, content, sources, written
 
 FIT = "def fit(model):\n" + "\n".join(f"    {line}" for line in f"{OPTIMIZER}\n{TRAINING[7:]}".splitlines())
@@ -53,3 +55,62 @@ FETCH = "import urllib.request\nurllib.request.urlretrieve('http://a.b/c', 'c')"
 def test_the_accelerator_is_created_in_a_cell_that_is_not_left_out(cells: tuple[str, ...], created: int) -> None:
     after = sources(rewrite_source("book.ipynb", written(content(*cells)), Options()).after)
     assert ["accelerator = Accelerator()" in cell for cell in after].index(True) == created
+
+
+AGENT = """\
+import torch
+from torch import nn
+
+class Agent:
+    def __init__(self):
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+
+    def update(self, x):
+        loss = self.net(x).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+def run(steps):
+    agent = Agent()
+    for step in range(steps):
+        agent.update(torch.randn(8, 4))
+
+def plotted(values):
+    return [value * 2 for value in values]
+"""
+LOADED = "import torch\nfrom agent import Agent"
+STEPS = "for step in range(100):\n    agent.update(torch.randn(8, 4))"
+IN_FUNCTION = "def learn():\n    agent = Agent()\n" + "\n".join(f"    {line}" for line in STEPS.splitlines())
+HEIR = "class Own(Agent):\n    def act(self, x):\n        return self.net(x)"
+
+
+def notes_beside_an_agent(tmp_path: Path, *cells: str) -> list[tuple[int | None, str]]:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "book.ipynb").write_bytes(written(content(*cells)))
+    found = {Path(r.path).name: r for r in rewrite_together((str(tmp_path / "book.ipynb"),), Options())}
+    return [(n.cell, n.message) for n in found["book.ipynb"].notes if n.rule == "notebooks"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "cell", "advice"),
+    [
+        ((LOADED, f"agent = Agent()\n{STEPS}"), 2, "move the code of cell 2 into a function `train`"),
+        ((LOADED, "agent = Agent()", "print(1)", STEPS), 2, "move the code of the cells 2 to 4 into a function"),
+        ((LOADED, HEIR, "agent = Own()", STEPS), 3, "move the code of the cells 3 to 4 into a function `train`"),
+        (("import agent", "agent.run(10)", "print(1)"), 2, "move the code of cell 2 into a function `train`"),
+        ((LOADED, IN_FUNCTION, "learn()"), 2, "start it with `notebook_launcher(learn)`"),
+    ],
+)
+def test_a_notebook_that_calls_what_creates_the_accelerator(
+    tmp_path: Path, cells: tuple[str, ...], cell: int, advice: str
+) -> None:
+    ((at, message),) = notes_beside_an_agent(tmp_path, *cells)
+    assert advice in message
+    assert at == cell
+
+
+@pytest.mark.parametrize("cells", [("from agent import plotted", "print(plotted([1]))"), (LOADED, "print(Agent)")])
+def test_a_notebook_that_trains_nothing_is_not_launched(tmp_path: Path, cells: tuple[str, ...]) -> None:
+    assert not notes_beside_an_agent(tmp_path, *cells)

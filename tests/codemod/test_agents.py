@@ -575,7 +575,7 @@ def test_a_wrapper_of_the_project_that_only_hands_on_attributes_goes() -> None:
             model(batch["x"]).mean().backward()
             optimizer.step()
         """)
-    assert "accelerator = Accelerator(cpu=not args.cuda)\n" in text
+    assert "accelerator = Accelerator(split_batches=True, cpu=not args.cuda)\n" in text
     assert "Parallel(model)" not in text
     assert "for batch in loader:\n    optimizer.zero_grad()\n" in text
 

@@ -82,14 +82,20 @@ class LoaderData:
         """What loaders are made with, and what that is a part of or made from: `Subset(data, rows)`."""
         found: set[Value] = set()
         for call in self.program.calls:
-            if any(map(self.roles.is_loader, self.program.values(call))):
+            if self._makes_a_loader(call):
                 given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "dataset")]
                 self._add((v for g in given for v in self.program.values(g)), found)
         return frozenset(found)
 
+    def _makes_a_loader(self, call: ast.Call) -> bool:
+        """Whether a call makes a loader; what makes models or optimizers, too, may be given any of their arguments."""
+        made = self.program.values(call)
+        others = (v for v in made if self.roles.is_module(v) or self.roles.is_optimizer(v))
+        return any(map(self.roles.is_loader, made)) and not any(others)
+
     def _add(self, values: Iterable[Value], found: set[Value]) -> None:
         for value in values:
-            if value in found:
+            if value in found or self.roles.is_module(value):
                 continue
             found.add(value)
             if isinstance(value, (Element, Member)):

@@ -52,6 +52,39 @@ def test_data_sets_of_code_that_is_not_known(before: str, calls: list[str]) -> N
     assert made(training(imports="import fancy", before=before)) == calls
 
 
+FACTORY = """\
+import fancy, nets
+class Base({base}):
+    pass
+class Net(Base):
+    pass
+class Rows(fancy.Rows):
+    pass
+KINDS = {{"net": Net, "loader": DataLoader, "adam": torch.optim.Adam}}
+def get(name, *args):
+    return {make}
+rows = Rows("d")
+more = get("loader", rows)
+net = Net()
+net.train()
+other = get("adam", net, net.parameters())
+kept = DataLoader(rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "base"),
+    [
+        ("KINDS[name](*args)", "nets.Base"),
+        ("KINDS[name](*args)", "nn.Module, nets.Mixin"),
+        ("DataLoader(*args) if name == 'loader' else KINDS[name](*args)", "nn.Module, nets.Mixin"),
+    ],
+)
+def test_what_makes_loaders_and_models_alike_takes_models_for_no_data(make: str, base: str) -> None:
+    before = FACTORY.format(make=make, base=base)
+    assert made(training(before=before)) == ["Rows('d')"]
+
+
 def test_what_a_library_runs_is_left_to_the_process_that_is_first() -> None:
     graphs = f"{GRAPHS}\nrows = Graphs('d')"
     after = rewritten(imports="from torch_geometric.data import InMemoryDataset", before=graphs)

@@ -428,13 +428,16 @@ class _Ledger:
                 yield from ((read, (scope, name)) for read in self.program.reads_of(scope, name))
 
     def _may_stay(self, scope: Scope, name: str, write: ast.AST) -> bool:
-        """Whether a name is bound by a loop, as a counter may be; by each call of a method; by an import that goes."""
+        """Whether a name is a counter, one of several bound together, `self`, or bound by an import that goes."""
         parent = self.program.parent(write)
+        is_part = isinstance(parent, (ast.Tuple, ast.List)) and not all(
+            isinstance(e, ast.Name) and self._all_gone(scope, e.id) for e in parent.elts
+        )
         is_counter = isinstance(parent, (ast.For, ast.AsyncFor)) and parent.target is write
         is_instance = scope.is_method and bool(scope.parameters) and write is scope.parameters[0]
         is_dropped = isinstance(write, ast.alias) and (parent, name) in self.dropped
         is_given = isinstance(write, ast.arg) and bool(self.uses.given_in(scope, name))
-        return is_counter or is_instance or is_dropped or is_given or self._is_kept(write)
+        return is_counter or is_part or is_instance or is_dropped or is_given or self._is_kept(write)
 
     def _is_kept(self, write: ast.AST) -> bool:
         """Whether the user wants the statement to stay that binds a name."""

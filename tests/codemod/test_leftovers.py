@@ -446,3 +446,50 @@ def test_a_function_that_does_more_than_choose_a_device_is_still_called(chooses:
     assert "device = accelerator.device" not in text
     assert ".to(device)" not in text
     assert "Accelerator()" in text
+
+
+GPUS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def devices(wanted):
+    found = torch.cuda.device_count()
+    print(found)
+    return torch.device("cuda:0" if found else "cpu"), list(range(min(wanted, found)))
+
+class Trainer:
+    def __init__(self, model, wanted):
+        {gives}
+        self.model = nn.DataParallel(model, device_ids=gpus).to(self.device)
+        self.loader = DataLoader(torch.randn(8, 4), 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self):
+        for x in self.loader:
+            loss = self.model(x.to(self.device)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+Trainer(nn.Linear(4, 1), 2).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    "gives",
+    [
+        "self.device, gpus = devices(wanted)",
+        "[gpus, self.device] = devices(wanted)[::-1]",
+        "(self.device, gpus), self.wanted = devices(wanted), wanted",
+    ],
+)
+def test_one_of_several_names_that_get_their_values_together_may_stay(gives: str) -> None:
+    text = run(GPUS.format(gives=gives)).after.decode()
+    assert f"        {gives}\n        self.model = model\n" in text
+    assert "DataParallel" not in text
+
+
+def test_a_name_that_gets_its_value_alone_goes() -> None:
+    text = run(GPUS.format(gives="self.device = devices(wanted)[0]\n        gpus = [0, 1]")).after.decode()
+    assert "gpus = " not in text

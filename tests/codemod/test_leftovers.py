@@ -262,7 +262,7 @@ for step in range(10):
     optimizer.step()
 """
     told = messages(text)
-    assert any("replicated" in m for m in told)
+    assert any("has the same data here" in m for m in told)
     assert not any("a sum over the batch" in m for m in told)
 
 

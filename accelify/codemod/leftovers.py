@@ -242,8 +242,7 @@ class _Ledger:
         if statement in self.removed or any(a in self.removed for a in self.program.ancestors(write)):
             return
         if isinstance(write, ast.alias) and isinstance(statement, (ast.Import, ast.ImportFrom)):
-            is_tried = isinstance(self.program.parent(statement), ast.Try)
-            if (statement, name) not in self.dropped and not is_tried:
+            if (statement, name) not in self.dropped and not self._is_tried(write):
                 yield Change(NAME, path, statement.lineno, reason, (DropNames(statement, (name,)),))
             return
         is_alone = len(self.program.block(statement)) == 1
@@ -440,8 +439,14 @@ class _Ledger:
         return is_counter or is_part or is_instance or is_dropped or is_given or self._is_kept(write)
 
     def _is_kept(self, write: ast.AST) -> bool:
-        """Whether the user wants the statement to stay that binds a name."""
-        return self.uses.stays(self.program.path(write), self.program.statement(write).lineno)
+        """Whether the user wants the statement to stay that binds a name, or it tries an import."""
+        is_wanted = self.uses.stays(self.program.path(write), self.program.statement(write).lineno)
+        return is_wanted or self._is_tried(write)
+
+    def _is_tried(self, write: ast.AST) -> bool:
+        """`try: from fast import Wrapper`, of which it is not known what the script does where that fails."""
+        inside = self.program.parent(self.program.statement(write))
+        return isinstance(write, ast.alias) and isinstance(inside, (ast.Try, ast.ExceptHandler))
 
     def plan(self) -> Plan:
         """All of it, with the notes that go with it."""

@@ -493,3 +493,27 @@ def test_one_of_several_names_that_get_their_values_together_may_stay(gives: str
 def test_a_name_that_gets_its_value_alone_goes() -> None:
     text = run(GPUS.format(gives="self.device = devices(wanted)[0]\n        gpus = [0, 1]")).after.decode()
     assert "gpus = " not in text
+
+
+@pytest.mark.parametrize(
+    "tried",
+    [
+        "try:\n    from fancy import Parallel\nexcept ImportError:\n    from plain import Parallel\n",
+        "try:\n    from fancy import Parallel\nexcept ImportError:\n    Parallel = nn.DataParallel\n",
+    ],
+)
+def test_an_import_that_is_tried_stays(tried: str) -> None:
+    wrap = (
+        "model = nn.DataParallel(model)\nif isinstance(model, nn.DataParallel):\n    model = Parallel(model.module)\n"
+    )
+    text = run(script(before=tried, model=wrap)).after.decode()
+    assert "    from fancy import Parallel\nexcept ImportError:\n" in text
+    assert "Parallel(model" not in text
+
+
+def test_an_import_that_is_not_tried_goes() -> None:
+    wrap = (
+        "model = nn.DataParallel(model)\nif isinstance(model, nn.DataParallel):\n    model = Parallel(model.module)\n"
+    )
+    text = run(script(before="from fancy import Parallel\n", model=wrap)).after.decode()
+    assert "Parallel" not in text

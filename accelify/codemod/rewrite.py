@@ -96,6 +96,21 @@ def _without_left_out(result: FileResult, options: Options) -> FileResult:
     return replace(result, notes=notes)
 
 
+def _setting_up(named: Sequence[Parsed], project: Project, options: Options) -> list[Parsed]:
+    """The scripts that import some files, and those that import them in turn while all of them still wait for others.
+
+    An importer may only have a class that inherits from theirs, or a function that makes an object of it.
+    """
+    found = project.importers(named)
+    while 0 < len(found) < _MOST_CALLERS and (further := project.importers([*named, *found])):
+        together = [*named, *found]
+        made = _plan(project.program(together, options.follow), project, together, options)
+        if made is None or not made.waits or len(found) + len(further) > _MOST_CALLERS:
+            break
+        found += further
+    return found
+
+
 def _with_callers(
     named: Sequence[Parsed], callers: Sequence[Parsed], project: Project, options: Options
 ) -> list[FileResult]:
@@ -156,7 +171,7 @@ def _rewrite(
             "that file"
         )
         return [replace(u, notes=(Note(1, "callers", Tier.ADVICE, message),)) for u in unchanged]
-    callers = project.importers(named) if made.waits and with_callers else []
+    callers = _setting_up(named, project, options) if made.waits and with_callers else []
     if len(callers) > _MOST_CALLERS:  # a module that many notebooks try out need not wait for them
         callers = [c for c in callers if c.decoded.notebook is None]
     if callers and not (len(callers) > _MOST_CALLERS and made.stands_alone):

@@ -815,3 +815,68 @@ def test_a_helper_that_stays_on_the_cpu_by_default_is_told_the_device(
     found = rewritten(tmp_path, "main.py", main=main, engine=engine, helper=f"import torch\ndef {function}\n")
     assert f"helper.{after}" in found["engine.py"].after.decode()
     assert "helper.py" not in found
+
+
+LEARNER = """\
+class Steps:
+    def __init__(self, model, optimizer, get_batch):
+        self.model, self.optimizer, self.get_batch = model, optimizer, get_batch
+
+    def train(self, steps):
+        for _ in range(steps):
+            self.step()
+
+    def step(self):
+        loss = self.model(self.get_batch()).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+HEIR = """\
+from steps import Steps
+
+class Own(Steps):
+    def step(self):
+        loss = self.model(self.get_batch()).abs().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+print("defined")
+"""
+RUN = """\
+import torch
+from torch import nn
+from own import Own
+
+def run(device="cuda"):
+    data = torch.randn(64, 4)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    Own(model, optimizer, lambda: data[torch.randint(64, (8,))].to(device)).train(10)
+
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        HEIR,
+        HEIR.replace("from steps import Steps", "import steps as s").replace("(Steps)", "(s.Steps)"),
+        "from steps import Steps\n\ndef Own(model, optimizer, batch):\n    return Steps(model, optimizer, batch)\n",
+    ],
+)
+def test_the_script_that_uses_what_an_importer_makes_of_a_class_changes_too(tmp_path: Path, own: str) -> None:
+    (tmp_path / ".git").mkdir()
+    found = rewritten(tmp_path, "steps.py", steps=LEARNER, own=own, run=RUN)
+    assert {r.status for r in found.values()} == {Status.MIGRATED}
+    assert b'def run(device="cuda"):\n    accelerator = Accelerator()\n' in found["run.py"].after
+    assert b"Accelerator(" not in found["steps.py"].after
+
+
+def test_the_device_that_a_user_of_a_subclass_names_counts(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    users = {f"run_{k}": RUN for k in range(5)}  # too many to change with it
+    found = rewritten(tmp_path, "steps.py", steps=LEARNER, own=HEIR, **users)
+    assert b"self.accelerator = Accelerator()\n" in found["steps.py"].after

@@ -355,3 +355,42 @@ def test_what_the_parts_of_a_model_get_is_brought_there(model: str, output: str)
     assert "torch.randn(4).to(accelerator.device)" in after
     assert "embed, head = nn.Linear(4, 8), nn.Linear(8, 1)\n" in after
     assert "accelerator = Accelerator()\n" in after
+
+
+GIVEN = """\
+import torch
+from torch import nn
+
+class Trainer:
+    def __init__(self, rows, get_batch):
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.rows, self.get_batch = rows, get_batch
+
+    def fit(self, loader):
+        for _ in range(10):
+            self.step(loader)
+
+    def step(self, loader):
+        {batch}
+        loss = self.model(batch).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "batch",
+    ["batch = self.rows", "batch = self.get_batch()", "batch, _ = self.get_batch('train')", "batch = self.rows[:8]"],
+)
+def test_what_an_unknown_caller_gives_is_not_said_to_be_in_cpu_memory(batch: str) -> None:
+    result = run(GIVEN.format(batch=batch))
+    assert "self.accelerator = Accelerator()\n" in result.after.decode()
+    note = next(n for n in result.notes if n.rule == "own_tensors")
+    assert note.message.startswith("`batch` and what it is computed with may now be on different devices")
+
+
+@pytest.mark.parametrize("batch", ["batch = next(iter(loader))", "batch = nn.Linear(2, 4)(torch.ones(2))"])
+def test_what_it_makes_itself_and_batches_are(batch: str) -> None:
+    assert "different devices" not in str(run(GIVEN.format(batch=batch)).notes)

@@ -274,7 +274,8 @@ class Own:
         )
         mismatches = Mismatches(lattice)
         found = Bringing(lattice, mismatches, access.at).find(is_settled=is_settled) if self.has_model else Brought()
-        found = replace(found, doubtful=list(mismatches.doubtful))
+        others = self._homemade().given_by_others() if self.has_model else None
+        found = replace(found, doubtful=[*mismatches.doubtful, *([others] if others is not None else [])])
         sources = self._numbered(known, lattice.devices, known.files)
         return Placed(lattice, found, mismatches.is_tensor, fixed - settled, options, sources, defaulted)
 

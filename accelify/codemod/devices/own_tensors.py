@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.libraries import methods, names, vocabulary
@@ -15,11 +16,19 @@ from accelify.codemod.semantics.effects.kinds import Kinds, tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Argument, Element, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
 _TENSORS = frozenset({"tensor", "parameter", "buffer"})
 _DEVICE = re.compile(r"cuda|gpu|device|^mps$|^xpu$", re.IGNORECASE)
+
+
+def _whole(value: Value) -> Value:
+    """The value of which another is a part: the result of a call from which `x, y = self.get_batch()` takes them."""
+    while isinstance(value, Member) or (isinstance(value, Element) and isinstance(value.owner, Made)):
+        value = value.owner
+    return value
 
 
 class Homemade:
@@ -35,10 +44,38 @@ class Homemade:
 
     def find(self) -> ast.expr | None:
         """The first such place in the text; None where there is none, or where the script names a device."""
-        if self.names_a_device():
-            return None
-        found = [*self._given(), *self.tensors.made_in_models(), *self._without_a_model()]
+        found = self._unplaced()
+        return (
+            None if any(map(self._is_given_by_others, found)) else min(found, key=self.program.position, default=None)
+        )
+
+    def given_by_others(self) -> ast.expr | None:
+        """The first place where a model gets what only code that is not read can put on a device."""
+        found = filter(self._is_given_by_others, self._unplaced())
         return min(found, key=self.program.position, default=None)
+
+    def _unplaced(self) -> list[ast.expr]:
+        """What has no known place on a device, if the script names none."""
+        if self.names_a_device():
+            return []
+        return [*self._given(), *self.tensors.made_in_models(), *self._without_a_model()]
+
+    def _is_given_by_others(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether something is of what nothing here gives: a parameter, or the result of a function that is one.
+
+        What a loader yields is in CPU memory, whoever gives it.
+        """
+        parts = (n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)))
+        held = {_whole(v) for n in parts for v in self.program.values(n)}
+        calls = [v.node for v in held if isinstance(v, Made) and v.name is None and isinstance(v.node, ast.Call)]
+        if any(isinstance(v, Argument) for v in held) and self._is_unused:
+            return True
+        return depth > 0 and any(self._is_given_by_others(c, depth - 1) for c in calls if c is not node)
+
+    @cached_property
+    def _is_unused(self) -> bool:
+        """Whether no file of the repository uses what the script trains with, as far as its imports say."""
+        return not any(self._users())
 
     def names_a_device(self) -> bool:
         """Whether the script knows of devices, or another that has it train what that one has put on a device."""
@@ -54,9 +91,20 @@ class Homemade:
         training = {self.program.frame(b) for b in self.backwards}
         for parsed in self.program.named:
             for scope in self.program.flow.bindings[parsed.path].root.children:
-                run = self.program.run_from([scope] if scope.is_function else scope.children)
-                if run & training and not any(map(self.program.flow.callers.get, (scope, *scope.children))):
+                run = self.program.run_from(self._methods(scope) if scope.kind == "class" else [scope])
+                if run & training and not self._is_used(scope):
                     yield from self.program.flow.project.users(parsed, scope.name)
+
+    def _methods(self, cls: Scope) -> list[Scope]:
+        """The methods of a class of the project, with those that it inherits."""
+        return [m for each in (cls, *self.program.flow.ancestors(cls)) for m in each.children]
+
+    def _is_used(self, scope: Scope) -> bool:
+        """Whether the program calls a function; or methods of a class from outside the classes of its family."""
+        flow = self.program.flow
+        family = {scope, *flow.ancestors(scope), *flow.descendants(scope)} if scope.kind == "class" else {scope}
+        calls = (c for f in (scope, *scope.children) for c in flow.callers.get(f, ()))
+        return any(self.program.frame(c).parent not in family for c in calls)
 
     def _follows_a_tensor(self, node: ast.AST) -> bool:
         """Whether a device is that of a tensor, wherever it is: `x.device`, and `device` if that is what it holds."""

@@ -48,6 +48,7 @@ class Cpu:
         self.tracer = tracer
         self.reach = reach
         self.prepared = prepared
+        self._cpu_first: set[ast.AST] = set()  # choices whose first branch is the CPU's
 
     def find(self, files: Collection[str], *, by_branch: bool = False) -> CpuSetting | None:
         """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood.
@@ -55,9 +56,9 @@ class Cpu:
         Several homes must have the same one, and have it from the beginning. by_branch: as `Settings` says.
         """
         named, moving = [*self._named(files)], [*self._moving()] if not self._always_moves(files) else []
-        if any(self._terms(choice.test, _DEPTH) for choice in named):
+        if any(map(self._wished, named)):
             # A model that any GPU would get follows the device that its batches are brought to.
-            moving = [choice for choice in moving if self._terms(choice.test, _DEPTH)]
+            moving = [choice for choice in moving if self._wished(choice)]
         choices = [*named, *moving]
         if choices:
             each = [self._of_home(home, choices, by_branch=by_branch) for home in self.reach.homes]
@@ -95,7 +96,7 @@ class Cpu:
             frame = self.program.frame(choice)
             if len(self.reach.homes) > 1 and frame.module != home.module and frame not in run:
                 continue
-            terms = self._terms(choice.test, _DEPTH)
+            terms = self._wished(choice)
             if not terms:
                 return None
             self._settle(settings, terms, found)
@@ -156,11 +157,19 @@ class Cpu:
                 is_run = isinstance(node, (ast.If, ast.IfExp)) and self.program.frame(node) in self.program.reachable
                 if is_run and any(self._is_between_devices(*both) for both in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
                     yield node  # type: ignore[misc]  # a choice
+                elif is_run and any(self._is_between_devices(b, a) for a, b in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
+                    self._cpu_first.add(node)
+                    yield node  # type: ignore[misc]  # a choice
 
     def _is_between_devices(self, gpu: ast.expr, cpu: ast.expr) -> bool:
-        if "cuda" not in ast.unparse(gpu) or "cpu" not in ast.unparse(cpu):
+        if not self._is_of_gpus(gpu) or "cpu" not in ast.unparse(cpu):
             return False
         return all(any(map(self.roles.is_device, self.program.values(branch))) for branch in (gpu, cpu))
+
+    def _is_of_gpus(self, node: ast.expr) -> bool:
+        """Whether code says "cuda", or asks the machine for its GPU: `torch.accelerator.is_available()`."""
+        held = (v for n in ast.walk(node) if isinstance(n, ast.Call) for v in self.program.values(n))
+        return "cuda" in ast.unparse(node) or any(self.roles.is_cuda_test(v) or self.roles.is_device(v) for v in held)
 
     def _alternatives(self, choice: ast.If | ast.IfExp) -> Iterator[tuple[ast.expr, ast.expr]]:
         """The two values of a choice: from its branches, or the other one from before an `if`."""
@@ -266,6 +275,18 @@ class Cpu:
         calls = [] if frame in inside else self.program.calls_of(frame)
         return not calls or any(self._always_runs(c, inside | {frame}) for c in calls)
 
+    def _wished(self, choice: ast.If | ast.IfExp) -> list[ast.expr]:
+        """The conditions under which a choice takes a GPU, besides that there is one."""
+        return self._refused(choice.test) if choice in self._cpu_first else self._terms(choice.test, _DEPTH)
+
+    def _refused(self, node: ast.expr) -> list[ast.expr]:
+        """The conditions under which another does not hold, besides that there is a GPU."""
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            return [term for value in node.values for term in self._refused(value)]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self._terms(node.operand, _DEPTH)
+        return [ast.UnaryOp(ast.Not(), node)]
+
     def _terms(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """The conditions that must hold besides that there is a GPU; none where they are not known."""
         node = _asserted(node)
@@ -274,7 +295,7 @@ class Cpu:
         if any(self.roles.is_cuda_test(v) for v in self.program.values(node)) and isinstance(node, ast.Call):
             return []
         value = self.tracer.only_value(node) if depth else None
-        if value is not None and "cuda" in ast.unparse(value):
+        if value is not None and self._is_of_gpus(value):
             return self._terms(value, depth - 1)
         return [node]
 

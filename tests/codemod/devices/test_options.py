@@ -19,6 +19,11 @@ from tests.codemod.training_scripts import training
         ("'cuda' if args.gpu and torch.cuda.is_available() else 'cpu'", "not args.gpu"),
         ("'cuda' if torch.cuda.is_available() else 'cpu'", None),
         ("'cuda'", None),
+        ("'cpu' if args.cpu or not torch.cuda.is_available() else 'cuda'", "args.cpu"),
+        ("'cpu' if not (args.gpu and torch.cuda.is_available()) else 'cuda'", "not args.gpu"),
+        ("'cpu' if not torch.cuda.is_available() else 'cuda'", None),
+        ("'cuda' if args.gpu else 'mps' if args.gpu and torch.backends.mps.is_available() else 'cpu'", "not args.gpu"),
+        ("torch.accelerator.current_accelerator() if args.gpu else 'cpu'", "not args.gpu"),
     ],
 )
 def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
@@ -164,6 +169,13 @@ PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
             "else:\n    where = torch.device('cpu')\n",
             "model.to(where)\n",
             "not args.cuda",
+        ),
+        ("where = 'cuda'\nif args.cpu:\n    where = 'cpu'\n", "model.to(where)\n", "args.cpu"),
+        (
+            "wanted = not args.cpu and torch.accelerator.is_available()\nif wanted:\n"
+            "    where = torch.accelerator.current_accelerator()\nelse:\n    where = torch.device('cpu')\n",
+            "model.to(where)\n",
+            "args.cpu",
         ),
         (
             "where = 'cpu'\nif args.cuda is True and torch.cuda.is_available():\n    where = 'cuda'\n",

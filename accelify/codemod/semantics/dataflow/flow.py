@@ -2,6 +2,9 @@
 
 Flow-insensitive and without calling contexts: every assignment adds to what a variable may hold, until nothing grows.
 A unit (a module or a function) is evaluated again only when something that it read has grown.
+
+What a module does under its `__main__` guard is not run by those that import it. It comes last, so that its calls are
+known, and adds nothing to what others hold by then.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.dataflow.expressions import Expressions
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import (
     NOTHING,
     ClassValue,
@@ -33,6 +36,8 @@ class Flow(Expressions):
 
     def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> None:
         super().__init__(files, project, named)
+        roots = (built.root for path, built in self.bindings.items() if path not in self.named)
+        self._waiting = {guard: root for root in roots if (guard := main_guard(root)) is not None}
         self._run()
 
     def _run(self) -> None:
@@ -48,8 +53,18 @@ class Flow(Expressions):
             self._own_parameters(unit)
             self._enqueue(unit)
         self._drain()
+        self._try_out()
         self.lost.update(scope for node, scope in self.handed_on if not self._is_followed(node))
         self._list_calls()
+
+    def _try_out(self) -> None:
+        """Evaluate what imported modules do only when they are run themselves, for the calls in it."""
+        self._closed = frozenset(key for key, cell in self._cells.items() if cell)
+        waiting, self._waiting = self._waiting, {}
+        for root in waiting.values():
+            self._enqueue(root)
+        self._visits.clear()
+        self._drain()
 
     def _list_calls(self) -> None:
         """Who calls whom, in the order of the text: what is found first, and reported, is the same in every run."""
@@ -91,7 +106,10 @@ class Flow(Expressions):
             self._add(("return", unit), self.eval(unit.node.body))
             return
         for statement in unit.body:
-            self._statement(statement)
+            if statement in self._waiting:
+                self._block(statement.orelse)
+            else:
+                self._statement(statement)
 
     def _defaults(self, unit: Scope) -> None:
         for name, default in unit.defaults.items():

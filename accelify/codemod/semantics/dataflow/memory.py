@@ -63,6 +63,7 @@ class Memory:
         self._awake: dict[Scope, None] = {}
         self._visits: dict[Scope, int] = defaultdict(int)
         self._settled = False
+        self._closed: frozenset[Key] = frozenset()  # cells that have all their values
         self._training_files: dict[str, bool] = {}  # by path
         self._unit: Scope = next(iter(self.bindings.values())).root
 
@@ -131,7 +132,7 @@ class Memory:
 
     def _add(self, key: Key, values: Values) -> None:
         cell = self._cells[key]
-        if values <= cell or len(cell) > _MOST_VALUES:
+        if values <= cell or len(cell) > _MOST_VALUES or key in self._closed:
             return
         cell |= values
         for reader in self._readers[key]:

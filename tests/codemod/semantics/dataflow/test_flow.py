@@ -54,6 +54,45 @@ def test_a_function_of_another_file_runs_when_something_calls_it() -> None:
     assert facts.variable("b", "g") == set()
 
 
+TRIED_OUT = """\
+class Net:
+    def keep(self, x):
+        self.kept = x
+        return x
+def show(x): return x
+def check(y): show(y)
+if __name__ == '__main__':
+    net = Net()
+    net.keep(2)
+    show(3)
+    check(4)
+    new(net)
+else:
+    default = 5
+"""
+
+
+def test_what_an_imported_file_tries_out_adds_nothing_to_what_others_hold() -> None:
+    files = {"main.py": "import other\nother.Net().keep(0)\nother.show(1)\n", "other.py": TRIED_OUT}
+    facts = Facts(files)
+    assert facts.variable("x", "Net.keep") == {"0"}
+    assert facts.variable("x", "show") == {"1"}
+    assert facts.values("self.kept") == {"0"}
+    assert facts.variable("default", "other.py") == {"5"}
+
+
+def test_what_an_imported_file_tries_out_is_followed_itself() -> None:
+    facts = Facts({"main.py": "import other\nother.show(1)\n", "other.py": TRIED_OUT})
+    assert facts.variable("net", "other.py") == {"a Net"}
+    assert "4" in facts.variable("y", "check")
+    assert facts.call("show(3)") in facts.program.flow.callees
+    assert facts.call("new(net)") in facts.program.flow.values
+
+
+def test_what_the_named_file_does_when_it_is_run_is_run() -> None:
+    assert Facts(TRIED_OUT).variable("x", "show") == {"3", "4"}
+
+
 def test_every_function_of_the_named_file_runs() -> None:
     assert values("def f(a):\n    g(a)\n", "g(a)") == {"made: g(a)"}
 

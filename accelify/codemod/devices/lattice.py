@@ -613,7 +613,7 @@ class Lattice:
             return NONE
         if any(map(names.gives_on, called)):
             return self._all(_given(node))
-        if any(n.startswith("torch.") for n in called):
+        if any(n.startswith("torch.") or names.stays_with_arguments(n) for n in called):
             return _mixed([self.symbolic(g) for g in _given(node)])
         return self._handed_on(node)
 

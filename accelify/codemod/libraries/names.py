@@ -109,6 +109,12 @@ def is_device(name: str | None) -> bool:
     return _has_role(name, Role.DEVICE)
 
 
+def stays_with_arguments(name: str | None) -> bool:
+    """Functions whose result lives where the tensors that they are given do."""
+    row = table.function(name)
+    return row is not None and row.returns == "tensor" and row.device is Device.ARGUMENTS
+
+
 def is_cuda_test(name: str | None) -> bool:
     """Calls that ask whether there is an accelerator."""
     return _has_role(name, Role.DEVICE_TEST)

@@ -9,6 +9,7 @@ from functools import cached_property
 from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import External, ModuleValue
 
 
 class Kept:
@@ -42,7 +43,11 @@ class Kept:
     def _puts(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         for call in self.program.calls:
             if isinstance(call.func, ast.Attribute) and methods.puts_in(call.func.attr):
-                yield from ((call.func.value, a) for a in call.args)
+                held = self.program.values(call.func.value)
+                if not any(
+                    isinstance(v, (External, ModuleValue)) for v in held
+                ):  # `np.append(a, b)` puts nothing in `np`
+                    yield from ((call.func.value, a) for a in call.args)
         for parsed in self.program.files:
             for node in parsed.parents:
                 if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

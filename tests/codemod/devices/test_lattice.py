@@ -54,6 +54,10 @@ def places(text: str) -> set[tuple[Where, Where]]:
     [
         ("torch.zeros(3)", HOST),
         ("torch.FloatTensor(3)", HOST),
+        ("import torchvision\ntorchvision.utils.make_grid(x.to(device))", DEVICE),
+        ("import torchvision.transforms.functional as tf\ntf.hflip(x.to(device))", DEVICE),
+        ("from torchvision.utils import make_grid\nmake_grid(torch.zeros(3))", HOST),
+        ("from einops import rearrange\nrearrange(x.to(device), 'a b -> b a')", DEVICE),
         ("torch.cuda.FloatTensor(3)", DEVICE),
         ("kind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\nkind(3)", DEVICE),
         ("kind = torch.FloatTensor if not torch.cuda.is_available() else torch.cuda.FloatTensor\nkind(3)", DEVICE),

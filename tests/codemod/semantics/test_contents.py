@@ -29,3 +29,10 @@ def test_attributes_by_their_name() -> None:
     found, _ = kept("x.rows.append(1)\ny.rows[0] = 2\nz.other.add(3)\n")
     assert sorted(texts(found.in_attribute("rows"))) == ["1", "2"]
     assert found.in_attribute("missing") == []
+
+
+def test_functions_of_a_module_put_nothing_into_it() -> None:
+    found, facts = kept("import numpy as np\nimport tables\nnp.append(a, b)\ntables.update(c)\nrows.append(d)\n")
+    root = facts.scope("main.py")
+    assert found.in_name(root, "np") == found.in_name(root, "tables") == []
+    assert texts(found.in_name(root, "rows")) == ["d"]

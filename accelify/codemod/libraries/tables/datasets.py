@@ -107,10 +107,11 @@ returns=transform traits=setup
 returns=fixed_transform traits=setup
     torchvision.transforms torchvision.transforms.v2: ToTensor Normalize Resize CenterCrop Grayscale Pad PILToTensor
         ConvertImageDtype FiveCrop TenCrop ToImage ToDtype
-returns=tensor device=host
-    torchvision.transforms.functional torchaudio.functional: *
+returns=tensor device=arguments
+    torchvision.transforms.functional torchvision.transforms.v2.functional torchaudio.functional: *
     torchvision.utils: make_grid draw_bounding_boxes draw_segmentation_masks
     einops: *
+returns=tensor device=host
     einops.layers.torch: *
 returns=tensor rows=each device=arguments
     einops: rearrange repeat

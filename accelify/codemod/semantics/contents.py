@@ -6,10 +6,9 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, table
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import External, ModuleValue
 
 
 class Kept:
@@ -42,12 +41,9 @@ class Kept:
 
     def _puts(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and methods.puts_in(call.func.attr):
-                held = self.program.values(call.func.value)
-                if not any(
-                    isinstance(v, (External, ModuleValue)) for v in held
-                ):  # `np.append(a, b)` puts nothing in `np`
-                    yield from ((call.func.value, a) for a in call.args)
+            is_function = any(map(table.function, self.program.called(call)))  # `np.append(a, b)`
+            if isinstance(call.func, ast.Attribute) and methods.puts_in(call.func.attr) and not is_function:
+                yield from ((call.func.value, a) for a in call.args)
         for parsed in self.program.files:
             for node in parsed.parents:
                 if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

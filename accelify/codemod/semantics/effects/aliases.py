@@ -44,6 +44,9 @@ class Aliases:
         self.kinds = kinds
         self._tracer = program.once(Tracer)
         self._returned: dict[tuple[Scope, Path], frozenset[Place]] = {}
+        self._results: dict[tuple[ast.Call, Path], frozenset[Place]] = {}
+        self._open: set[tuple[Scope, Path]] = set()
+        self._unfinished = 0  # how often an answer was given that is still being worked out
 
     def given(self, run: Run, place: Place) -> frozenset[Place]:
         """The places outside that a change of a parameter changes."""
@@ -160,6 +163,15 @@ class Aliases:
 
     def _of_result(self, call: ast.Call, path: Path) -> frozenset[Place]:
         """The places in the arguments, or elsewhere, that change with what a call has returned."""
+        found = self._results.get((call, path))
+        if found is None:
+            before = self._unfinished
+            found = self._traced(call, path)
+            if self._unfinished == before:
+                self._results[call, path] = found
+        return found
+
+    def _traced(self, call: ast.Call, path: Path) -> frozenset[Place]:
         callees = self.flow.callees.get(call)
         if callees:
             is_made = any(isinstance(v, ClassValue) for v in self.program.values(call.func))
@@ -202,11 +214,14 @@ class Aliases:
     def _returned_by(self, function: Scope, path: Path) -> frozenset[Place]:
         """The same, in terms of the function's parameters."""
         key = function, path
+        self._unfinished += key in self._open
         if key not in self._returned:
             self._returned[key] = frozenset({Place(None, function.name, path)})  # while it is looked at
+            self._open.add(key)
             inner = set(function.walk())
             values = (self.within(r, path) for r in self._returns(function))
             self._returned[key] = frozenset(o for places in values for p in places for o in self.origins(p, inner))
+            self._open.discard(key)
         return self._returned[key]
 
     @staticmethod

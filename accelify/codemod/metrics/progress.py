@@ -190,19 +190,19 @@ class StepCounts:
 
     def samples(self, sizes: Collection[ast.expr]) -> Iterator[ast.expr]:
         """The counts of samples that are worked out from the size of a batch: `step * size`, `n` of `n += size`."""
-        tracer, nodes = self.metrics.measured.tracer, (n for parsed in self.program.files for n in parsed.parents)
-        for node in nodes:
+        tracer = self.metrics.measured.tracer
+        for node in (n for parsed in self.program.files for n in parsed.nodes):
             place: ast.expr
             if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-                is_count = _is_sharded(self.metrics, node, DEPTH)
                 factors, place = [node.value], node.target
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-                is_count = self.counts(node)
                 factors, place = [node.left, node.right], node
             else:
                 continue
-            is_sized = any(is_same_size(tracer, size, factor) for size in sizes for factor in factors)
-            if is_sized and is_count and not self._is_only_shown(place):
+            if not any(is_same_size(tracer, size, factor) for size in sizes for factor in factors):
+                continue
+            is_count = self.counts(node) if place is node else _is_sharded(self.metrics, node, DEPTH)
+            if is_count and not self._is_only_shown(place):
                 yield place
 
     def _is_only_shown(self, node: ast.expr) -> bool:

@@ -57,6 +57,17 @@ def rewritten(**slots: str) -> tuple[str, list[str]]:
         {"end": "print(sum(losses) / len(losses))"},
         {"end": "history.append(torch.tensor(losses).mean().item())"},
         {"end": "print(np.average(losses), max(losses))"},
+        {"end": "losses = np.mean(losses)\n    print(losses)"},
+        {"end": "losses = sum(losses) / len(losses)\n    history.append(losses)"},
+        {"before": "losses = None", "end": "losses = torch.tensor(losses).mean()\n    print(losses)"},
+        {"source": "DataLoader(loader.dataset, 2)"},
+        {"source": "enumerate(DataLoader(loader.dataset, 2, shuffle=True))", "first": "x, y = y"},
+        {"before": "def batches(): return DataLoader(loader.dataset, 2)", "source": "batches()"},
+        {"add": "losses += [loss.item()]"},
+        {"begin": "losses = np.array([])", "add": "losses = np.append(losses, loss.item())"},
+        {"begin": "losses = list()", "add": "losses = np.append(losses, [loss.item()])", "end": "print(losses.mean())"},
+        {"begin": "losses = np.asarray([])", "add": "losses = np.hstack((losses, loss.item()))"},
+        {"begin": "losses = np.array([])", "add": "losses = np.concatenate([losses, [loss.item()]])"},
     ],
 )
 def test_what_is_read_for_its_mean_is_put_together(slots: dict[str, str]) -> None:
@@ -80,6 +91,12 @@ def test_what_is_read_for_its_mean_is_put_together(slots: dict[str, str]) -> Non
         {"add": "losses.append(loss.item())\n        losses.append(1.0)\n        losses = losses[1:]"},
         {"first": "if np.mean(losses) < 1: model.train()"},
         {"source": "zip(x_loader, loader)", "before": "x_loader = loader"},
+        {"end": "losses = np.array(losses)\n    print(losses[-1])"},
+        {"end": "losses = losses[1:]\n    print(np.mean(losses))"},
+        {"begin": "losses = np.array([0.0])", "add": "losses = np.append(losses, loss.item())"},
+        {"begin": "losses = np.array([])", "add": "losses = np.append(history, loss.item())"},
+        {"begin": "losses = np.array([])", "add": "losses = np.append(losses, y.numpy())"},
+        {"add": "losses += [loss.item(), 1.0]"},
     ],
 )
 def test_any_other_is_reported(slots: dict[str, str]) -> None:

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries.row import Rows
+from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -177,6 +181,15 @@ def _value(tracer: Tracer, write: ast.AST) -> ast.expr | None:
     return tracer.assigned(write) if isinstance(write, ast.Name) else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Collected:
+    """A statement that puts a value at the end of what a variable holds: `rows.append(x)`, `a = np.append(a, x)`."""
+
+    statement: ast.stmt
+    place: ast.Name
+    value: ast.expr
+
+
 class Lists:
     """Find lists that can be gathered after their loop: a number for each batch, in the order of one process."""
 
@@ -184,20 +197,50 @@ class Lists:
         self.program = program
         self.tracer = tracer
         self.harmless = harmless
+        self.chains = program.once(Chains)
 
     def of(self, loop: Loop, before: list[ast.stmt]) -> tuple[str, ...]:
         """The lists of a loop; `before` are the statements that are run once before it."""
-        if isinstance(self.tracer.inside(loop.iter), ast.Call) or self._ends(loop):
+        if self._ends(loop) or self._is_over_several(loop):
             return ()
-        found: dict[str, ast.Call] = {}
-        for statement in statements_of_each_round(loop.body):
-            call = statement.value if isinstance(statement, ast.Expr) else None
-            function = call.func if isinstance(call, ast.Call) else None
-            if isinstance(function, ast.Attribute) and function.attr == "append":
-                assert isinstance(call, ast.Call)
-                if isinstance(function.value, ast.Name) and len(call.args) == 1:
-                    found[function.value.id] = call
-        return tuple(name for name, call in found.items() if self._is_put_together(name, call, loop, before))
+        each_round = statements_of_each_round(loop.body)
+        found = {each.place.id: each for each in map(self._collected, each_round) if each is not None}
+        return tuple(name for name, each in found.items() if self._is_put_together(each, loop, before))
+
+    def _is_over_several(self, loop: Loop) -> bool:
+        """Whether a loop goes over something else than one loader: `zip(these, those)`, a call that is unknown."""
+        source = self.tracer.inside(loop.iter)
+        values = self.program.values(source)
+        return isinstance(source, ast.Call) and not (values and all(map(self.harmless.roles.is_loader, values)))
+
+    def _collected(self, statement: ast.stmt) -> _Collected | None:
+        """What a statement puts at the end of a variable's list or array, if it does."""
+        value = getattr(statement, "value", None)
+        place: ast.expr | None
+        one: ast.expr | None
+        if isinstance(statement, ast.AugAssign):
+            place, one = statement.target, value if isinstance(value, ast.List) else None
+        elif not isinstance(value, ast.Call):
+            return None
+        elif isinstance(statement, ast.Assign):
+            place, one = self._joined(value)
+            if [ast.unparse(target) for target in statement.targets] != [place and ast.unparse(place)]:
+                return None
+        else:
+            is_appended = _method(value) == "append" and len(value.args) == 1
+            place, one = getattr(value.func, "value", None), value.args[0] if is_appended else None
+        if isinstance(one, ast.List) and not isinstance(statement, ast.Expr):
+            one = one.elts[0] if len(one.elts) == 1 else None
+        return _Collected(statement, place, one) if isinstance(place, ast.Name) and one is not None else None
+
+    def _joined(self, call: ast.Call) -> tuple[ast.expr, ast.expr] | tuple[None, None]:
+        """The two parts of `np.append(losses, x)` and of `np.hstack((losses, x))`."""
+        rows = self.chains.kinds.called(call)
+        if not rows or any(row.rows is not Rows.CONCATENATES for row in rows) or call.keywords:
+            return None, None
+        first = call.args[0] if len(call.args) == 1 else None
+        parts = first.elts if isinstance(first, (ast.List, ast.Tuple)) else call.args
+        return (parts[0], parts[1]) if len(parts) == 2 else (None, None)
 
     def _ends(self, loop: Loop) -> bool:
         """Whether a round may be the last, or may end early."""
@@ -208,31 +251,42 @@ class Lists:
                 return True
         return False
 
-    def _is_put_together(self, name: str, call: ast.Call, loop: Loop, before: list[ast.stmt]) -> bool:
-        frame = self.program.frame(loop)
-        writes, reads = self.tracer.writes(frame, name), self.program.reads_of(frame, name)
-        begun = [w for w in writes if self.program.statement(w) in before]
-        if not begun or not isinstance(begun[-1], ast.Name):
+    def _is_put_together(self, each: _Collected, loop: Loop, before: list[ast.stmt]) -> bool:
+        """Whether a list begins empty just before a loop, gets one number in each round, and is read for their mean."""
+        facts, frame, variable = self.chains.facts(loop), self.program.frame(loop), self.chains.variable(each.place)
+        if variable is None or variable.scope is not frame:
             return False
-        made = self.program.statement(begun[-1])
-        later = [w for w in writes if self.program.is_after(w, made) and not self.program.inside(w, loop)]
-        if any(self.program.before(w, loop) for w in later):
+        inside = {d for d in facts.all_of(variable) if self.program.inside(d.node, loop)}
+        begun = facts.definitions(each.place) - inside
+        if len(begun) != 1 or any(self.program.statement(d.node) is not each.statement for d in inside):
             return False
-        value = self.tracer.assigned(begun[-1])
-        if not isinstance(value, ast.List) or value.elts or any(self.program.inside(w, loop) for w in writes):
+        first = next(iter(begun))
+        if first.kind is not Kind.ASSIGNMENT or self.program.statement(first.node) not in before:
             return False
-        if any(self.program.frame(r) is not frame for r in reads):
+        if not self._is_empty(assigned_to(self.program, first.node)):
             return False
-        inside = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, call)]
+        if any(self.program.frame(r) is not frame for r in self.program.reads_of(frame, variable.name)):
+            return False
+        reads = {r for d in (first, *inside) for r in facts.uses(d)}
+        within = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, each.statement)]
         outside = [r for r in reads if not self.program.inside(r, loop)]
-        is_number = Elements(self.program, self.tracer, self.harmless, loop).is_number(call.args[0])
-        return (
-            is_number and bool(outside) and all(map(self._is_meant, outside)) and all(self._is_shown(r) for r in inside)
-        )
+        is_number = Elements(self.program, self.tracer, self.harmless, loop).is_number(each.value)
+        return is_number and bool(outside) and all(map(self._is_meant, outside)) and all(map(self._is_shown, within))
 
-    def _is_meant(self, read: ast.Name) -> bool:
-        """Whether a list is read for what it says of all batches alike: `np.mean(losses)`."""
+    def _is_empty(self, value: ast.expr | None) -> bool:
+        """`[]`, `list()`, `np.array([])`."""
+        if isinstance(value, ast.Call):
+            called, given = self.program.called(value), value.args
+            if "list" in called:
+                return not given
+            return any(map(names.makes_of_values, called)) and len(given) == 1 and self._is_empty(given[0])
+        return isinstance(value, ast.List) and not value.elts
+
+    def _is_meant(self, read: ast.expr) -> bool:
+        """Whether a list is read for what it says of all batches alike: `np.mean(losses)`, `losses.mean()`."""
         call = self.program.parent(read)
+        if isinstance(call, ast.Attribute):
+            return methods.summarizes(call.attr)
         if not isinstance(call, ast.Call) or call.args[:1] != [read]:
             return False
         called, taken = self.program.called(call), self.program.parent(call)
@@ -243,14 +297,14 @@ class Lists:
         if any(map(names.sums_up, called)):
             if not isinstance(taken, ast.BinOp) or not isinstance(taken.op, ast.Div) or taken.left is not call:
                 return False
-            return ast.unparse(taken.right) == f"len({read.id})"
+            return ast.unparse(taken.right) == f"len({ast.unparse(read)})"
         return (
             any(map(names.makes_of_values, called))
             and isinstance(taken, ast.Attribute)
             and methods.summarizes(taken.attr)
         )
 
-    def _is_shown(self, read: ast.Name) -> bool:
+    def _is_shown(self, read: ast.expr) -> bool:
         statement = self.program.statement(read)
         call = statement.value if isinstance(statement, ast.Expr) else None
         return isinstance(call, ast.Call) and self.harmless.shows(call)

@@ -391,19 +391,28 @@ def _questions(script: Script) -> Iterator[Remark]:
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
+def _divided_batches(script: Script) -> Iterator[Remark]:
+    """The functions that compute on several GPUs of one process, each by the first call that says so."""
+    kinds = script.program.once(Kinds)
+    found: dict[Scope, ast.Call] = {}
+    for call in (n for parsed in script.program.files for n in parsed.nodes if isinstance(n, ast.Call)):
+        rows = map(table.function, kinds.name_of(call.func))
+        if any(row is not None and row.has(Trait.SEVERAL_GPUS) for row in rows):
+            frame = script.program.frame(call)
+            found[frame] = min(call, found.get(frame, call), key=script.program.position)
+    message = "this divides a batch between GPUs, and each process has one of its own: call the module itself"
+    for frame, call in found.items():
+        if script.program.may_run(frame):
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+
+
 def _particular_devices(script: Script) -> Iterator[Remark]:
     """One GPU by its number, chosen before the processes have theirs."""
     for call in script.program.calls:
         is_changed = script.path(call) in script.files
         if "torch.cuda.set_device" in script.program.called(call) and (is_changed or script.distribution is None):
             yield from (_selected_gpu(script, call, place) for place in _run_by_files(script, call))
-    kinds = script.program.once(Kinds)
-    for call in (n for parsed in script.program.files for n in parsed.nodes if isinstance(n, ast.Call)):
-        rows = map(table.function, kinds.name_of(call.func))
-        is_spread = any(row is not None and row.has(Trait.SEVERAL_GPUS) for row in rows)
-        if is_spread and script.program.may_run(script.program.frame(call)):
-            message = "this divides a batch between GPUs, and each process has one of its own: call the module itself"
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    yield from _divided_batches(script)
     for node in (n for parsed in script.program.files for n in parsed.parents if _chooses_gpus(n)):
         for place in _run_by_files(script, node):
             yield _chosen_gpus(script, node, place)

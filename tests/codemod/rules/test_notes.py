@@ -295,6 +295,17 @@ def test_a_library_that_goes_over_a_prepared_loader(call: str, is_said: bool) ->
             "def score(m, x): return Net()(x)\n",
             True,
         ),
+        (
+            "from torch import nn\ndef score(m, x):\n    copies = nn.parallel.replicate(m, [0, 1])\n"
+            "    given = nn.parallel.scatter((x,), [0, 1])\n"
+            "    return nn.parallel.gather(nn.parallel.parallel_apply(copies, given), 0)\n",
+            True,
+        ),
+        (
+            "from torch.nn.parallel.replicate import replicate as copy\n"
+            "def score(m, x): return [f(x) for f in copy(m, range(2))]\n",
+            True,
+        ),
         ("def score(m, x): return m(x)\ndef data_parallel(m, x): return m(x)\n", False),
     ],
 )

@@ -76,6 +76,7 @@ role=wrapper returns=wrapper traits=moves_inputs
 returns=tensor effects=calls traits=several_gpus
     torch.nn.parallel: data_parallel data_parallel.data_parallel
 effects=calls traits=several_gpus
+    torch.nn.parallel: replicate replicate.replicate parallel_apply parallel_apply.parallel_apply
     <wrapper>: replicate scatter gather parallel_apply
 role=wrapper returns=argument effects=calls
     torch: compile

@@ -37,6 +37,7 @@ def obstacles_of(script: Script) -> Found:
     yield from _without_a_loss(program)
     yield from _by_own_gradients(program, script.roles, script)
     yield from _given_own_gradients(script)
+    yield from _in_steps_of_libraries(script)
     if script.wrapping is not None:
         passed = WrappedTraining(program, script.roles, script.tracer, training, script.wrapping).obstacles()
         yield from ((node, "unwrap", message) for node, message in passed)
@@ -234,6 +235,19 @@ def _given_own_gradients(script: Script) -> Found:
     )
     averaged_by_script = script.distribution is not None
     yield from ((node, "backward", message) for node in gradients_apart(script.metrics) if not averaged_by_script)
+
+
+def _in_steps_of_libraries(script: Script) -> Found:
+    """Optimizers that compute their gradients while they step: nothing of the accelerator's runs after that."""
+    message = (
+        "the optimizers of `{}` clip gradients and add noise to them when they step, after the accelerator would have "
+        "averaged them: the processes would diverge, and the privacy that it accounts for would not be kept; "
+        "distribute the training by that library's own wrapper (opacus: DifferentiallyPrivateDistributedDataParallel)"
+    )
+    for call in script.program.calls:
+        found = sorted(filter(names.steps_by_own_gradients, script.program.called(call)))
+        if found and script.program.may_run(script.program.frame(call)):
+            yield call, "prepare", message.format(found[0])
 
 
 def _without_a_loss(program: Program) -> Iterator[tuple[ast.AST, str, str]]:

@@ -102,3 +102,56 @@ WIDEN = "def widen():\n    for x, y in loader:\n        args.width += int(x.max(
 def test_a_model_is_not_built_from_what_a_later_loop_finds(above: str, below: str, is_obstacle: bool) -> None:
     text = BUILT.format(start="", found=OPTIONS + above, size="args.width") + below
     assert any("would build another model" in m for _, _, m in Facts(text).verdict.obstacles) is is_obstacle
+
+
+PRIVATE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{imports}
+def main(is_private):
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data, batch_size=8)
+    if is_private:
+        {private}
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+main(True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "private", "name"),
+    [
+        (
+            "from opacus import PrivacyEngine",
+            "model, optimizer, loader = PrivacyEngine().make_private(module=model, optimizer=optimizer)",
+            "opacus.PrivacyEngine",
+        ),
+        (
+            "import opacus.privacy_engine as p",
+            "engine = p.PrivacyEngine(model, sample_rate=0.1); engine.attach(optimizer)",
+            "opacus.privacy_engine.PrivacyEngine",
+        ),
+        (
+            "from opacus.optimizers import DPOptimizer",
+            "optimizer = DPOptimizer(optimizer, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=8)",
+            "opacus.optimizers.DPOptimizer",
+        ),
+        ("import fastDP", "fastDP.PrivacyEngine(model, 8, 64).attach(optimizer)", "fastDP.PrivacyEngine"),
+    ],
+)
+def test_optimizers_that_compute_gradients_when_they_step(imports: str, private: str, name: str) -> None:
+    obstacles = Facts(PRIVATE.format(imports=imports, private=private)).verdict.obstacles
+    (node,) = [node for node, rule, message in obstacles if rule == "prepare" and f"optimizers of `{name}`" in message]
+    assert node.lineno == PRIVATE.format(imports=imports, private=private).splitlines().index(f"        {private}") + 1
+
+
+def test_a_library_for_privacy_that_only_looks_at_the_model() -> None:
+    imports = "from opacus.validators import ModuleValidator"
+    text = PRIVATE.format(imports=imports, private="print(ModuleValidator.validate(model))")
+    assert not [m for _, _, m in Facts(text).verdict.obstacles if "clip gradients" in m]

@@ -497,6 +497,11 @@ def reads_variables(name: str | None) -> bool:
     return _has_trait(name, Trait.READS_VARIABLES)
 
 
+def steps_by_own_gradients(name: str | None) -> bool:
+    """`opacus.PrivacyEngine`: its optimizers clip, add noise and sum gradients in `step`, after all was averaged."""
+    return _has_trait(name, Trait.OWN_GRADIENTS)
+
+
 def begins_run(name: str | None) -> bool:
     """`wandb.init`, `mlflow.start_run`: they begin a run of a tracker."""
     return _has_trait(name, Trait.BEGINS_RUN)

@@ -164,6 +164,7 @@ class Trait(Enum):
     SETS_GRADIENT = "sets_gradient"  # says whether a graph of gradients is built
     CLIPS_GRADIENTS = "clips_gradients"
     SEVERAL_GPUS = "several_gpus"  # computes on several GPUs of one process
+    OWN_GRADIENTS = "own_gradients"  # makes optimizers whose steps take gradients that they compute themselves
     GOES_OVER = "goes_over"  # computes something of all batches of the loader that is its first argument
     COUPLES = "couples"  # compares rows of what it is given with each other, or with all rows of another's
     MULTIPLIES = "multiplies"  # the product of two matrices

@@ -13,6 +13,9 @@ role=optimizer returns=optimizer keeps=0
     transformers: *.AdamW *.Adafactor *.Adam* *.Fused* *.create_optimizer* *.BertAdam* *.OpenAIAdam* *.Lion *.SGD
 role=optimizer returns=closure_optimizer keeps=0
     torch.optim: LBFGS
+effects=calls traits=own_gradients
+    opacus: PrivacyEngine *.PrivacyEngine optimizers.*Optimizer* optimizers.optimizer.DPOptimizer
+    private_transformers fastDP: PrivacyEngine *.PrivacyEngine
 unknown
     torch.optim: lr_scheduler swa_utils
 -

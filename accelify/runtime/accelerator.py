@@ -29,7 +29,7 @@ from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.streams import RankSeed, choose_streams
 from accelify.runtime.gradients.accumulation import Accumulation
 from accelify.runtime.gradients.distributed import choose_strategy
-from accelify.runtime.gradients.optimizers import is_scheduler
+from accelify.runtime.gradients.optimizers import has_hooks, is_scheduler
 from accelify.runtime.gradients.precision import choose_precision
 from accelify.runtime.gradients.training import Training
 from accelify.runtime.launch.config import accelerator_settings
@@ -267,7 +267,16 @@ class Accelerator:
         return self._training.prepare_model(model, is_moved=is_moved, is_trained=not evaluation_mode)
 
     def prepare_optimizer(self, optimizer: Optimizer, device_placement: bool | None = None) -> Optimizer:
-        """The optimizer itself; its parameters that no prepared model owns are kept equal on all ranks, too."""
+        """The optimizer itself; its parameters that no prepared model owns are kept equal on all ranks, too.
+
+        Raises: CannotPrepare for one of a class whose constructor does not run that of `torch.optim.Optimizer`.
+        """
+        if not has_hooks(optimizer):
+            raise CannotPrepare(
+                f"prepare: a {type(optimizer).__name__} has never run Optimizer.__init__, so its steps cannot be "
+                "followed. Call super().__init__(parameters, defaults) in its constructor, or prepare the optimizer "
+                "that it stands for; one that changes gradients when it steps cannot be distributed by accelify"
+            )
         return self._training.prepare_optimizer(optimizer)
 
     def prepare_scheduler(self, scheduler: Any, *, per: str | None = None) -> Any:

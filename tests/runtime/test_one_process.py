@@ -25,6 +25,7 @@ from accelify.runtime import (
 from accelify.runtime.data.loader import prepare_loader
 from accelify.runtime.data.one_process import OneProcess
 from accelify.runtime.data.passes import LoaderPasses
+from accelify.runtime.data.preparation import CannotPrepare
 from accelify.runtime.data.streams import Streams
 from accelify.runtime.launch.config import BadSetting
 from accelify.runtime.world.collectives import Collectives
@@ -370,3 +371,32 @@ def test_a_script_may_go_on_after_an_element_that_cannot_be_read(accelerator, wo
         next(batches)
     assert next(batches).tolist() == [4, 5]
     assert next(batches, None) is None
+
+
+class Delegating(torch.optim.Optimizer):
+    """An optimizer that only wraps another, and whose constructor does not run torch's."""
+
+    def __init__(self, optimizer):
+        self.inner = optimizer
+
+    param_groups = property(lambda self: self.inner.param_groups)
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+
+class Scaled(torch.optim.SGD):
+    """An optimizer of a script's own that runs torch's constructor."""
+
+    def __init__(self, parameters, factor):
+        super().__init__(parameters, lr=0.1 * factor)
+
+
+def test_an_optimizer_that_was_never_set_up_is_refused_by_name(accelerator):
+    model = nn.Linear(2, 1)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    for refused in ([Delegating(inner)], [model, Delegating(inner)], [[Delegating(inner)]]):
+        with pytest.raises(CannotPrepare, match=r"a Delegating has never run Optimizer.__init__"):
+            accelerator.prepare(*refused)
+    own = Scaled(model.parameters(), 2)
+    assert accelerator.prepare(own) is own

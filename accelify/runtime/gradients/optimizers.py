@@ -49,6 +49,11 @@ class _MeanLoss:
         return mean_loss
 
 
+def has_hooks(optimizer: Optimizer) -> bool:
+    """Whether an optimizer was set up by torch's constructor: one that only wraps another may leave that out."""
+    return hasattr(optimizer, "_optimizer_step_pre_hooks")
+
+
 class Draws(Protocol):
     """The random numbers from which an optimizer may draw in its step, as Langevin dynamics do."""
 

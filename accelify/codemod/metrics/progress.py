@@ -145,7 +145,7 @@ class StepCounts:
         seen: set[ast.expr] = set()
         while waiting:
             node = waiting.pop()
-            if node in seen:
+            if node in seen or self._is_kept_model(node):
                 continue
             seen.add(node)
             if self._is_mean_so_far(node):
@@ -154,6 +154,11 @@ class StepCounts:
                 waiting.extend(self._made_of(node))
             elif self.counts(node):
                 yield node
+
+    def _is_kept_model(self, node: ast.expr) -> bool:
+        """`state["model"]`, a model that is kept beside a counter of steps."""
+        held = self.program.values(node) if isinstance(node, ast.Subscript) else ()
+        return bool(held) and all(map(self.metrics.measured.roles.is_model, held))
 
     def _is_mean_so_far(self, node: ast.expr) -> TypeGuard[ast.BinOp]:
         """`total / n`: a sum over the steps so far is divided by their number, so that it is none of the two."""

@@ -483,3 +483,32 @@ def test_what_only_moves_or_draws_counts_no_steps(place: str, noise: str, counts
     """One helper moves the model and the batches, so what moves a module seems to change the data in each step."""
     script = Facts(DRAWN.format(place=place, noise=noise)).script
     assert bool([*StepCounts(script.metrics).in_losses()]) is counts
+
+
+STATE = """\
+import torch
+from torch.utils.data import DataLoader
+def step(state, x):
+    loss = {loss}
+    state["optimizer"].zero_grad()
+    loss.backward()
+    state["optimizer"].step()
+    state["step"] += 1
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+state = {state}
+for x in DataLoader(torch.randn(64, 4), batch_size=8):
+    step(state, x)
+"""
+
+
+@pytest.mark.parametrize(
+    "state", ["dict(model=model, optimizer=optimizer, step=0)", "{'model': model, 'optimizer': optimizer, 'step': 0}"]
+)
+@pytest.mark.parametrize(
+    ("loss", "counts"),
+    [("state['model'](x).pow(2).mean()", False), ("state['model'](x).pow(2).mean() * 0.9 ** state['step']", True)],
+)
+def test_a_model_beside_a_counter_of_steps_counts_none(state: str, loss: str, counts: bool) -> None:
+    script = Facts(STATE.format(loss=loss, state=state)).script
+    assert bool([*StepCounts(script.metrics).in_losses()]) is counts

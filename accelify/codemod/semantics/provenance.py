@@ -88,15 +88,16 @@ class Tracer:
             found.extend(outer or [(place, *chain)])
         return found
 
-    @staticmethod
-    def _listed(literal: ast.expr | None, key: ast.expr) -> ast.expr | None:
-        """The name that stands at a literal key of a container's literal."""
+    def _listed(self, literal: ast.expr | None, key: ast.expr) -> ast.expr | None:
+        """The name that stands at a literal key of a container's literal, or of `dict(model=model)`."""
         if not isinstance(key, ast.Constant):
             return None
         listed: list[ast.expr] = []
         if isinstance(literal, ast.Dict):
             pairs = zip(literal.keys, literal.values, strict=True)
             listed = [v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key.value]
+        elif isinstance(literal, ast.Call) and "dict" in self.program.called(literal):
+            listed = [k.value for k in literal.keywords if k.arg == key.value]
         elif isinstance(literal, (ast.Tuple, ast.List)) and isinstance(key.value, int):
             listed = literal.elts[key.value : key.value + 1]
         return listed[0] if len(listed) == 1 and isinstance(listed[0], (ast.Name, ast.Attribute)) else None

@@ -103,6 +103,15 @@ def test_items_of_literals_are_what_was_listed() -> None:
     assert ways(text, "d['other']") == {("item d['other']", "assign d")}
 
 
+def test_items_of_dicts_made_by_their_function() -> None:
+    text = "a, b = f(), g()\nd = dict(train=a, val=b, **more)\nuse(d['train'], d['val'], d['other'], d[k])\n"
+    assert ways(text, "d['train']") == {("assign a",)}
+    assert ways(text, "d['val']") == {("assign b",)}
+    assert ways(text, "d['other']") == {("item d['other']", "assign d")}
+    assert ways(text, "d[k]") == {("item d[k]", "assign d")}
+    assert ways(f"def dict(**k): return k\n{text}", "d['train']") == {("item d['train']", "assign d")}
+
+
 def test_unpacking_pairs_the_parts() -> None:
     facts = Facts("a, b = f(), g()\nc, d = h()\nuse(b, d)\n")
     (chain,) = facts.tracer.chains(facts.expression("b#2"))

@@ -659,3 +659,68 @@ def test_a_loader_in_a_container_of_containers_is_prepared_where_it_is_made(made
     ).after.decode()
     assert "accelerator.prepare(DataLoader(data, batch_size=2))" in text
     assert "model, optimizer = accelerator.prepare(model, optimizer)" in text
+
+
+# A state that holds model and optimizer, and steps that are made for training or for evaluation.
+
+STEPS = """\
+def make_step({parameters}):
+    def step(state, batch):
+        model = state["model"]
+        if {asked}:
+            optimizer = state["optimizer"]
+            loss = model(batch).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        else:
+            with torch.no_grad():
+                loss = model(batch).pow(2).mean()
+        return loss
+
+    return step
+
+def fit(rows):
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = {state}
+    step = make_step({training})
+    for batch in DataLoader(rows, batch_size=8):
+        step(state, batch)
+
+def evaluate(rows):
+    model = nn.Linear(4, 1)
+    state = dict(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    step = make_step({evaluating})
+    losses = []
+    for batch in DataLoader(rows, batch_size=8):
+        losses.append(step(state, batch).item())
+    print(sum(losses) / len(losses))
+
+fit(torch.randn(64, 4))
+evaluate(torch.randn(64, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    "state", ["dict(model=model, optimizer=optimizer, step=0)", '{"model": model, "optimizer": optimizer}']
+)
+@pytest.mark.parametrize(
+    ("parameters", "asked", "training", "evaluating"),
+    [
+        ("train", "train", "train=True", "train=False"),
+        ("mode, scale=1.0", "mode == 'train'", "'train'", "'test'"),
+        ("evaluation=False", "not evaluation", "", "evaluation=True"),
+    ],
+)
+def test_a_step_that_its_maker_has_evaluate_trains_nothing(
+    state: str, parameters: str, asked: str, training: str, evaluating: str
+) -> None:
+    text = STEPS.format(state=state, parameters=parameters, asked=asked, training=training, evaluating=evaluating)
+    after = run(HEAD + text).after.decode()
+    assert after.count(".prepare(") - after.count("accelerator.prepare(DataLoader(rows, batch_size=8))") == 1
+    assert "    model, optimizer = accelerator.prepare(model, optimizer)\n    state = " in after
+    scored = after.partition("def evaluate")[2]
+    assert "losses.append(step(state, batch).item())\n    print(sum(losses) / len(losses))" in scored
+    assert "prepare" not in scored
+    assert "shard" not in scored

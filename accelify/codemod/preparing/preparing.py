@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.grouping import Group, Grouper, Item, trains
@@ -107,7 +108,8 @@ class Preparer:
         done: set[ast.AST] = set()
         for step in self.training.steps:
             receiver = stepped(step)
-            chains = self.tracer.chains(receiver)
+            found = self.tracer.chains(receiver)
+            chains = [c for c in found if not self._is_for_other_calls(c)] or found
             if not chains and self._inside_something(receiver):
                 continue
             if not chains or any(len(c) > 1 and c[0].kind == "item" for c in chains):
@@ -123,6 +125,15 @@ class Preparer:
                     continue
                 done.add(binding.node)
                 self._optimizer(binding, chain, step)
+
+    def _is_for_other_calls(self, chain: Chain) -> bool:
+        """Whether an object is given to a function that trains by a call of it that does not come to its training."""
+        frames = self.training.frames
+        for inner, outer in pairwise(chain):
+            if inner.kind == "parameter" and inner.scope in frames and outer.scope not in frames:
+                callers = map(self.program.frame, self.program.flow.callers.get(inner.scope, ()))
+                return outer.scope in callers
+        return False
 
     def _inside_something(self, receiver: ast.expr) -> bool:
         """An optimizer that an object of unknown class holds is prepared in place where the object gets its name."""

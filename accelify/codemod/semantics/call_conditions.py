@@ -76,10 +76,12 @@ class Ways:
     def _handed_down(self, test: ast.expr, calls: Way) -> tuple[str, bool] | None:
         """The parameter, of the last function of a way, that a condition asks for, and whether nothing sets it again.
 
-        None where the condition asks for no parameter.
+        None where the condition asks for no parameter. One of an outer function has no name in the terms of the inner.
         """
         name = _asked_for(test)
         frame = self.program.frame(test)
+        if self._is_of_outer_function(frame, name):
+            return name, False
         is_as_given = True
         for call in (*calls, None):
             writes = frame.writes.get(name, ())
@@ -91,6 +93,12 @@ class Ways:
                 return None
             name, frame = given.id, self.program.frame(call)
         return (name, is_as_given) if any(isinstance(w, ast.arg) for w in frame.writes.get(name, ())) else None
+
+    def _is_of_outer_function(self, frame: Scope, name: str) -> bool:
+        """Whether an inner function sees a parameter of the function that makes it: `step = make(train=True)`."""
+        owner = frame.owner(name)
+        is_outer = owner is not None and owner is not frame and owner.kind == "function"
+        return is_outer and owner is not None and any(isinstance(w, ast.arg) for w in owner.writes.get(name, ()))
 
 
 def _calls(way: Way) -> Calls:

@@ -438,8 +438,16 @@ class Conditions:
         if owner is frame:
             writes = self._reaching(node, node.id, owner, world, calls)
             return either(self._bound(owner, node.id, w, world, calls) for w in writes)
-        writes = self._seen_from(frame, owner, node, world)
-        return either(self._bound(owner, node.id, w, world, ()) for w in writes)
+        made = self._made_by(owner, frame, calls)
+        return either(self._bound(owner, node.id, w, world, made) for w in self._seen_from(frame, owner, node, world))
+
+    def _made_by(self, owner: Scope, inner: Scope, calls: Calls) -> Calls:
+        """The call that made the inner function which the last call runs: `step = make(train=True)`, then `step()`."""
+        if not calls or owner.kind != "function" or inner not in self.flow.callees.get(calls[-1], ()):
+            return ()
+        made = [chain[-1].value for chain in self._tracer.chains(calls[-1].func)]
+        known = [m for m in made if isinstance(m, ast.Call) and owner in self.flow.callees.get(m, ())]
+        return tuple(known) if len(made) == 1 else ()
 
     def _module_name(self, node: ast.Name) -> Outcome:
         """`__name__`: the named files are run, unless one imports another."""

@@ -187,9 +187,11 @@ class Loops:
         return scope
 
     def _uses_of(self, function: Scope) -> Iterator[ast.AST]:
-        """Where a closure is mentioned: `optimizer.step(closure)`."""
+        """Where a closure is mentioned: `optimizer.step(closure)`; not where it is returned to those who call it."""
         assert function.parent is not None
-        yield from function.parent.reads.get(function.name, ())
+        for read in function.parent.reads.get(function.name, ()):
+            if not isinstance(self.program.parent(read), ast.Return) or not self.program.calls_of(function):
+                yield read
 
     def _runs_a_model(self, loop: Loop) -> bool:
         """Whether a model is called in a loop."""

@@ -54,6 +54,37 @@ def test_through_calls() -> None:
     assert ways.only_if(facts.scope("g"), {handed}) == "c"
 
 
+MAKER = """\
+def make(a, b=None):
+    def f(x):
+        if a:
+            here()
+    return f
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "call", "comes"),
+    [
+        ("f = make(True)", "f(1)", True),
+        ("f = make(False)", "f(1)", False),
+        ("f = make(a=0, b=1)", "f(1)", False),
+        ("", "make(False)(1)", False),
+        ("", "make(True)(1)", True),
+        ("g = f = make(None)", "g(1)", False),
+        ("f = make(unknown)", "f(1)", True),
+        ("f = make(True) if unknown else make(False)", "f(1)", True),
+    ],
+)
+def test_what_the_call_says_that_made_an_inner_function(made: str, call: str, comes: bool) -> None:
+    facts = Facts(f"{MAKER}make(True)(0)\nmake(False)(0)\n{made}\n{call}\n")
+    ways = Ways(facts.program, facts.tracer)
+    way = ways.begin(facts["here()"])
+    assert way
+    assert (ways.through(facts.call(call), way) is not None) is comes
+    assert ways.only_if(facts.scope("make.f"), {way}) is None
+
+
 def test_what_no_call_asks_for_may_be_asked_for_later() -> None:
     facts = Facts("def f(a):\n    if a: here()\nf(False)\n")
     ways = Ways(facts.program, facts.tracer)

@@ -58,6 +58,10 @@ def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
     applier = _Applier(concrete, folded.indent)
     for edit in edits:
         applier.add(edit, parsed)
+    for change in changes:
+        anchors = {e.node for e in change.edits if isinstance(e, Insert)}
+        removed = (e.node for e in change.edits if isinstance(e, Remove))
+        applier.succeeded.update(concrete.find(node) for node in removed if node in anchors)
     module = concrete.module.visit(applier)
     inside = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node) if n is not e.node}
     inside |= {n for e in edits if isinstance(e, Unwrap) for part in e.gone for n in ast.walk(part)}
@@ -74,6 +78,7 @@ class _Applier(cst.CSTTransformer):
         self.indent = indent
         self.replaced: dict[cst.CSTNode, list[Replace]] = defaultdict(list)
         self.removed: set[cst.CSTNode] = set()
+        self.succeeded: set[cst.CSTNode] = set()  # removed statements for which the same change puts others
         self.inserted: dict[tuple[cst.CSTNode, str], list[Insert]] = defaultdict(list)
         self.names: dict[cst.CSTNode, set[str]] = defaultdict(set)
         self.parameters: dict[cst.CSTNode, list[AddParameter | DropParameter]] = defaultdict(list)
@@ -269,7 +274,8 @@ class _Applier(cst.CSTTransformer):
         """The lines above a removed statement that stay; comments that go are remembered."""
         self._drop_inner_comments(old)
         cut = last_blank(lines)
-        if follower is not None and not has_blank(list(lines_above(follower))):
+        is_followed = follower is not None and not has_blank(list(lines_above(follower)))
+        if old in self.succeeded or is_followed:
             return lines
         self.dropped.extend(line.comment.value for line in lines[cut:] if line.comment is not None)
         return lines[:cut]

@@ -51,6 +51,22 @@ def test_removed_statements_and_their_comments() -> None:
     assert sorted(result.dropped) == ["# at b", "# of b"]
 
 
+def test_comments_above_a_statement_stay_with_what_comes_in_its_place() -> None:
+    facts = Facts("a()\n\n# Part 2\nif b:\n    # with b\n    c()\n\nd()\n")
+    at = facts.files[0].tree.body[1]
+    result = applied(facts, Remove(at), Insert(at, "after", "e()"))
+    assert result.text == "a()\n\n# Part 2\ne()\n\nd()\n"
+    assert result.dropped == ["# with b"]
+
+
+def test_comments_above_a_statement_go_where_another_change_comes_in_its_place() -> None:
+    facts = Facts("a()\n\n# of b\nb()\n\nc()\n")
+    at = facts.files[0].tree.body[1]
+    changes = [Change("test", "main.py", 1, "why", (edit,)) for edit in (Remove(at), Insert(at, "after", "e()"))]
+    result = apply(facts.files[0], changes)
+    assert (result.text, result.dropped) == ("a()\n\ne()\n\nc()\n", ["# of b"])
+
+
 def test_the_last_statement_of_a_block_leaves_a_pass() -> None:
     facts = Facts("if x:\n    a()\nb()\n")
     assert applied(facts, Remove(facts.program.statement(facts["a()"]))).text == "if x:\n    pass\nb()\n"

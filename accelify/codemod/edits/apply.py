@@ -135,6 +135,8 @@ class _Applier(cst.CSTTransformer):
             assert isinstance(node, cst.If)
             node = negated(node)
             self.touched.append(node)
+        if self._loses_its_else(original_node, node):
+            node = node.with_changes(orelse=None)
         if original_node in self.holders:
             self.touched.append(node)
         if isinstance(original_node, (cst.Module, cst.IndentedBlock)):
@@ -262,6 +264,14 @@ class _Applier(cst.CSTTransformer):
             and orelse.body is not None
             and not (isinstance(orelse.body, cst.IndentedBlock) and all(map(self._goes, orelse.body.body)))
         )
+
+    def _loses_its_else(self, original: cst.CSTNode, updated: cst.CSTNode) -> bool:
+        """Whether nothing is left of what stands under `else`, not even a comment."""
+        before, after = getattr(original, "orelse", None), getattr(updated, "orelse", None)
+        if not isinstance(before, cst.Else) or not isinstance(after, cst.Else):
+            return False
+        is_chosen = any(branch_of(node, edit) is before.body for node, edit in self.unwrapped.items())  # type: ignore[arg-type]  # a condition
+        return not is_chosen and all(map(self._goes, before.body.body)) and not comments_in(after)
 
     def _goes(self, statement: cst.CSTNode) -> bool:
         smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]

@@ -67,6 +67,22 @@ def test_comments_above_a_statement_go_where_another_change_comes_in_its_place()
     assert (result.text, result.dropped) == ("a()\n\ne()\n\nc()\n", ["# of b"])
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if x:\n    b()\nelse:\n    a()\n", "if x:\n    b()\n"),
+        ("if x:\n    b()\nelif y:\n    c()\nelse: a()\n", "if x:\n    b()\nelif y:\n    c()\n"),
+        ("for i in x:\n    b()\nelse:\n    a()\nc()\n", "for i in x:\n    b()\nc()\n"),
+        ("if x:\n    b()\nelse:\n    a()\n    # and\n", "if x:\n    b()\nelse:\n    pass\n    # and\n"),
+        ("if x:\n    b()\nelse:\n    a()\n    c()\n", "if x:\n    b()\nelse:\n    c()\n"),
+        ("if x:\n    b()\nelif y:\n    a()\n", "if x:\n    b()\nelif y:\n    pass\n"),
+    ],
+)
+def test_an_else_with_nothing_left_in_it_goes(before: str, after: str) -> None:
+    facts = Facts(before)
+    assert applied(facts, Remove(facts.program.statement(facts["a()"]))).text == after
+
+
 def test_the_last_statement_of_a_block_leaves_a_pass() -> None:
     facts = Facts("if x:\n    a()\nb()\n")
     assert applied(facts, Remove(facts.program.statement(facts["a()"]))).text == "if x:\n    pass\nb()\n"

@@ -245,6 +245,107 @@ def test_a_model_that_runs_before_it_is_prepared_is_made_there() -> None:
     assert "model = Net().to(accelerator.device)\nprint(model(torch.ones(1, 4, device=accelerator.device)))\n" in after
 
 
+@pytest.mark.parametrize(
+    ("early", "brought"),
+    [
+        ("print(model(torch.ones(1, 4)))", "print(model(torch.ones(1, 4, device=accelerator.device)))"),
+        ("width = width_of(model)", "width = width_of(model"),
+    ],
+)
+def test_a_part_of_a_model_that_runs_before_the_model_is_prepared_is_made_there(early: str, brought: str) -> None:
+    after, _ = ran_early("", early=early)
+    assert f"model = Net().to(accelerator.device)\n{brought}" in after
+    assert ("net(torch.randn(2, 4).to(accelerator.device))" in after) == ("width_of" in early)
+
+
+EARLY = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 6)
+
+    def features(self, x):
+        return self.layer(x)
+
+    def forward(self, x):
+        return self.features(x)
+
+def width_of(net):
+    net.eval()
+    return net(torch.randn(2, 4)).shape[1]
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 6)), batch_size=8)
+{made}
+model = Net()
+{early}
+head = nn.Linear(6, 6)
+both = nn.ModuleList([model, head])
+optimizer = torch.optim.SGD(both.parameters(), lr=0.1)
+{moved}
+for x, y in loader:
+    loss = (head(model(x{there})) - y{there}).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{later}
+"""
+MOVES = ["both.cuda()", "model.cuda()\nhead.cuda()", "parts = nn.ModuleList([model, head])\nparts.to('cuda')"]
+
+
+def ran_early(moved: str, **slots: str) -> tuple[str, list[str]]:
+    """What comes out of a script whose model runs before it is moved, and the notes on its tensors."""
+    slots = {"made": "", "early": "", "later": "", "moved": moved, "there": ".cuda()" if moved else "", **slots}
+    result = run(EARLY.format(**slots))
+    return result.after.decode(), [n.message for n in result.notes if n.rule == "own_tensors"]
+
+
+@pytest.mark.parametrize("moved", MOVES)
+@pytest.mark.parametrize(
+    "early",
+    [
+        "print(model(torch.ones(1, 4)))",
+        "probe = torch.randn(2, 4)\nwidth = model(probe).shape[1]",
+        "width = width_of(model)",
+        "width = width_of(net=model)",
+        "print(model.features(torch.randn(2, 4)).shape)",
+        "print(nn.functional.mse_loss(model(torch.zeros(2, 4)), torch.ones(2, 6)))",
+        "for _ in range(3):\n    print(model(torch.randn(2, 4)))",
+    ],
+)
+def test_what_runs_before_the_models_are_moved_stays_in_cpu_memory(moved: str, early: str) -> None:
+    after, notes = ran_early(moved, early=early)
+    assert f"model = Net()\n{early}\n" in after
+    assert "net(torch.randn(2, 4)).shape[1]\n" in after
+    assert "accelerator = Accelerator()\n" in after
+    assert notes == []
+
+
+@pytest.mark.parametrize("moved", ["", *MOVES])
+def test_a_batch_for_a_model_that_is_not_moved_yet(moved: str) -> None:
+    after, notes = ran_early(moved, early="for x, y in loader:\n    print(model(x))\n    break")
+    assert "    print(model(x.cpu()))\n    break\n" in after
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("slots", "brought"),
+    [
+        ({"later": "model(torch.ones(1, 4))"}, "model(torch.ones(1, 4, device=accelerator.device))"),
+        ({"later": "width = width_of(model)"}, "net(torch.randn(2, 4).to(accelerator.device))"),
+        (
+            {"early": "def show(net):\n    print(net(torch.ones(1, 4)))", "later": "show(model)"},
+            "print(net(torch.ones(1, 4, device=accelerator.device)))",
+        ),
+    ],
+)
+def test_what_runs_once_the_models_are_moved_does_not(slots: dict[str, str], brought: str) -> None:
+    assert brought in ran_early("", **slots)[0]
+
+
 def test_a_first_state_goes_where_the_weights_are() -> None:
     script = SCRIPT.replace("    def forward", "    def start(self):\n        return torch.zeros(4)\n\n    def forward")
     slots = {"built": "pass", "forward": "x = x + self.start()", "loss": "error(model(x), y)", "after": ""}

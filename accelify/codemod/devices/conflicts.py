@@ -439,7 +439,7 @@ class Cold:
         """Where the networks are made that a call runs cold; None where that is not known."""
         network = self._network(call)
         held = self.program.values(network)
-        if network is None or not any(map(self.learns, held)) or self.tensors.is_part(network):
+        if network is None or not any(map(self.learns, held)) or self._moves_along(network, call):
             return []
         if self.tensors.is_in_model(self.program.frame(call)):
             running = self._running(self.program.frame(call))
@@ -476,6 +476,10 @@ class Cold:
                         frames.append(caller)
             self._run_by[method] = found
         return self._run_by[method]
+
+    def _moves_along(self, network: ast.expr, call: ast.Call) -> bool:
+        """Whether a network is a part of a prepared model, and runs once that is prepared."""
+        return self.tensors.is_part(network) and not self.tensors.runs_early(call)
 
     def _network(self, call: ast.Call) -> ast.expr | None:
         """`net` of `net(x)`, `net.forward(x)`, `net.head(x)` and `next(net)`."""

@@ -265,12 +265,14 @@ class Own:
         options = DeviceOptions(known, access).find(redirected, numbered=lambda n: _is_numbered(devices.of(n)))
         settled = frozenset(read for option in options for read in option.reads)
         defaulted = self._defaulted(known.files, devices, access) if plain == {Where.HOST} else {}
+        tensors = self._tensors()
         lattice = Lattice(
-            *(self.program, self.roles, self.tracer, self.prepared, self._tensors()),
+            *(self.program, self.roles, self.tracer, tensors),
             plain=plain,
             named=self._named(known, plain),
             holds=holds,
             replaced=[*fixed, *bound, *settled, *defaulted.values()],
+            is_early=tensors.runs_early,
         )
         mismatches = Mismatches(lattice)
         found = Bringing(lattice, mismatches, access.at).find(is_settled=is_settled) if self.has_model else Brought()
@@ -450,7 +452,7 @@ class Own:
         return False
 
     def _lattice(self) -> Lattice:
-        return Lattice(self.program, self.roles, self.tracer, self.prepared, self._tensors())
+        return Lattice(self.program, self.roles, self.tracer, self._tensors())
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from accelify.codemod.devices.destinations import Destination, Destinations, Named, Where
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Device
-from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
+from accelify.codemod.preparing.prepared import brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.effects.kinds import tells_about
@@ -60,7 +60,7 @@ class Lattice:
 
     plain: where the models that are prepared may have been in the plain script; named: where those were that some
     names mean, if that differs. holds: what a condition comes to on a machine with a GPU. replaced: the expressions
-    that the accelerator's device takes the place of.
+    that the accelerator's device takes the place of. is_early: whether a call runs a model where the model was made.
     """
 
     def __init__(
@@ -68,20 +68,21 @@ class Lattice:
         program: Program,
         roles: Roles,
         tracer: Tracer,
-        prepared: Prepared,
         tensors: Tensors,
         *,
         plain: Collection[Where] = (Where.HOST,),
         named: Mapping[ast.expr, Collection[Where]] = MappingProxyType({}),
         holds: Callable[[ast.expr], bool | None] = lambda test: None,
         replaced: Iterable[ast.expr] = (),
+        is_early: Callable[[ast.Call], bool] = lambda call: False,
     ) -> None:
         self.program = program
         self.roles = roles
         self.tracer = tracer
-        self.prepared = prepared
+        self.prepared = tensors.prepared
         self.tensors = tensors
         self.holds = holds
+        self.is_early = is_early
         self.kept = Kept(program)
         self.is_plain_host = Where.ACCELERATOR not in plain
         self.named = named
@@ -147,7 +148,7 @@ class Lattice:
         if owner.kind == "lambda" or not depth:
             return UNKNOWN
         found: set[Place] = set()
-        for call in entered or self.program.calls_of(owner):
+        for call in entered or self.calls_of(owner):
             given = self.tracer.argument(call, owner, parameter.arg) or owner.defaults.get(parameter.arg)
             if given is None:
                 return UNKNOWN
@@ -158,6 +159,10 @@ class Lattice:
             known = self._resolved.get(given) if not outer else None
             found |= known if known is not None else self.resolved(self.symbolic(given), outer, depth - 1)
         return frozenset(found) or (UNKNOWN if not self.program.calls_of(owner) else NONE)
+
+    def calls_of(self, function: Scope) -> list[ast.Call]:
+        """The calls of a function, but for those of models that are not on the device yet: all is where they are."""
+        return [c for c in self.program.calls_of(function) if not self.is_early(c)]
 
     def bring(self, node: ast.AST, places: Places = BROUGHT) -> None:
         """Have an expression, or what a name gets there, live elsewhere, wherever its tensors came to be."""
@@ -583,8 +588,8 @@ class Lattice:
 
     def _call(self, node: ast.Call) -> Places:
         called = self.program.called(node)
-        if self.tensors.is_model_call(node):
-            return self.of_model(node.func)
+        if self.is_early(node) or self.tensors.is_model_call(node):
+            return self._of_run(node)
         if (moved := self._moved(node)) is not None:
             return moved
         if self.tensors.is_creator(node) or self._maps_to_tensors(node):
@@ -616,6 +621,11 @@ class Lattice:
         if any(n.startswith("torch.") or names.stays_with_arguments(n) for n in called):
             return _mixed([self.symbolic(g) for g in _given(node)])
         return self._handed_on(node)
+
+    def _of_run(self, call: ast.Call) -> Places:
+        if self.is_early(call):
+            return frozenset({Place(Where.HOST, Where.HOST, call)})
+        return self.of_model(call.func)
 
     def _returned(self, callees: Iterable[Scope]) -> list[ast.expr | None]:
         """The expressions that some functions return on a machine with a GPU."""

@@ -104,7 +104,7 @@ class Mismatches(Meetings):
 
     def _ways(self, owner: Scope, symbolic: Sequence[Places], depth: int = _DEEP) -> Iterator[Calls]:
         names = {p.origin.arg for s in symbolic for p in s if isinstance(p.origin, ast.arg)}
-        for call in self.program.calls_of(owner):
+        for call in self.lattice.calls_of(owner):
             given = [self.lattice.tracer.argument(call, owner, name) for name in names]
             inner = [self.lattice.symbolic(g) for g in given if g is not None]
             frame = self.program.frame(call)
@@ -161,6 +161,8 @@ class Mismatches(Meetings):
 
     def _of_call(self, call: ast.Call) -> list[ast.expr | Places]:
         given = [e for g in (*call.args, *(k.value for k in call.keywords)) for e in _listed(g)]
+        if self.lattice.is_early(call):
+            return [frozenset({Place(Where.HOST, Where.HOST)}), *given]
         if self.tensors.is_model_call(call):
             met = [g for g in given if not is_placed_by_callee(self.program, self.lattice.tracer, call, g)]
             return [self.lattice.of_model(call.func), *met]
@@ -181,7 +183,7 @@ class Mismatches(Meetings):
 
     def _compare(self, node: ast.AST, operands: list[Operand]) -> None:
         operands = _as_the_plain_script_ran(operands)
-        is_model = isinstance(node, ast.Call) and self.tensors.is_model_call(node)
+        is_model = isinstance(node, ast.Call) and self.tensors.is_model_call(node) and not self.lattice.is_early(node)
         if isinstance(node, ast.Call) and is_model and self._moves_its_inputs(node):
             operands = [o.moved_along for o in operands]
         there = [o for o in operands if o.known and all(map(self._is_there, o.known)) and len(o.known) == len(o.places)]

@@ -311,7 +311,7 @@ class Prepared:
     def may_move(self, model: ast.expr, depth: int = 3) -> bool:
         """Whether what is done with a model may bring it to another device."""
         user = self.program.parent(model)
-        while isinstance(user, ast.Subscript):
+        while isinstance(user, (ast.Subscript, ast.keyword)):
             user = self.program.parent(user)
         if isinstance(user, ast.Call) and user.func is model:
             return False

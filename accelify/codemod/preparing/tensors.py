@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, Collection, Made, Value
@@ -23,6 +24,7 @@ class Tensors:
         self.program = program
         self.roles = roles
         self.prepared = prepared
+        self._early: dict[ast.Call, bool] = {}
 
     def is_creator(self, call: ast.Call) -> bool:
         """`torch.zeros(3)`"""
@@ -53,9 +55,49 @@ class Tensors:
             return False
         return call.func.attr == "forward" or any(map(self.roles.is_module, self.program.values(call.func)))
 
+    def runs_early(self, call: ast.Call) -> bool:
+        """Whether a call runs a model that is prepared later, or a method of it: where the model was made."""
+        is_own = isinstance(call.func, ast.Attribute) and bool(self.program.flow.callees.get(call))
+        is_method = is_own and self.is_model(call.func.value)  # type: ignore[attr-defined]  # checked
+        return (is_method or self.is_model_call(call)) and self._is_early(call)
+
     def is_model(self, node: ast.expr) -> bool:
         held = self.program.values(node)
         return self.prepared.is_model(node) or (bool(held) and held <= self._moved_along)
+
+    def _is_early(self, call: ast.Call) -> bool:
+        """Whether nothing that brings a model to a device can have run by the time of a call."""
+        if call not in self._early:
+            self._early[call] = not any(self.program.may_follow(call, place) for place in self._bringing)
+        return self._early[call]
+
+    @cached_property
+    def _bringing(self) -> list[ast.AST]:
+        """What may bring a model to a device: its preparation, moves, and unknown code that gets it."""
+        preparation = self.prepared.preparation
+        places = [g.anchor or g.frame.node for g in preparation.groups if any(i.kind == "model" for i in g.items)]
+        places += [i.statement or i.frame.node for i in preparation.bare_models]
+        places += [node for kind, node in preparation.wrapped if kind == "model"]
+        places += [c for c in self.program.calls if self._may_bring_a_model(c)]
+        given = (n for c in self.program.calls for n in (*c.args, *(k.value for k in c.keywords)))
+        places += [n for n in given if self._holds_a_module(n) and self.prepared.may_move(n)]
+        return places
+
+    def _may_bring_a_model(self, call: ast.Call) -> bool:
+        """Whether a call moves what may be a module, or says on which device it makes something."""
+        is_placed = any(k.arg in ("device", "device_map") for k in call.keywords)
+        if is_placed or any(n.rpartition(".")[2].startswith("set_default_") for n in self.program.called(call)):
+            return True
+        if "torch.device" in self.program.called(call):
+            return isinstance(self.program.parent(call), ast.withitem)
+        if not isinstance(call.func, ast.Attribute) or not methods.moves_to_device(call.func.attr):
+            return False
+        return not brings_to_cpu(call) and self.program.once(Kinds).of(call.func.value) != {"tensor"}
+
+    def _holds_a_module(self, node: ast.expr) -> bool:
+        held = self.program.values(node)
+        inner = (i for v in held if isinstance(v, Collection) for i in self.roles.inside(v))
+        return any(self.roles.is_module(v) and not self.roles.is_loss(v) for v in (*held, *inner))
 
     def is_part(self, node: ast.expr) -> bool:
         """Whether an expression is a module that a prepared model was made of, and that moves with it."""

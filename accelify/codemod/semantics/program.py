@@ -199,17 +199,20 @@ class Program:
         return self.path(a) == self.path(b) and self.control_flow(a).reaches(a, b, without=closed)
 
     def may_follow(self, b: ast.AST, a: ast.AST) -> bool:
-        """Whether `b` can run after `a`, also where `a` is in another file, and what calls lead there come before."""
-        if self.path(a) == self.path(b):
-            return self.reaches(a, b)
+        """Whether `b` can run after `a`, in whatever functions; one that nothing seen calls may run at any time."""
         frame, seen = self.frame(a), set[Scope]()
         queue = [b]
         while queue:
             node = queue.pop()
             own = self.frame(node)
+            if own is frame and self.reaches(a, node):
+                return True
             if any(frame in self._runs(call) and self.reaches(call, node) for call in self.calls_in(own)):
                 return True
-            queue += self.flow.callers.get(own, ()) if own not in seen else ()
+            callers = self.flow.callers.get(own, ())
+            if own in self._run_by_libraries or (own.kind != "module" and not callers):
+                return True
+            queue += callers if own not in seen else ()
             seen.add(own)
         return False
 

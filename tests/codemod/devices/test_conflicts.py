@@ -18,7 +18,7 @@ def asked(expression: str, **slots: str) -> tuple[Lattice, ast.expr, Facts]:
     facts = training(step=f"use({expression})\n{STEP}", **slots)
     script = facts.script
     tensors = Tensors(script.program, script.roles, script.prepared)
-    found = Lattice(script.program, script.roles, script.tracer, script.prepared, tensors)
+    found = Lattice(script.program, script.roles, script.tracer, tensors)
     return found, facts.call("use(").args[0], facts
 
 

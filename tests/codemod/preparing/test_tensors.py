@@ -43,6 +43,29 @@ def test_losses_and_models() -> None:
 
 
 @pytest.mark.parametrize(
+    ("between", "early"),
+    [
+        ("pass", True),
+        ("model.eval(); show(other.cpu())", True),
+        ("parts = nn.ModuleList([model])", True),
+        ("parts = nn.ModuleList([model]); parts.cuda()", False),
+        ("set_up(model)", False),
+        ("set_up([model])", False),
+        ("unknown.to('cuda')", False),
+        ("torch.set_default_device('cuda')", False),
+        ("other = nn.Linear(4, 1, device='cuda')", False),
+        ("for part in model.children(): part.to('cuda')", False),
+    ],
+)
+def test_models_that_run_where_they_were_made(between: str, *, early: bool) -> None:
+    found, facts = tensors("model(x)", before="from elsewhere import set_up", model=f"{between}\nmodel(probe)")
+    assert found.runs_early(facts.call("model(probe)")) is early
+    assert found.is_model_call(facts.call("model(x)"))
+    assert not found.runs_early(facts.call("model(x)"))
+    assert not found.runs_early(facts.call("torch.optim.SGD"))
+
+
+@pytest.mark.parametrize(
     ("call", "requires"),
     [
         ("f(requires_grad=True)", True),

@@ -228,3 +228,29 @@ def test_what_runs_before_what() -> None:
     first, last = (program.statement(facts[text]) for text in ("a()", "c()"))
     assert program.last([first, last, loop]) is last
     assert program.position(facts["c()"]).line == 4
+
+
+CALLING = """\
+def moves(net):
+    a()
+def runs(net):
+    b()
+def hooked(net):
+    c()
+runs(1)
+moves(2)
+register(hooked)
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "b_after", "c_after"),
+    [("pass", False, True), ("runs(3)", True, True), ("for i in x:\n    runs(i)\n    moves(i)", True, True)],
+)
+def test_what_may_follow_in_other_functions(then: str, *, b_after: bool, c_after: bool) -> None:
+    facts = Facts(CALLING.format(then))
+    assert facts.program.may_follow(facts.call("b()"), facts.call("a()")) is b_after
+    assert facts.program.may_follow(facts.call("c()"), facts.call("a()")) is c_after
+    assert facts.program.may_follow(facts.call("b()"), facts.call("moves(2)")) is b_after
+    assert facts.program.may_follow(facts.call("moves(2)"), facts.call("b()"))

@@ -12,6 +12,7 @@ a name over is not made, if the script is right without it; else the file is dec
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -45,6 +46,7 @@ from accelify.codemod.semantics.scopes import Scope, names_read_in
 
 NAME = "unused"
 OPTIONAL = True
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,23 @@ class _Ledger:
     @cached_property
     def read_whole(self) -> set[Scope]:
         """The functions and modules in which `exec`, `globals` or their like may read any variable."""
-        calls = (c for c in self.program.calls if any(map(names.reads_variables, self.program.called(c))))
+        return self._seen_by(names.reads_variables)
+
+    @cached_property
+    def read_by_text(self) -> set[Scope]:
+        """The functions and modules in which `eval` may read variables that a text names."""
+        return self._seen_by(names.reads_named)
+
+    def _seen_by(self, reads: Callable[[str | None], bool]) -> set[Scope]:
+        calls = (c for c in self.program.calls if any(map(reads, self.program.called(c))))
         return {scope for frame in map(self.program.frame, calls) for scope in (frame, frame.root)}
+
+    @cached_property
+    def words(self) -> set[str]:
+        """The words in the program's texts; what an option says hardly names what nothing else uses."""
+        nodes = (node for parsed in self.program.files for node in parsed.nodes)
+        texts = (n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+        return {word for text in texts for word in _WORD.findall(text)}
 
     def _trace(self) -> None:
         """Follow what the changes take away to all that only it used."""
@@ -225,10 +242,11 @@ class _Ledger:
             yield from (c for c in self._binding(scope, name, write) if not self.uses.stays(c.path, c.line))
 
     def _exported(self, scope: Scope) -> set[str]:
-        """Names that other files of the program import from a module, that `__all__` lists or that `exec` may read."""
+        """Names that other files import from a module, that `__all__` lists or that `exec`, `eval` may read."""
         if scope in self.read_whole:
             return set(scope.writes)
         found = set(self.program.imported_from.get(scope, ())) if scope.kind == "module" else set()
+        found |= self.words & scope.writes.keys() if scope in self.read_by_text else set()
         for statement in scope.body if scope.kind == "module" else ():
             if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
                 texts = [n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant)]

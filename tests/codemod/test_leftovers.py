@@ -404,6 +404,28 @@ def test_a_variable_that_may_be_read_by_its_name_stays(line: str) -> None:
     assert b"device = 'cuda'\n" in run(text).after
 
 
+@pytest.mark.parametrize(
+    ("line", "stays"),
+    [
+        ("sizes = eval(input())", False),
+        ("def sized(text): return eval(text)\nsizes = sized('[4, 1]')", False),
+        ("sizes = eval(options.sizes, {'__builtins__': {}})", False),
+        ("def where(): return eval('str(device)')", True),
+        ("texts = ['device']\nplaces = [eval(text) for text in texts]", True),
+        ("place = eval(f'device.{kind}')", True),
+    ],
+)
+def test_a_variable_that_no_evaluated_text_names_goes(line: str, stays: bool) -> None:
+    text = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+        f"device = torch.device('cuda')\n{line}\nmodel = nn.Linear(4, 1).to(device)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in DataLoader(data):\n    nn.functional.mse_loss(model(x.to(device)), y.to(device)).backward()\n"
+        "    optimizer.step()\n"
+    )
+    assert (b"device = " in run(text).after) is stays
+
+
 CHOSEN = """\
 import logging
 import torch

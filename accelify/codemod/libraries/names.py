@@ -492,6 +492,11 @@ def picks_device(name: str | None) -> bool:
     return _has_trait(name, Trait.PICKS_DEVICE)
 
 
+def reads_named(name: str | None) -> bool:
+    """`eval`."""
+    return _has_trait(name, Trait.READS_NAMED)
+
+
 def reads_variables(name: str | None) -> bool:
     """Calls that may read any variable that their caller sees: `exec`, `globals`."""
     return _has_trait(name, Trait.READS_VARIABLES)

@@ -188,6 +188,7 @@ class Trait(Enum):
     KEEPS_SIGNATURE = "keeps_signature"  # a decorator that leaves parameters and results as they are
     REMEMBERS = "remembers"  # a decorator whose function is not run again for arguments that it was given before
     READS_VARIABLES = "reads_variables"  # may read any variable that its caller sees
+    READS_NAMED = "reads_named"  # may read the variables of its caller that its text names
     SHOWS_TENSOR = "shows_tensor"  # in scripts, what has a member of this name is a tensor
     SAYS_WHERE = "says_where"  # on which device its object is
     LIKE_ARGUMENT = "like_argument"  # asks its argument for the result, which may be a tensor as well as a number

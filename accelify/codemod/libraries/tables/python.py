@@ -40,7 +40,9 @@ mutates=0
 returns=dict traits=reads_variables
     -: globals locals
 effects=runs_code traits=reads_variables
-    -: eval exec
+    -: exec
+effects=runs_code traits=reads_named
+    -: eval
 effects=runs_code
     -: compile __import__
     importlib: import_module reload

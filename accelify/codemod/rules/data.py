@@ -120,7 +120,13 @@ def _pass(script: Script, asked: ast.expr) -> Iterator[Obstacle]:
 
 def _same(script: Script) -> Iterator[Remark]:
     """Where nothing shards the data."""
-    asked = dict.fromkeys(source for data in script.training.data if data.kind == "full" for source in data.sources)
+    yield from _asked_of_others(script, "full") or (_not_sharded(script),)
+
+
+def _asked_of_others(script: Script, kind: str) -> list[Remark]:
+    """What training loops ask for batches by `next`, which other libraries have made."""
+    asked = dict.fromkeys(source for data in script.training.data if data.kind == kind for source in data.sources)
+    found = []
     for source in asked:
         accelerator = script.reach.name
         message = (
@@ -128,11 +134,14 @@ def _same(script: Script) -> Iterator[Remark]:
             f"shard it, by `{accelerator}.process_index` of `{accelerator}.num_processes`, or accept that more "
             "processes make it no faster"
         )
-        yield Remark(NAME, script.path(source), source, message, Tier.REVIEW)
-    if not asked:
-        backward = _learning_from(script, ("full", "random", "sequence"))
-        message = "every process has the same data here: the result is correct, but more processes make it no faster"
-        yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+        found.append(Remark(NAME, script.path(source), source, message, Tier.REVIEW))
+    return found
+
+
+def _not_sharded(script: Script) -> Remark:
+    backward = _learning_from(script, ("full", "random", "sequence"))
+    message = "every process has the same data here: the result is correct, but more processes make it no faster"
+    return Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
 def _learning_from(script: Script, kinds: Collection[str]) -> ast.AST:
@@ -282,7 +291,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
             "over N draws, and more processes make it no faster"
         )
     shows = tuple((script.path(call), call) for call in script.run.experience.shown)
-    yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
+    drawn = Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
+    yield from _asked_of_others(script, "random") or (drawn,)
 
 
 def _own_weights(script: Script) -> Iterator[Remark]:

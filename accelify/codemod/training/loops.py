@@ -329,7 +329,7 @@ class Loops:
         if self._is_given_batches(backward):
             return [Data("given", loops[0] if loops else None)]
         if self._draws(loops, backward) or next(Workers(self.program).drawing(), None) is not None:
-            return [Data("random", loops[0] if loops else None)]
+            return [Data("random", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
         given = next((loop for loop in loops if self._goes_over_given_batches(loop, backward)), None)
         if given is not None:
             return [Data("given", given)]

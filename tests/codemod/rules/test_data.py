@@ -56,3 +56,34 @@ def test_batches_that_a_step_draws_are_each_process_s_own(batch: str, given: str
 
 def test_what_an_environment_pays_is_each_process_s_own() -> None:
     assert "Rewards and losses that it shows are those of its own episodes" in told("z, r = env.step(0)", "z")
+
+
+ASKED = """\
+import torch
+from torch import nn
+{made}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(100):
+    x = {asked}
+    loss = model(x + torch.randn_like(x)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "is_sharded"),
+    [
+        ("import tfds\nbatches = iter(tfds.load('digits'))", "torch.from_numpy(next(batches)['image'])", False),
+        ("from lib import feed\nbatches = feed(8)", "batches.next()", False),
+        ("rows = torch.randn(64, 4)", "rows[torch.randint(64, (8,))]", True),
+    ],
+)
+def test_noise_on_batches_that_another_library_gives_is_no_data_of_its_own(
+    made: str, asked: str, is_sharded: bool
+) -> None:
+    notes = [n.message for n in run(ASKED.format(made=made, asked=asked)).notes if n.rule == "data"]
+    assert any(m.startswith("`batches` is not sharded: every process takes all") for m in notes) is not is_sharded
+    assert any(m.startswith("each process draws its own data: on N") for m in notes) is is_sharded

@@ -160,9 +160,10 @@ def test_iterators_of_libraries_that_are_not_known(made: str, asked: list[str]) 
     text = (
         f"import torch\nm = torch.nn.Linear(1, 1)\no = torch.optim.SGD(m.parameters())\nx = torch.ones(8, 1)\n{made}\n"
     )
-    facts = Facts(f"{text}for step in range(9):\n    m(f(next(it))).mean().backward()\n    o.step()\n")
-    (data,) = facts.training.data
-    assert (data.kind, texts(data.sources)) == ("full", asked)
+    for noise, kind in (("", "full"), (" + torch.randn(1)", "random")):
+        facts = Facts(f"{text}for step in range(9):\n    m(f(next(it)){noise}).mean().backward()\n    o.step()\n")
+        (data,) = facts.training.data
+        assert (data.kind, texts(data.sources)) == (kind, asked)
 
 
 CRITIC = """

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from accelify.codemod.devices.conflicts import Meetings
+from accelify.codemod.devices.conflicts import Meeting, Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Places
 from accelify.codemod.libraries import methods, table
 from accelify.codemod.preparing.tensors import requires_grad
+from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 
 _ROUNDS = 40
@@ -20,8 +21,8 @@ _ROUNDS = 40
 class Bring:
     """One place at which something is brought to a device.
 
-    kind: `made` (a call that can make it there), `moved` (an expression), `bound` (the names in `node`, a statement,
-    that get parts of a batch).
+    kind: `made` (a call that can make it there), `beside` (the same, where another tensor is), `moved` (an expression),
+    `bound` (the names in `node`, a statement, that get parts of a batch).
     """
 
     kind: str
@@ -85,7 +86,7 @@ class Bringing:
                     self.brought.pop(origin, None)
                 continue
             if not meeting.wanted:
-                return self._all(meeting.read)
+                return self._all(meeting)
             if self._bring_what_is_handed_back(meeting.wanted):
                 continue
             for origin, operand in meeting.wanted:
@@ -120,13 +121,14 @@ class Bringing:
         """Whether a tensor is still to be brought, once others are."""
         return operand is None or any(p.origin is origin for p in self.whereabouts.of(operand))
 
-    def _all(self, read: set[ast.expr]) -> Brought:
+    def _all(self, meeting: Meeting) -> Brought:
         bringing = [*self.brought.values(), *self.met.values()]
+        bringing += [Bring("beside", call, f"{tensor.id}.device") for call, tensor in meeting.following.items()]
         for bring in bringing:
             for node in bring.there:
                 if not self.meetings.is_all_there(self.whereabouts.of(node)):
                     return self._given_up(node)
-        return Brought(self._joined(bringing), read, self.unreached, origins=frozenset(self.brought))
+        return Brought(self._joined(bringing), meeting.read, self.unreached, origins=frozenset(self.brought))
 
     def _joined(self, bringing: list[Bring]) -> list[Bring]:
         """The same, with the parts of a batch brought by one statement."""
@@ -186,7 +188,7 @@ class Bringing:
             return None
         if any(map(self.meetings.roles.is_module, self.program.values(origin))):
             return self._placed("moved", origin)
-        if self._is_drawn_into_later(origin) and not requires_grad(origin):
+        if _is_drawn_into_later(self.program, origin) and not requires_grad(origin):
             return None
         if self.tensors.takes_a_device(origin) and not _is_drawn_into(self.program.parent(origin)):
             return self._placed("made", origin)
@@ -194,20 +196,6 @@ class Bringing:
             return self._moved(origin)
         is_type = isinstance(origin.func, ast.Attribute) and origin.func.attr == "type"
         return self._moved(origin) if is_type else None
-
-    def _is_drawn_into_later(self, origin: ast.Call) -> bool:
-        """Whether values are drawn into a tensor by the name that it gets: `x.normal_()`, `nn.init.normal_(x)`."""
-        statement = self.program.parent(origin)
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
-        return owner is not None and any(map(self._draws_into, self.program.reads_of(owner, target.id)))  # type: ignore[union-attr]  # checked
-
-    def _draws_into(self, read: ast.expr) -> bool:
-        use = self.program.parent(read)
-        if isinstance(use, ast.Attribute) and use.attr == "data":
-            use = self.program.parent(use)
-        rows = [table.function(n) for n in self.program.called(use)] if isinstance(use, ast.Call) else []
-        return _is_drawn_into(use) or any(row is not None and row.draws and "0" in row.mutates for row in rows)
 
     def _bound(self, name: ast.Name) -> Bring | None:
         """After a statement that takes a batch apart, or first in a loop over a loader."""
@@ -329,6 +317,29 @@ class Bringing:
 def _ends(method: str) -> bool:
     """Whether a method of a tensor gives no tensor, or one that has to be a leaf of the graph."""
     return methods.gives_no_tensor(method) or methods.gives_nothing(method) or method == "requires_grad_"
+
+
+def draws_into(program: Program, origin: ast.Call) -> bool:
+    """Whether values are drawn into a tensor where it is: then, or later by the name that it gets."""
+    return _is_drawn_into(program.parent(origin)) or _is_drawn_into_later(program, origin)
+
+
+def _is_drawn_into_later(program: Program, origin: ast.Call) -> bool:
+    """Whether values are drawn into a tensor by the name that it gets: `x.normal_()`, `nn.init.normal_(x)`."""
+    statement = program.parent(origin)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    owner = program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+    if owner is None or not isinstance(target, ast.Name):
+        return False
+    return any(_is_drawn_by(program, read) for read in program.reads_of(owner, target.id))
+
+
+def _is_drawn_by(program: Program, read: ast.expr) -> bool:
+    use = program.parent(read)
+    if isinstance(use, ast.Attribute) and use.attr == "data":
+        use = program.parent(use)
+    rows = [table.function(n) for n in program.called(use)] if isinstance(use, ast.Call) else []
+    return _is_drawn_into(use) or any(row is not None and row.draws and "0" in row.mutates for row in rows)
 
 
 def _is_drawn_into(use: ast.AST | None) -> bool:

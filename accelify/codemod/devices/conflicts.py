@@ -24,13 +24,15 @@ class Meeting:
 
     wanted: the tensors that must come to the device, each with the operand that holds it there, if that is one.
     refused: those that something can take on the CPU only. stuck: where the device is unknown. read: the tensors that
-    something reads on the CPU, to which it can bring them.
+    something reads on the CPU, to which it can bring them. following: the calls that can make a tensor where another
+    is, each with a name of that one.
     """
 
     wanted: list[tuple[ast.AST, ast.expr | None]] = field(default_factory=list)
     refused: list[ast.AST] = field(default_factory=list)
     stuck: list[ast.expr] = field(default_factory=list)
     read: set[ast.expr] = field(default_factory=set)
+    following: dict[ast.Call, ast.Name] = field(default_factory=dict)
 
 
 class Meetings:

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
+from accelify.codemod.devices.bringing import draws_into
 from accelify.codemod.devices.conflicts import Meeting, Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
 from accelify.codemod.devices.own_tensors import is_placed_by_callee
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Row, Trait
+from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Value
 
@@ -66,6 +68,7 @@ class Mismatches(Meetings):
         super().__init__(lattice)
         self.lattice = lattice
         self.read: dict[ast.expr, None] = {}
+        self.following: dict[ast.Call, ast.Name] = {}
         self.doubtful: dict[ast.expr, None] = {}
 
     def find(self, brought: Collection[ast.AST]) -> Meeting:
@@ -73,13 +76,14 @@ class Mismatches(Meetings):
         self.brought = brought
         for _ in range(_ROUNDS):
             self.found = Meeting()
-            before = len(self.read)
+            before = len(self.read), len(self.following)
             for node in self.nodes:
                 for operands in self._taken_together(node):
                     self._compare(node, operands)
-            if len(self.read) == before:
+            if (len(self.read), len(self.following)) == before:
                 break
         self.found.read.update(self.read)
+        self.found.following.update(self.following)
         return self.found
 
     # Operands on different devices.
@@ -192,9 +196,9 @@ class Mismatches(Meetings):
         if self._was_amiss(operands):
             return
         if not there:
-            self._read_on_host(node, partly, [o for o in astray if o not in partly])
+            self._settle(node, partly, [o for o in astray if o not in partly])
             return
-        if not astray or (not is_model and self._read_on_host(node, there, astray)):
+        if not astray or (not is_model and self._settle(node, there, astray)):
             return
         was_there = any(o.was(Where.ACCELERATOR) for o in there)
         for operand in astray:
@@ -207,6 +211,34 @@ class Mismatches(Meetings):
                     self.found.wanted.append((place.origin, source))
                 elif place.origin is None and source is not None and operand.is_now(Where.HOST):
                     self.doubtful[source] = None  # an argument or a default says the host's memory
+
+    def _settle(self, node: ast.AST, there: list[Operand], others: list[Operand]) -> bool:
+        """Whether batches and what meets them come together: beside the batches, or in the host's memory."""
+        return bool(there) and (self._follow(node, others) or self._read_on_host(node, there, others))
+
+    def _follow(self, node: ast.AST, astray: list[Operand]) -> bool:
+        """Whether all that stays behind can be made where the tensor is whose size it gets: `torch.zeros(len(y))`."""
+        places = {p for o in astray for p in o.known if not self._is_there(p)}
+        found = {p.origin: self._sized_as(p.origin, node) for p in places if isinstance(p.origin, ast.Call)}
+        if not found or None in found.values() or any(p.origin not in found for p in places):
+            return False
+        for origin, tensor in found.items():
+            assert tensor is not None
+            self.following[origin] = tensor
+            self.lattice.bring(origin, self.lattice.symbolic(tensor))
+        return True
+
+    def _sized_as(self, origin: ast.Call, node: ast.AST) -> ast.Name | None:
+        """`y` of `torch.zeros(y.shape[0], 4)`, if `y` is what it meets."""
+        if not self.tensors.takes_a_device(origin) or draws_into(self.program, origin):
+            return None
+        met = [p for p in self._operands(node) if isinstance(p, ast.expr) and isinstance(_first_name(p), ast.Name)]
+        for read in (n for n in ast.walk(origin) if isinstance(n, ast.Name)):
+            user = self.program.parent(read)
+            is_tensor = (isinstance(user, ast.expr) and tells_about(user)) or self.shapes.is_tensor(read)
+            if is_tensor and any(_first_name(p).id == read.id and self._is_same(p, read) for p in met):  # type: ignore[attr-defined]  # a name
+                return read
+        return None
 
     def _read_on_host(self, node: ast.AST, there: list[Operand], others: list[Operand]) -> bool:
         """Whether batches that are on the device, or may be, can be read in the host's memory, where the rest is."""

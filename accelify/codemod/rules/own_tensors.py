@@ -36,6 +36,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each tensor that is brought to the device; a note at the first one that keeps the script from it."""
     for bring in script.devices.brought.bringing:
         reason = "the models are on the device, so this tensor must be too"
+        if bring.kind == "beside":
+            reason = "what this is computed with may be on the device, and this must be where that is"
         yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
     yield from _unmatched(script)
     node = script.devices.homemade
@@ -63,7 +65,7 @@ def _unmatched(script: Script) -> Iterator[Remark]:
 
 def _edit(bring: Bring) -> Edit:
     reads = tuple(n.id for n in ast.walk(ast.parse(bring.device)) if isinstance(n, ast.Name))
-    if bring.kind == "made":
+    if bring.kind in ("made", "beside"):
         return Replace(bring.node, partial(made_on, device=bring.device), keeps=(bring.node,), reads=reads)
     if bring.kind == "moved":
         return Replace(bring.node, partial(moved_to, device=bring.device), keeps=(bring.node,), reads=reads)

@@ -68,6 +68,52 @@ def test_parts_of_a_batch_are_tensors_where_they_are_used_as_such() -> None:
     assert "model(pair[0]).cpu() == pair[1].cpu()" in migrated(script(batch=batch))
 
 
+SIZED = """\
+def widened(t, n=2):
+    {made}
+    return {joined}
+"""
+OTHERS = "print([widened(b) for _, b in DataLoader(data, batch_size=4)])"  # which nothing prepares
+
+
+@pytest.mark.parametrize("others", ["", OTHERS])
+@pytest.mark.parametrize(
+    ("made", "joined", "there"),
+    [
+        ("pad = torch.zeros([t.shape[0], n])", "torch.cat([t, pad], dim=1)", "torch.zeros([t.shape[0], n]"),
+        ("pad = torch.ones(t.size(0), n).float()", "torch.cat([t[:, :2], pad], dim=1)", "torch.ones(t.size(0), n"),
+        ("pass", "torch.cat((torch.full((t.size(0), 1), 0.5), t), 1)", "torch.full((t.size(0), 1), 0.5"),
+        ("t = t.float()\n    mask = torch.zeros(t.shape)", "t * mask", "torch.zeros(t.shape"),
+        ("pad = torch.zeros(t.shape)\n    pad[:, n:] = 1", "(t + pad).to(device)", "torch.zeros(t.shape"),
+    ],
+)
+def test_a_tensor_of_the_size_of_another_is_made_where_that_is(made: str, joined: str, there: str, others: str) -> None:
+    before, batch = SIZED.format(made=made, joined=joined), "both = widened(y)"
+    after = migrated(script(before=before, batch=batch, end=others))
+    expected = SIZED.format(made=made, joined=joined).replace(there, f"{there}, device=t.device")
+    assert expected in after
+    assert ".cpu()" not in after
+    assert (others or "both = widened(y)\n") in after
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "pad = torch.zeros(2, 1)",
+        "pad = torch.randn(t.shape)",
+        "pad = torch.empty(t.shape).normal_()",
+        "pad = torch.empty(t.shape)\n    nn.init.normal_(pad)",
+        "pad = torch.zeros(t.shape)\n    t = t[:1]",
+        "pad = torch.zeros(t.shape).cpu()",
+    ],
+)
+def test_a_tensor_that_cannot_be_made_there(made: str) -> None:
+    before = SIZED.format(made=made, joined="torch.cat([t, pad])")
+    after = migrated(script(before=before, batch="both = widened(y)"))
+    assert before in after
+    assert "both = widened(y.cpu())\n" in after
+
+
 # An option that is read after the first random number cannot keep the accelerator on the CPU.
 LATE = {"imports": "from options import parse", "model": "if args.gpu:\n    model.cuda()"}
 OPTION = "start = torch.randn(1)\nargs = parse()\n"

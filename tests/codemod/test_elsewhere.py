@@ -52,6 +52,32 @@ def test_a_move_in_a_function_that_the_accelerator_does_not_reach(move: str) -> 
     assert RUN in found[1]
 
 
+MADE = ["torch.randn(x.shape, device='cuda')", "torch.zeros(3, 1, device='cuda').sum()", "torch.eye(1).cuda()"]
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "    print(shift(torch.ones(1)))",
+        "    change = {'shift': shift, 'abs': abs}[name]\n    print(change(torch.ones(1)))",
+        "    print([change(loss) for change in (shift, abs)])",
+    ],
+)
+def test_a_tensor_that_such_a_function_makes_on_the_gpu(made: str, call: str) -> None:
+    (found,) = noted(f"def shift(x):\n    return {made} + x", call).items()
+    assert found[0] == 8
+    assert RUN in found[1]
+
+
+@pytest.mark.parametrize(
+    "made", ["torch.zeros(3, device='cpu')", "torch.zeros(3, device=x.device)", "torch.zeros(3)", "own(device='cuda')"]
+)
+def test_a_tensor_made_elsewhere_is_not_listed(made: str) -> None:
+    own = "def own(device):\n    return 1\n"
+    assert not noted(f"{own}def shift(x):\n    return {made} + x", "    print(shift(loss))")
+
+
 @pytest.mark.parametrize(
     "function",
     [

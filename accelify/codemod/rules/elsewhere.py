@@ -2,6 +2,7 @@
 
     def batchify(data): return data.cuda()    in a file where only `os.makedirs` changes
     def to_tensor(row): return torch.tensor(row).cuda()    in a function that is not passed the accelerator
+    def noise(x): return torch.randn(x.shape, device="cuda")    the same
     def forward(self, x): return x + noise.cuda()    in a file that stays as it is, where the training runs it
     def init(rank): dist.init_process_group(...)    in a changed file, where the script never calls it
 
@@ -59,10 +60,11 @@ def _without_accelerator(script: Script) -> Iterator[Remark]:
     trained = script.program.run_from(script.run.leading)
     for move in script.devices.moves:
         frame = script.program.frame(move.call)
-        is_reached = script.accelerator(move.call) is not None and not is_worker_code(script.program, move.call)
         is_literal = move.device is None or isinstance(move.device, ast.Constant)
         is_own = isinstance(move.device, ast.Name) and script.program.scope(move.device).owner(move.device.id) is frame
-        if is_reached or script.devices.goes_to_cpu(move) or is_by_number(script.program, move.device):
+        if _is_reached(script, move.call) or script.devices.goes_to_cpu(move):
+            continue
+        if is_by_number(script.program, move.device):
             continue
         if frame not in trained and (is_literal or (is_own and not _is_parameter(frame, move.device))):
             message = "not changed, because the training does not run this function"
@@ -71,6 +73,22 @@ def _without_accelerator(script: Script) -> Iterator[Remark]:
         else:
             continue
         yield Remark(NAME, script.path(move.call), move.call, message, when=When.KEPT)
+    for call in _made_on_the_gpu(script):
+        if script.program.frame(call) in trained and not _is_reached(script, call):
+            yield Remark(NAME, script.path(call), call, _of_process(script), when=When.KEPT)
+
+
+def _is_reached(script: Script, node: ast.AST) -> bool:
+    return script.accelerator(node) is not None and not is_worker_code(script.program, node)
+
+
+def _made_on_the_gpu(script: Script) -> Iterator[ast.Call]:
+    """What calls of libraries make on the GPU by its text: `torch.zeros(3, device="cuda")`."""
+    for call in script.program.calls:
+        if script.path(call) in script.files and not script.program.flow.callees.get(call):
+            given = [k.value for k in call.keywords if k.arg == "device"]
+            if any(isinstance(g, ast.Constant) and g.value == "cuda" for g in given):
+                yield call
 
 
 def _names_the_gpu(script: Script, move: Move) -> bool:

@@ -90,3 +90,20 @@ def test_rounds_that_are_counted_are_as_many_everywhere() -> None:
 )
 def test_a_rate_of_the_data_keeps_them_the_same_everywhere(sets: str, rounds: str) -> None:
     assert not seeds(sets, rounds)
+
+
+@pytest.mark.parametrize(
+    ("sets", "is_alike"),
+    [
+        ('group["lr"] = 0.1 * len(x) / float(x.sum())', True),
+        ('group["lr"] *= float(loss)', True),
+        ('group["lr"] *= 0.99', False),
+    ],
+)
+def test_what_ranks_draw_alike_is_not_said_to_be_their_own(sets: str, is_alike: bool) -> None:
+    rounds = "total += loss.item()\n    print(total)\n    if total > 9: break"
+    text = SCRIPT.format(sets=sets, rounds=rounds).replace("step, seen =", "total = 0.0\nstep, seen =")
+    said = [note.message for note in run(text).notes]
+    assert any("every process has the same data here" in message for message in said) is is_alike
+    own = ("this process's shard", "own random draws", "one process's own data")
+    assert any(words in message for message in said for words in own) is not is_alike

@@ -26,6 +26,7 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.values import Constant, Element, Made, Value
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
+from accelify.codemod.training.item_numbers import sets_learning_rate
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
@@ -44,6 +45,7 @@ class Metrics:
     those of `sharded`. divided_by_steps: sums over all data that a number of one process's batches divides,
     with that. ranks: which values are one process's own, once what is reduced is everyone's. reports: those that leave
     the training though nothing reduced them over all ranks.
+    draws_alike: whether all ranks draw the same training data, as a step sets its own learning rate by what it draws.
     """
 
     measured: Measured
@@ -54,6 +56,7 @@ class Metrics:
     divided_by_steps: tuple[tuple[str, ast.expr], ...]
     ranks: Ranks
     reports: tuple[Report, ...]
+    draws_alike: bool = False
 
     @property
     def evaluations(self) -> list[ast.For]:
@@ -133,6 +136,14 @@ class Measured:
         if isinstance(parent, ast.Attribute):
             return methods.takes_the_next(parent.attr)
         return isinstance(parent, ast.Call) and "next" in self.program.called(parent)
+
+    def sets_learning_rate(self, shared: Collection[ast.AST], ranks: Ranks) -> bool:
+        """Whether a step sets its own learning rate, which ranks with random numbers of their own might set apart."""
+        listed = list(self.training.loops.values())
+        places: set[ast.AST] = {loop for loops in listed for loop in loops[:1]}
+        places |= {f.node for f in map(self.program.frame, self.training.backwards) if f.kind == "function"}
+        setting = [node for place in places for node in ast.walk(place) if sets_learning_rate(node)]
+        return bool(setting and shared) or any(map(ranks.sets_own, setting))
 
     def is_of_whole_phase(self, node: ast.AST, sharded: Collection[ast.AST]) -> bool:
         """Whether a place is reached only where a loop that trains in another phase evaluates all of the data."""
@@ -218,13 +229,18 @@ def metrics_of(
     reduced += [(loop, name) for loop, names in _put_together(sharded, metered) for name in names]
     settled = _Settled(measured.chains, tuple(reduced), tuple(_reduced_by_hand(measured.chains)) if by_hand else ())
     shared_at_times = [*shared, *measured.loops_shared_for_some(files, {*shared, *evaluations})]
-    ranks = Ranks(measured.chains, measured.shards(shared_at_times), settled)
+    shards = measured.shards(shared_at_times)
+    ranks = Ranks(measured.chains, shards, settled)
+    draws_alike = shards.draws and measured.sets_learning_rate(shared, ranks)
+    if draws_alike:
+        rounds = tuple(loop for loop in shards.rounds if loop not in shards.drawn)
+        ranks = Ranks(measured.chains, replace(shards, rounds=rounds, draws=False, drawn=()), settled)
     losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
     found = Reports(ranks, settled.holds, losses).find()
     reports = tuple(r for r in found if not measured.is_of_whole_phase(r.node, evaluations))
     over_all = () if by_hand or measured.options.keep_global_batch else measured.loops_over_all(files, shared)
     divided = tuple(pair for loop in over_all for pair in sums.divided_by_steps(loop))
-    return Metrics(measured, sharded, shared, reductions, metered, divided, ranks, reports)
+    return Metrics(measured, sharded, shared, reductions, metered, divided, ranks, reports, draws_alike)
 
 
 def ranks_by_hand(chains: Chains, shards: Shards) -> Ranks:

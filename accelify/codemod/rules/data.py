@@ -23,7 +23,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind, sets_learning_rate
+from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind
 from accelify.codemod.training.loops import Loop, Loops
 from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
@@ -83,7 +83,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield from _drawn_alike(script)
     if kinds & {"loaders", "sequence"}:
         yield from _seeded_alike(script)
-    if "random" in kinds and not _sets_learning_rate(script):
+    if "random" in kinds and not script.metrics.draws_alike:
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
         yield from _same(script)
@@ -206,15 +206,6 @@ def _rounds(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     """`batches // accelerator.num_processes`."""
     assert isinstance(node, cst.BaseExpression)
     return snippets.expression(f"{{batches}} // {accelerator}.num_processes", batches=node)
-
-
-def _sets_learning_rate(script: Script) -> bool:
-    """Whether a step sets its own learning rate, which ranks with random numbers of their own might set apart."""
-    listed = list(script.training.loops.values())
-    places: set[ast.AST] = {loop for loops in listed for loop in loops[:1]}
-    places |= {f.node for f in map(script.program.frame, script.training.backwards) if f.kind == "function"}
-    setting = [node for place in places for node in ast.walk(place) if sets_learning_rate(node)]
-    return bool(setting and script.metrics.shared_loops) or any(map(script.metrics.ranks.sets_own, setting))
 
 
 def _drawn_alike(script: Script) -> Iterator[Remark]:

@@ -156,8 +156,11 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
     precision = precision or Apex(program, code.training, settings).find()
     own = _own(code, layout)
 
+    def early(after: ast.stmt) -> EarlyCode:
+        return EarlyCode(program, replace(layout.access, after=after))
+
     def moved_before(after: ast.stmt, cpu: CpuSetting | None = None) -> tuple[ast.Call, ...]:
-        return own.moved_early(EarlyCode(program, replace(layout.access, after=after)), cpu)
+        return own.moved_early(early(after), cpu)
 
     too_late = precision is not None and precision.after is not None and start.is_needed_before(precision.after)
     if precision is not None and precision.after is not None and (too_late or moved_before(precision.after)):
@@ -168,6 +171,9 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
     cpu = options.find(set(layout.files))
     if cpu is not None and cpu.after and moved_before(program.last(cpu.after), cpu):
         cpu = options.find(set(layout.files), by_branch=True)
+    if cpu is not None and cpu.after and own.named_early(early(program.last(cpu.after)), layout.files):
+        at_once = options.find(set(layout.files), by_branch=True)
+        cpu = at_once if at_once is not None and not at_once.after else cpu
     if cpu is not None and any(start.is_needed_before(s) or start.draws_before(s) for s in cpu.after):
         cpu = options.find(set(layout.files), by_branch=True)
         cpu = cpu if cpu is not None and not cpu.after else None

@@ -430,6 +430,11 @@ class Own:
 
         return tuple(sorted(filter(goes_to_a_gpu, calls), key=program.position))
 
+    def named_early(self, early: EarlyCode, files: frozenset[str]) -> bool:
+        """Whether an option names the device of something before the accelerator is there."""
+        known = Moves(self.program, self.roles, self.tracer, self.prepared, files)
+        return any(map(early.holds, NamedDevices(self.program, self.tracer, set(files), known.found).find()))
+
     def choosing(self, calls: Iterable[ast.Call]) -> Iterator[ast.AST]:
         """The code that chooses the devices of some moves: the moves, or lines that give a variable its device."""
         paths = {parsed.path for parsed in self.program.files}

@@ -324,6 +324,17 @@ def test_what_runs_before_the_models_are_moved_stays_in_cpu_memory(moved: str, e
     assert notes == []
 
 
+@pytest.mark.parametrize(
+    "run_between",
+    ["print(model(torch.ones(1, 4).cuda()))", "print(head(torch.ones(1, 6).cuda()))", "print(show(torch.ones(1, 4)))"],
+)
+def test_a_move_stays_that_a_part_of_the_model_runs_after(run_between: str) -> None:
+    made = "def show(x):\n    return model(x.cuda())"
+    text = EARLY.replace("optimizer =", f"both.cuda()\n{run_between}\noptimizer =")
+    slots = {"made": made, "early": "", "moved": "", "later": "", "there": ".cuda()"}
+    assert "both.to(accelerator.device)\n" in run(text.format(**slots)).after.decode()
+
+
 @pytest.mark.parametrize("moved", ["", *MOVES])
 def test_a_batch_for_a_model_that_is_not_moved_yet(moved: str) -> None:
     after, notes = ran_early(moved, early="for x, y in loader:\n    print(model(x))\n    break")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names, table
@@ -22,6 +22,7 @@ class EarlyUses:
     program: Program
     roles: Roles
     models: frozenset[Value]  # all that are prepared
+    is_part: Callable[[ast.expr], bool] = lambda node: False  # whether something is a module that one was made of
 
     def is_used(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
         """Whether a model is used, other than to be set up, after one statement and not after another.
@@ -72,8 +73,8 @@ class EarlyUses:
     # The model itself.
 
     def _uses(self, call: ast.Call, text: str) -> bool:
-        """Whether a call runs a model, asks where it is, or gives it to something that may do either."""
-        if ast.unparse(call.func) == text:
+        """Whether a call runs a model or a part, asks where it is, or gives it to something that may do either."""
+        if ast.unparse(call.func) == text or self.is_part(call.func):
             return True
         if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
             return True

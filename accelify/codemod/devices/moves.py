@@ -10,6 +10,7 @@ from functools import cached_property
 from accelify.codemod.devices.early_uses import EarlyUses
 from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
+from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, assignment, code, main_guard, own_statements
@@ -241,7 +242,8 @@ class Moves:
 
     @cached_property
     def _uses(self) -> EarlyUses:
-        return EarlyUses(self.program, self.roles, self.prepared.preparation.models)
+        tensors = Tensors(self.program, self.roles, self.prepared)
+        return EarlyUses(self.program, self.roles, self.prepared.preparation.models, tensors.is_part)
 
     def moves_nothing(self, move: Move) -> bool:
         """Whether what is moved is a loss, or another module, without any tensors: `nn.MSELoss().cuda()`."""

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 
 from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row, Rows, Same, Trait
@@ -190,6 +190,7 @@ class Ranks:
         self.loops = set(shards.loops)
         self.rounds = {*shards.loops, *shards.rounds}
         self.settled = settled
+        self._given, self._part = cache(_given), cache(_part)  # they are asked the same again and again
         self._known: dict[_Key, _Labels] = {}
         self._readers: dict[_Key, dict[_Key, None]] = {}
         self._waiting: dict[_Key, None] = {}
@@ -218,7 +219,7 @@ class Ranks:
 
     def parts_of(self, node: ast.expr, at: str | None = None) -> tuple[Rank, list[Given]]:
         """The rank of an expression, or of a part of its object, apart from what callers give to its function."""
-        labels = self._solved(lambda: _part(self._of(node), at))
+        labels = self._solved(lambda: self._part(self._of(node), at))
         own = Rank(frozenset(la for la in labels if isinstance(la, Origin)))
         given = {la for la in labels if isinstance(la, Given)}
         return own, sorted(given, key=lambda g: (g.scope.qualified_name, g.name, g.at or ""))
@@ -767,7 +768,7 @@ class Ranks:
         found: set[_Label] = set()
         for label in labels:
             if isinstance(label, Given):
-                found |= _given(self._get(_Argument(label.scope, label.name)), label)
+                found |= self._given(self._get(_Argument(label.scope, label.name)), label)
             else:
                 found.add(label)
         return frozenset(found)
@@ -781,7 +782,7 @@ class Ranks:
             if not isinstance(label, Given) or label.scope is not callee:
                 found.add(label)
                 continue
-            found |= _given(self._passed(call, callee, label.name), label)
+            found |= self._given(self._passed(call, callee, label.name), label)
         return frozenset(found)
 
     # Conditions.
@@ -899,7 +900,7 @@ class Ranks:
         found: set[_Label] = set()
         for label in labels:
             if isinstance(label, Given) and definition.variable.is_attribute:
-                found |= _given(self._get(_OwnArgument(label.scope, label.name)), label)
+                found |= self._given(self._get(_OwnArgument(label.scope, label.name)), label)
             elif isinstance(label, Given) and not self._is_enclosing(label.scope, node):
                 found |= self._resolved(frozenset({label}))
             else:
@@ -939,7 +940,7 @@ class Ranks:
         if getter is not None:
             return self._for_receiver(self._get(_Returned(getter, None)), getter, base)
         if self.is_options(base) or node.attr in self.program.attribute_writes or self._is_put_anywhere(node):
-            found, read = _part(labels, node.attr), self._read(node)
+            found, read = self._part(labels, node.attr), self._read(node)
             is_known = self._is_tracked(base) and not self.shards.is_alike(base)
             signalled = frozenset(la for la in read if isinstance(la, Origin) and la.mark is Mark.SIGNAL)
             return found | signalled if is_known else found | read
@@ -996,13 +997,13 @@ class Ranks:
     def _for_receiver(self, labels: _Labels, method: Scope, base: ast.expr) -> _Labels:
         found: set[_Label] = set()
         for label in labels:
-            found |= _part(self._of(base), label.at) if _is_of(label, method) else {label}
+            found |= self._part(self._of(base), label.at) if _is_of(label, method) else {label}
         return frozenset(found)
 
     def _subscript(self, node: ast.Subscript) -> _Labels:
         labels, key = self._of(node.value), node.slice
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            return _part(labels, key.value)
+            return self._part(labels, key.value)
         return _without_place(labels) | self._chosen(self._of(key), node)
 
     def _counted(self, labels: _Labels, node: ast.AST) -> _Labels:

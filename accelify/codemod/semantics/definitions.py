@@ -64,6 +64,9 @@ class Definition:
     node: ast.AST
     variable: Variable
 
+    def __hash__(self) -> int:  # quick, and nearly always another for each
+        return hash((self.node, self.variable.name))
+
 
 class Definitions:
     """The definitions and uses of one file."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from accelify.codemod.libraries import names, table, vocabulary
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Asks, Trait
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
@@ -215,8 +215,15 @@ class Unwrapped:
         return isinstance(last, ast.Raise) or (isinstance(call, ast.Call) and self.program.exits(call))
 
     def _only_wraps(self, node: ast.If | ast.IfExp) -> bool:
-        """Whether a branch does nothing but put wrappers round models, and is not that of any one GPU."""
+        """Whether a branch does nothing but put wrappers round models, and is not that of any one GPU.
+
+        One that moves them as well, `net = nn.DataParallel(net).cuda()`, where the other leaves them, is for a GPU.
+        """
         block = node.body if isinstance(node.body, list) else []
+        orelse = node.orelse if isinstance(node.orelse, list) else []
+        wrap_both = any(self.program.inside(w, s) for w in self.wrappers for s in orelse)
+        if _moves(block) is not _moves(orelse) and (wrap_both or _moves(block)):
+            return False
         if not all(isinstance(s, ast.Assign) and any(self.program.inside(w, s) for w in self.wrappers) for s in block):
             return False
         return self.program.once(Conditions).truth_in(node.test, worlds_where(Process.ONE, has_gpu=True)) is not True
@@ -305,3 +312,9 @@ def _where(test: ast.expr, *, holds: bool) -> ast.expr | None:
     if holds:
         return test
     return test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+
+
+def _moves(block: Sequence[ast.stmt]) -> bool:
+    """Whether some statements bring something to a device: `net.cuda()`."""
+    called = (n.func for s in block for n in ast.walk(s) if isinstance(n, ast.Call))
+    return any(isinstance(f, ast.Attribute) and methods.moves_to_device(f.attr) for f in called)

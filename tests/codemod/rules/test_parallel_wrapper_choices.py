@@ -77,6 +77,39 @@ def test_branches_for_something_else_stay(choice: str, after: str) -> None:
     assert f"{after}" in migrated(script(imports="from options import args", model=choice))
 
 
+FACTORY = """\
+def make(width, cuda=True):
+    net = nn.Linear(3, width)
+    if {test}:
+        {body}
+    else:
+        {orelse}
+    return net
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "body", "orelse", "after"),
+    [
+        ("cuda", "net = nn.DataParallel(net).cuda()", "net = nn.DataParallel(net)", "cuda"),
+        ("cuda", "net = nn.DataParallel(net.cuda())", "pass", "cuda"),
+        ("cuda", "net = nn.DataParallel(net).to('cuda')", "print('slow')", "cuda"),
+        ("not cuda", "net = nn.DataParallel(net)", "net = nn.DataParallel(net).cuda()", "cuda"),
+        ("cuda", "net = nn.DataParallel(net)", "pass", ""),
+        ("cuda > 1", "net = nn.DataParallel(net).cuda()", "net = net.cuda()", ""),
+    ],
+)
+def test_a_choice_that_also_decides_about_the_gpu_stays(test: str, body: str, orelse: str, after: str) -> None:
+    factory = FACTORY.format(test=test, body=body, orelse=orelse)
+    set_up = "model, teacher = make(2, args.cuda), make(2, args.cuda)"
+    batch = "target = teacher(x).detach()"
+    text = migrated(script(imports="from options import args", before=factory, set_up=set_up, batch=batch))
+    made = text.partition("def make")[2].partition("return net")[0]
+    assert "DataParallel" not in made
+    assert (f"    if {after}:\n        net = net." in made) is bool(after)
+    assert ("if " in made) is bool(after)
+
+
 SAVE = "torch.save(model.module.state_dict(), 'm.pt')"
 DEMANDS = [
     f"assert isinstance(model, nn.DataParallel)\n{SAVE}",

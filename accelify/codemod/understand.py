@@ -332,7 +332,9 @@ def _script(code: _Code, layout: _Layout) -> Script:
         left_wrapped=tuple(wrapping.left()),
         needed_wrappers=tuple(wrapping.needed()),
         unwrapped=Unwrapped(program, () if by_hand else wrappers).find(files, run.run),
-        batch_sizes=batch_sizes_of(program, roles, tracer, training, layout.preparation),
+        batch_sizes=batch_sizes_of(
+            program, roles, tracer, training, layout.preparation, are_divided=options.keep_global_batch
+        ),
         seeds=Seeds(program, training, layout.reach, layout.preparation.groups),
         access=access,
         devices=devices_of(

@@ -388,6 +388,16 @@ def test_a_sum_over_losses_is_no_sum_over_the_batch(loss: str, is_sum: bool) -> 
     assert any("this loss is a sum over the batch" in n.message for n in result.notes) is is_sum
 
 
+@pytest.mark.parametrize("wrap", ["model = nn.DataParallel(model)", "pass"])
+@pytest.mark.parametrize("divided", ["/ size", ".div(size)", "/ len(x)"])
+def test_a_sum_that_the_size_of_a_divided_batch_divides(wrap: str, divided: str) -> None:
+    backward = f"loss = (model(x) - y).pow(2).sum() {divided}\nloss.backward()"
+    text = script(before="size = 2", model=wrap, backward=backward).replace("batch_size=2)", "batch_size=size)")
+    notes = [n for n in run(text).notes if "this loss is a sum over the batch" in n.message]
+    assert bool(notes) is ("DataParallel" in wrap and "size" in divided)
+    assert all("1/N of the gradient" in n.message for n in notes)
+
+
 # Wrappers.
 
 

@@ -30,7 +30,8 @@ class BatchSizes:
 
     loaders: the arguments, else the calls that build the loaders. loops: those that shard items of the script's own.
     parallel: the calls of `DataParallel` that divided each batch between the GPUs. fixed: arguments by which a model,
-    or code that shapes batches, is told to expect exactly that size, where nothing keeps smaller ones from it. chosen:
+    or code that shapes batches, is told to expect exactly that size, where nothing keeps smaller ones from it; where
+    the processes divide the batches, also what drops or asks for smaller ones, as all are now. chosen:
     the batch samplers of the project's own, whose batches are more than so many rows: episodes, pairs, rows of each
     class. single: sizes of one, whose batches cannot be divided: often the elements are batches themselves.
     """
@@ -44,15 +45,21 @@ class BatchSizes:
 
 
 def batch_sizes_of(
-    program: Program, roles: Roles, tracer: Tracer, training: Training, preparation: Preparation
+    program: Program,
+    roles: Roles,
+    tracer: Tracer,
+    training: Training,
+    preparation: Preparation,
+    *,
+    are_divided: bool = False,
 ) -> BatchSizes:
-    """The sizes of what is prepared and sharded for training."""
+    """The sizes of what is prepared and sharded for training; are_divided: each process gets a part of each batch."""
     loaders = tuple(dict.fromkeys(_sizes(program, roles, Loops(program, roles, tracer), training.data)))
     return BatchSizes(
         loaders=loaders,
         loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
         parallel=parallel_models(program),
-        fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders)),
+        fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders, are_divided)),
         chosen=tuple(size for size in loaders if _is_sampler(program, size)),
         single=tuple(size for size in loaders if _is_one(tracer, size)),
     )
@@ -149,13 +156,15 @@ class _Fixed:
         self.training = training
         self.loaders = loaders
 
-    def find(self, sizes: Iterable[ast.expr]) -> Iterator[ast.expr]:
-        """The arguments that tell models the sizes of loaders, whose last batches may be smaller."""
+    def find(self, sizes: Iterable[ast.expr], are_divided: bool) -> Iterator[ast.expr]:
+        """The arguments that tell models the sizes of loaders, whose last batches may be smaller, or all of them."""
         for size in sizes:
             loader = self.program.parent(size)
             loader = self.program.parent(loader) if isinstance(loader, ast.keyword) else loader
-            if isinstance(loader, ast.Call) and not _drops_last(loader) and not self._is_asked(size):
-                yield from dict.fromkeys((*self._given_to_models(size), *self._taken_for_rows(size)))
+            asked = list(self._asked(size))
+            if are_divided or (isinstance(loader, ast.Call) and not _drops_last(loader) and not asked):
+                of_batch = (side for side, other in asked if self._is_of_batch(other))
+                yield from dict.fromkeys((*self._given_to_models(size), *self._taken_for_rows(size), *of_batch))
 
     def _taken_for_rows(self, size: ast.expr) -> Iterator[ast.expr]:
         """Where the rows of a batch are taken to be so many: `x.view(size, -1)`, `rnn(x, torch.zeros(1, size, 8))`."""
@@ -251,16 +260,13 @@ class _Fixed:
         classes = [v.cls for v in held if isinstance(v, Instance)]
         return any(map(self.program.flow.is_module_class, classes)) or (not held and not self.program.externals(node))
 
-    def _is_asked(self, size: ast.expr) -> bool:
-        """Whether the training compares something with the size, as what leaves out smaller batches does."""
-        compared = (
-            side
-            for loop in {loop for loops in self.training.loops.values() for loop in loops}
-            for node in ast.walk(loop)
-            if isinstance(node, ast.Compare)
-            for side in (node.left, *node.comparators)
-        )
-        return any(is_same_size(self.tracer, size, side, "batch") for side in compared)
+    def _asked(self, size: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """Where the training compares something with the size, as what leaves out smaller batches does; and what."""
+        loops = sorted({loop for loops in self.training.loops.values() for loop in loops}, key=self.program.position)
+        for node in dict.fromkeys(n for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Compare)):
+            for side, other in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
+                if is_same_size(self.tracer, size, side, "batch"):
+                    yield side, other
 
 
 def is_same_size(tracer: Tracer, size: ast.expr, given: ast.expr, name: str = "") -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from accelify.codemod.distributed.findings import Guards
@@ -33,6 +34,7 @@ from accelify.codemod.metrics.progress import (
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
+from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
@@ -356,8 +358,9 @@ def _summed(script: Script) -> Iterator[Remark]:
     kinds = {d.kind for d in script.training.data}
     if kinds <= {"full"} or (kinds <= {"full", "sequence"} and not script.preparation.sharded):
         return  # all compute on the same data, and that is said
+    losses = Losses(script.program, script.roles, partial(_is_whole_size, script))
     for backward in script.training.backwards:
-        if not any(map(Losses(script.program, script.roles).is_sum, losses_of(script.program, backward))):
+        if not any(map(losses.is_sum, losses_of(script.program, backward))):
             continue
         if script.options.keep_global_batch:
             message = (
@@ -371,6 +374,12 @@ def _summed(script: Script) -> Iterator[Remark]:
                 "`accelerator.num_processes` for a step as large as their sum"
             )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _is_whole_size(script: Script, node: ast.expr) -> bool:
+    """Whether a number is the size of the batches that the processes divide, and so no process's own."""
+    divided = script.batch_sizes.loaders if script.options.keep_global_batch else ()
+    return any(is_same_size(script.tracer, size, node, "batch") for size in divided)
 
 
 def _questions(script: Script) -> Iterator[Remark]:

@@ -63,11 +63,14 @@ def without_gradients(program: Program, node: ast.AST) -> ast.With | ast.Functio
 
 
 class Losses:
-    """Look at how losses are made up."""
+    """Look at how losses are made up; `is_fixed` says of what divides one that it is the same for any batch."""
 
-    def __init__(self, program: Program, roles: Roles) -> None:
+    def __init__(
+        self, program: Program, roles: Roles, is_fixed: Callable[[ast.expr], bool] = lambda divisor: False
+    ) -> None:
         self.program = program
         self.roles = roles
+        self.is_fixed = is_fixed
         self.means = RowMeans(program)
 
     def is_sum(self, node: ast.expr, depth: int = _DEPTH) -> bool:
@@ -89,7 +92,7 @@ class Losses:
 
     def _is_sum_of(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
         if isinstance(operator, ast.Div):
-            return isinstance(right, ast.Constant) and self.is_sum(left, depth)
+            return self._is_fixed(right) and self.is_sum(left, depth)
         if isinstance(operator, ast.Mult) and (self._divides(left, depth) or self._divides(right, depth)):
             return False
         is_linear = isinstance(operator, (ast.Add, ast.Sub, ast.Mult))
@@ -106,9 +109,12 @@ class Losses:
         return (
             isinstance(node, ast.BinOp)
             and isinstance(node.op, ast.Div)
-            and not isinstance(node.right, ast.Constant)
+            and not self._is_fixed(node.right)
             and not self.is_sum(node.left, depth - 1)
         )
+
+    def _is_fixed(self, divisor: ast.expr) -> bool:
+        return isinstance(divisor, ast.Constant) or self.is_fixed(divisor)
 
     def _is_defined_as_sum(self, target: ast.AST, depth: int) -> bool:
         """Whether a definition gives a variable a sum, or adds one to what it holds; what divides takes it back."""

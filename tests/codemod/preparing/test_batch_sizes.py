@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.codemod.options import Options
 from accelify.codemod.preparing.batch_sizes import BatchSizes, may_be_divided, parallel_models
+from accelify.codemod.understand import modelled
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import script
 
@@ -251,3 +253,24 @@ def test_another_loader_of_the_same_name_has_a_size_of_its_own() -> None:
     assert texts(found(Facts(script(before=shown))).loaders) == ["2"]
     either = "if p:\n    loader = DataLoader(rows, batch_size=4)"
     assert texts(found(Facts(script(model=either))).loaders) == ["2", "4"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "given"),
+    [
+        ("noise = torch.randn(size, 8)\nloss = compare(model(noise, x), y)", ["size"]),
+        ("h = torch.zeros(1, size, 8).to(device)\nout = net(x)\nloss = compare(out, h)", ["size"]),
+        ("z = x.view(size, -1)", ["size"]),
+        ("if len(x) < size: break", ["size"]),
+        ("n = x.size(0)\nif size != n: continue", ["size"]),
+        ("noise = torch.randn(size, 8)\nfake = model(noise)", []),
+        ("noise = torch.randn(len(x), 8)\nfake = model(noise, x)", []),
+        ("if size == 1: break", []),
+    ],
+)
+def test_where_the_batches_are_divided_none_is_full(batch: str, given: list[str]) -> None:
+    text = script(before="size = 2", batch=batch)
+    facts = Facts(text.replace("batch_size=2)", "batch_size=size, drop_last=True)"))
+    assert not found(facts).fixed
+    divided = modelled(facts.program, Options(keep_global_batch=True))
+    assert texts(divided.batch_sizes.fixed) == given

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.training.losses import Losses, RowMeans, is_by_function, losses_of, without_gradients
@@ -277,3 +279,21 @@ OFF = "def off_diagonal(m):\n    k, _ = m.shape\n    return m.flatten()[:-1].vie
 def test_whether_a_value_is_a_mean_over_the_rows(code: str, is_mean: bool) -> None:
     facts = Facts(f"{ROWS}{code}\nuse(c)\n")
     assert RowMeans(facts.program).is_mean(facts.call("use(c)").args[0]) is is_mean
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_sum"),
+    [
+        ("(x - y).pow(2).sum() / size", True),
+        ("(x - y).pow(2).sum().div(size)", True),
+        ("(x - y).pow(2).sum() * (1.0 / size)", True),
+        ("(x - y).pow(2).sum() / len(x)", False),
+        ("(x - y).pow(2).mean() / size", False),
+    ],
+)
+def test_what_is_the_same_for_any_batch_divides_no_sum(loss: str, is_sum: bool) -> None:
+    facts = Facts(f"import torch\nx, y = load()\nsize = 8\nloss = {loss}\nuse(loss)\n")
+    loss_node = facts.call("use(loss)").args[0]
+    losses = Losses(facts.program, facts.roles, lambda divisor: ast.unparse(divisor) == "size")
+    assert losses.is_sum(loss_node) is is_sum
+    assert not Losses(facts.program, facts.roles).is_sum(loss_node)

@@ -95,6 +95,15 @@ def test_a_device_that_must_be_text_stays_text(read: str) -> None:
     assert "device = accelerator.device.type\n" in run(plain).after.decode()
 
 
+@pytest.mark.parametrize("read", ["'cuda' in device", "device == 'cpu'", "device.startswith('cuda')"])
+def test_an_option_that_is_read_as_text_stays_text(read: str) -> None:
+    option = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--device', default='cpu')\n"
+    text = script(prepared=f"if {read}:\n    print(args)", batch="x, y = x.to(device), y.to(device)")
+    plain = text.replace("import torch\n", f"import torch\n{option}args = parser.parse_args()\n", 1)
+    plain = plain.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "args.device")
+    assert "device = accelerator.device.type\n" in run(plain).after.decode()
+
+
 def test_a_device_of_which_a_text_is_only_made_is_none_afterwards() -> None:
     choice = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
     text = script(batch="x, y = x.to(device), y.to(device)").replace(choice, '"cuda:{}".format(0)')

@@ -14,7 +14,7 @@ from enum import Enum
 
 from accelify.codemod.devices.destinations import Destinations, Where, gpu_texts, is_where_another_is
 from accelify.codemod.devices.device_options import DeviceOption
-from accelify.codemod.devices.moves import Moves
+from accelify.codemod.devices.moves import Moves, is_option
 from accelify.codemod.devices.options import is_dumped_text
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
@@ -187,8 +187,8 @@ def must_be_text(program: Program, files: Collection[str], binding: Assignment) 
     value = binding.value
     if is_dumped_text(program, files, binding):
         return True
-    texts = {v for v in program.values(value) if isinstance(v, Constant)}
-    if not texts or len(texts) < len(program.values(value)):
+    texts = program.values(value)
+    if not texts or not (is_option(value) or all(isinstance(v, Constant) for v in texts)):
         return False
     nodes = (n for parsed in program.files for n in parsed.parents)
     return any(texts & program.values(held) for node in nodes for held in _texts_in(program, node))

@@ -112,8 +112,9 @@ class Cpu:
         option, setting = next(iter(found.items()))
         if setting is None or (named[option] and not imports_torch(home.root)):
             return None
-        given = f"torch.device({setting.text}).type" if named[option] else setting.text
         known = self.program.once(option_texts)
+        given = setting.text if last_name(option) in known else f"str({setting.text})"  # of a device, too
+        given = f"torch.device({setting.text}).type" if named[option] else given
         return CpuSetting(
             ast.parse(f"{given} == 'cpu'", mode="eval").body,
             setting.after,

@@ -72,8 +72,8 @@ def test_an_option_that_names_the_device(option: str, before: str, setting: str 
 @pytest.mark.parametrize(
     ("before", "setting"),
     [
-        ("config = json.load(open('c.json'))\ndevice = config['device']\n", "config['device'] == 'cpu'"),
-        ("from settings import config\ndevice = config.device\n", "config.device == 'cpu'"),
+        ("config = json.load(open('c.json'))\ndevice = config['device']\n", "str(config['device']) == 'cpu'"),
+        ("from settings import config\ndevice = config.device\n", "str(config.device) == 'cpu'"),
         ("from settings import config\ndevice = config.accelerator\n", None),
     ],
 )

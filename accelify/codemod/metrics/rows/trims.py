@@ -64,7 +64,8 @@ class Summand:
     def _called(self, call: ast.Call, depth: int) -> bool | None:
         rows = rows_of(self.program, call)
         if rows and all(row.rows in (Rows.SUM, Rows.COUNT) for row in rows):
-            return True
+            parts = self._listed(call)
+            return not parts or any(self.is_of_rows(part, depth - 1) is not False for part in parts if depth)
         if rows and all(row.has(Trait.SAME_VALUES) or row.has(Trait.SCALAR) for row in rows):
             inner = object_of(self.program, call) or next(iter(call.args), None)
             return None if inner is None else self.is_of_rows(inner, depth)
@@ -75,6 +76,17 @@ class Summand:
             return True
         is_mean = bool(rows) and all(row.rows is Rows.MEAN or row.role is Role.LOSS for row in rows)
         return False if is_mean or vocabulary.is_name_of_a_loss(_last_name(call.func)) else None
+
+    def _listed(self, call: ast.Call) -> list[ast.expr]:
+        """The numbers that the builtin `sum` adds up, where their list is written out: `sum([a.mean(), b.mean()])`."""
+        listed = call.args[0] if call.args and "sum" in self.program.called(call) else None
+        if isinstance(listed, ast.Name):
+            assigned = (n for n in ast.walk(self.around) if isinstance(n, ast.Assign))
+            values = [n.value for n in assigned if listed.id in map(ast.unparse, n.targets)]
+            listed = values[0] if len(values) == 1 else None
+        if isinstance(listed, (ast.ListComp, ast.GeneratorExp)):
+            return [listed.elt]
+        return listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
 
     def _returns_sum(self, call: ast.Call, depth: int) -> bool:
         """Whether a function of the project's own surely returns a sum over rows."""
@@ -241,6 +253,8 @@ def _trim_of_names(
         return None
     skipped = () if is_safe else tuple(_runs(program.block(first), {program.statement(s) for s in counted_in}))
     text = rows.text() if rows.names else ""
+    if skipped and not text:
+        return None  # nothing says whether a row is left
     return Trim(first, tuple(rows.names), mean, bool(means) and mean is None, skipped, text)
 
 

@@ -28,12 +28,17 @@ from tests.codemod.training_scripts import STEP, training
         ("torch.nn.MSELoss(size_average=False)(x, y).item()", True),
         ("dice_loss(x, y)", False),
         ("-0.5 * torch.sum(x)", True),
+        ("sum([torch.mean(x), torch.mean(y)])", False),
+        ("sum(part.mean() for part in (x, y))", False),
+        ("sum(means)", False),
+        ("sum([p == t for p, t in zip(x, y)])", True),
+        ("sum([x.mean(), x.sum()])", True),
         ("unknown(x)", None),
         ("unknown", None),
     ],
 )
 def test_what_grows_with_the_rows(value: str, of_rows: bool | None) -> None:
-    facts, loop = in_loop(f"counted = x.size(0)\nuse({value})")
+    facts, loop = in_loop(f"counted = x.size(0)\nmeans = [x.mean(), F.mse_loss(x, y)]\nuse({value})")
     assert Summand(facts.program, loop).is_of_rows(facts.call("use(").args[0]) is of_rows
 
 

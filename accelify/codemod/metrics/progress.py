@@ -102,7 +102,8 @@ class StepCounts:
         self.metrics = metrics
         self.program = metrics.measured.program
         self.chains = metrics.measured.chains
-        self._open: set[tuple[ast.AST, bool]] = set()
+        self._followed: dict[tuple[ast.AST, bool], bool] = {}  # False while it is looked at
+        self._asked = 0  # questions that wait for others
 
     def learning_rates(self) -> Iterator[ast.AST]:
         """Where a learning rate is set from a count of steps, and the schedulers that count steps for themselves."""
@@ -398,12 +399,17 @@ class StepCounts:
 
     def _follows(self, node: ast.expr, *, whole: bool) -> bool:
         """Whether a value comes from a count of steps; with `whole`, not from a part of one, `step / len(loader)`."""
-        if (node, whole) in self._open or not self._is_count(node):
-            return False
-        self._open.add((node, whole))
-        found = not (whole and self._is_part(node)) and self._is_made_from(node, whole)
-        self._open.discard((node, whole))
-        return found
+        key = node, whole
+        if key not in self._followed:
+            self._followed[key] = False
+            self._asked += 1
+            is_whole = self._is_count(node) and not (whole and self._is_part(node))
+            self._followed[key] = is_whole and self._is_made_from(node, whole)
+            self._asked -= 1
+            if not self._asked and self._followed[key]:  # what was not, on the way there, may be by another way
+                self._followed = {known: True for known, found in self._followed.items() if found}
+                return True
+        return self._followed[key]
 
     def _is_part(self, node: ast.expr) -> bool:
         """Whether two counts of steps are divided or compared, which comes out the same for any number of processes."""

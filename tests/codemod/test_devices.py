@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import indent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -997,3 +997,26 @@ def test_the_default_device_before_the_accelerator_has_no_number() -> None:
     text = script().replace("\n", "\n    ")
     text = f'import torch\n\ntorch.set_default_device("cuda:0")\n\ndef main():\n    {text}\n\nmain()\n'
     assert 'torch.set_default_device("cuda")' in migrated(text)
+
+
+def test_the_accelerator_waits_for_the_import_below_the_options_that_decide_its_device() -> None:
+    text = """\
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", default="cuda")
+        args = parser.parse_args()
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        model = nn.Linear(4, 1).to(args.device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in DataLoader(torch.randn(8, 4), batch_size=2):
+            loss = model(x.to(args.device)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    after = run(dedent(text)).after.decode()
+    assert after.index("import Accelerator") < after.index('accelerator = Accelerator(cpu=args.device == "cpu")')

@@ -171,7 +171,7 @@ class Access:
     def creation_edit(self, home: Scope, code: str) -> Insert:
         """The line that creates the accelerator in one of its homes."""
         if self.after is not None:
-            return Insert(self.after, "after", code)
+            return Insert(self._imported_by(home, self.after), "after", code)
         if home.kind == "class":
             init = constructor(self.program, home)
             if init is not None:
@@ -186,6 +186,13 @@ class Access:
         if last is not None:
             return Insert(last, "after", code, gap=1, order=2)
         return Insert(body_start(home.body), "before", code, gap=1, order=2)
+
+    def _imported_by(self, home: Scope, after: ast.stmt) -> ast.stmt:
+        """A statement or, where the runtime is imported only below it, the last import there."""
+        imports = self.import_block(home.root) if home.kind == "module" else []
+        block = self.program.block(after)
+        is_above = bool(imports) and imports[-1] in block and block.index(after) < block.index(imports[-1])
+        return imports[-1] if is_above else after
 
     def _position(self, block: list[ast.stmt], new: ast.stmt) -> tuple[ast.stmt, str]:
         """A statement of a block of imports, and whether a new one goes `before` or `after` it."""

@@ -8,7 +8,7 @@
     noise = Noise(steps)                ->    noise = Noise(steps, device=accelerator.device)
 
 Why: the option names one GPU, as `cuda:0` is, and each process has another. A function of another file whose default is
-the CPU is told the device, if the script trained on the CPU.
+the CPU is given the device, if the script trained on the CPU.
 Left alone: an option that the script gives a value itself, where `devices` does it; functions that do more with it than
 move tensors there; places that the accelerator does not reach.
 """

@@ -327,8 +327,12 @@ def with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef
     params = node.params
     listed = list(params.params)
     if edit.instead_of is not None:
-        renamed = [_renamed(p, edit.name) if p.name.value == edit.instead_of else p for p in listed]
-        return node.with_changes(params=params.with_changes(params=renamed))
+        kinds = {"params": params.params, "kwonly_params": params.kwonly_params}
+        renamed = {
+            kind: [_renamed(p, edit.name) if p.name.value == edit.instead_of else p for p in each]
+            for kind, each in kinds.items()
+        }
+        return node.with_changes(params=params.with_changes(**renamed))
     if edit.position >= len(listed):
         new = cst.Param(cst.Name(edit.name))
         if edit.is_optional or (listed and listed[-1].default is not None):

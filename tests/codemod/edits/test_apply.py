@@ -140,6 +140,7 @@ def test_a_parameter_less_or_renamed() -> None:
     assert applied(facts, DropParameter(function, "b")).text.startswith("def f(a, *, c=1)")
     assert applied(facts, DropParameter(function, "c")).text.startswith("def f(a, b): pass")
     assert applied(facts, AddParameter(function, "new", 0, instead_of="a")).text.startswith("def f(new, b, *, c=1)")
+    assert applied(facts, AddParameter(function, "new", 0, instead_of="c")).text.startswith("def f(a, b, *, new=None)")
 
 
 @pytest.mark.parametrize(

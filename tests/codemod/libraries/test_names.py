@@ -144,7 +144,8 @@ def test_texts_and_options_that_mean_a_device() -> None:
     assert all(map(vocabulary.is_device_text, ("cuda", "cuda:1", "cpu", "mps")))
     assert not any(map(vocabulary.is_device_text, ("adam", "cudnn", 0, None)))
     assert all(map(vocabulary.is_device_name, ("device", "gpu_id", "teacher_device", "gpus", "local_rank", "rank")))
-    assert not any(map(vocabulary.is_device_name, ("devices_seen", "ranking", "gpu_memory")))
+    assert all(map(vocabulary.is_device_name, ("gpuid", "gpuids", "main_gpuid", "deviceid")))
+    assert not any(map(vocabulary.is_device_name, ("devices_seen", "ranking", "gpu_memory", "gpuidle", "cudaidx")))
     assert vocabulary.low_precision("torch.half") == "fp16"
     assert vocabulary.low_precision("torch.float32") is None
 

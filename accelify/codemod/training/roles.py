@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from accelify.codemod.libraries import names, vocabulary
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
@@ -161,11 +161,20 @@ class Roles:
         for value in values:
             if isinstance(value, Parameters) or (isinstance(value, Member) and self.is_module(value.owner)):
                 found.add(value.owner)
+            elif isinstance(value, Element):
+                found |= self._asked_for_parts(value.owner)
             elif depth and isinstance(value, Generated):
                 found |= self.parameter_owners(frozenset(self.flow.elements(value)), depth - 1)
             elif depth and isinstance(value, (Collection, View)):
                 found |= self.parameter_owners(self.inside(value), depth - 1)
         return found
+
+    def _asked_for_parts(self, value: Value) -> set[Value]:
+        """The networks of which a call gives the parts: `model.modules()`; `m.weight` is a part of what it gives."""
+        function = value.node.func if isinstance(value, Made) and isinstance(value.node, ast.Call) else None
+        if not isinstance(function, ast.Attribute) or not methods.gives_parts(function.attr):
+            return set()
+        return set(filter(self.is_module, self.program.values(function.value)))
 
     def wholes(self, model: Value) -> set[Value]:
         """A model, and the models that it is a part of."""

@@ -134,3 +134,47 @@ m, head = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1)), Head()
 )
 def test_models_whose_parameters_a_helper_lists(given: str) -> None:
     assert set(owners(f"{PARTS}{given}\nuse(o)\n")) == {"m", "head"}
+
+
+MODULES = """\
+class Net(nn.Module):
+    def __init__(self):
+        self.body = nn.Linear(1, 1)
+    def of_kind(self, kind):
+        for part in self.modules():
+            if isinstance(part, kind):
+                yield part.weight
+def weights(net, bias=False):
+    for part in net.modules():
+        if isinstance(part, nn.Linear):
+            if bias:
+                yield part.bias
+            else:
+                yield part.weight
+        elif isinstance(part, (nn.ReLU, Net)):
+            continue
+def collected(net):
+    found = []
+    for name, part in net.named_modules():
+        found.append(part.weight)
+    return found
+def rates(net):
+    return [0.1 for part in net.modules()]
+m, head = Net(), nn.Linear(1, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "models"),
+    [
+        ("[{'params': weights(m)}, {'params': weights(m, bias=True), 'lr': 0.2}]", {"m"}),
+        ("[{'params': weights(m)}, {'params': head.parameters()}]", {"m", "head"}),
+        ("list(weights(m))", {"m"}),
+        ("collected(m)", {"m"}),
+        ("m.of_kind(nn.Linear)", {"m"}),
+        ("[{'params': m.of_kind(nn.Linear)}, {'params': head.parameters()}]", {"m", "head"}),
+        ("head.parameters(), lr=rates(m)[0]", {"head"}),
+    ],
+)
+def test_models_whose_parts_are_gone_over(given: str, models: set[str]) -> None:
+    assert set(owners(f"{MODULES}o = torch.optim.SGD({given})\nuse(o)\n")) == models

@@ -59,7 +59,7 @@ class Wrappers:
         classes = wrapper_classes(self.program, call.func)
         lineage = [each for cls in classes for each in (cls, *self.program.flow.ancestors(cls))]
         methods = {f.name for cls in lineage for f in cls.walk() if f.is_method and f.parent is cls}
-        return bool(classes) and all(m in ("__init__", "__getattr__") or _is_for_several_gpus(m) for m in methods)
+        return bool(classes) and all(m in ("__init__", "__getattr__") or is_for_several_gpus(m) for m in methods)
 
 
 def wrapper_names(program: Program, call: ast.Call) -> set[str]:
@@ -77,7 +77,8 @@ def wrapper_classes(program: Program, node: ast.expr) -> list[Scope]:
     return classes if is_wrapper else []
 
 
-def _is_for_several_gpus(method: str) -> bool:
+def is_for_several_gpus(method: str) -> bool:
+    """Whether a method of `DataParallel` computes on several GPUs: `replicate`, `gather`."""
     row = table.member("wrapper", method)
     return row is not None and row.has(Trait.SEVERAL_GPUS)
 

@@ -9,7 +9,8 @@
         state = without_prefix(state)
 
 Why: one process per device is faster, and a prepared model needs no wrapper: it keeps its class and its attributes.
-What a script does with several GPUs, or where `isinstance(model, nn.DataParallel)` holds, it does no more.
+What a script does with several GPUs, or where `isinstance(model, nn.DataParallel)` holds, it does no more. A function
+that only gives a wrapper another `replicate`, or the like, is not called any more.
 Left alone: `.module` of anything that no wrapper was put round, and of a part of a model whose wrapper stays. Notes
 name what saves a wrapped model, whose keys began with `module.`, and what loads such keys.
 """
@@ -37,14 +38,19 @@ from accelify.codemod.edits.values import (
     When,
 )
 from accelify.codemod.libraries import names
+from accelify.codemod.preparing.parallel_wrappers import is_for_several_gpus
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import Binding, wrapped_by
-from accelify.codemod.semantics.scopes import returned
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Member, Values
 
 NAME = "parallel_wrappers"
 _PREFIX = "module."
+_PATCHES = (
+    "this changed `DataParallel`, which goes, so it is not called any more: if it made BatchNorm layers take the "
+    "statistics of all GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm` does so for the processes"
+)
 _DEPTH = 3  # of functions that return what others have wrapped
 
 
@@ -70,6 +76,7 @@ def find(script: Script) -> Iterator[Found]:
         yield from _prefixes(script)
         yield from _saves(script)
         yield from _class_names(script)
+        yield from _patches(script)
 
 
 def _loads(script: Script) -> Iterator[Remark]:
@@ -297,6 +304,61 @@ def _choices(script: Script) -> Iterator[Found]:
         yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
 
 
+def _patches(script: Script) -> Iterator[Change | Remark | Obstacle]:
+    """What uses the wrapper's own methods goes with it, where it does nothing else: `patch(model)`."""
+    nodes = [n for n in list(script.program.flow.values) if _asks_the_wrapper(script, n)]
+    found = [n for n in nodes if not _is_gone(script, n)]
+    for node in {script.program.frame(n): n for n in reversed(found)}.values():
+        frame = script.program.frame(node)
+        calls = script.program.calls_of(frame)
+        left = [c for c in calls if not _is_gone(script, c)]
+        only_patches = bool(calls) and _only_patches(frame)
+        if (left or not calls) and not (only_patches and all(_is_statement(script, c) for c in left)):
+            reason = f"`{ast.unparse(node)}` is a method of `DataParallel`, which goes: take out what uses it"
+            yield Obstacle(NAME, script.path(node), node, reason)
+            continue
+        for call in left:
+            reason = "this only changes how `DataParallel` uses several GPUs, and there is none any more"
+            yield Change(NAME, script.path(call), call.lineno, reason, (Remove(script.program.statement(call)),))
+        if only_patches:
+            yield Remark(NAME, script.path(node), frame.node, _PATCHES, Tier.REVIEW)
+
+
+def _asks_the_wrapper(script: Script, node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """`model.replicate` of a model that was wrapped, and that has no such method itself."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or not is_for_several_gpus(node.attr):
+        return False
+    held, frame = script.program.values(node.value), script.program.frame(node)
+    wrapped = {v for call in script.wrappers for v in script.program.values(wrapped_by(call))}
+    is_own = _is_in_a_wrapper(script, node) or _has_its_own(script, held, node.attr)
+    return frame in script.run.run and not held.isdisjoint(wrapped) and not is_own
+
+
+def _is_gone(script: Script, node: ast.AST) -> bool:
+    """Whether a place is in a branch that is none any more."""
+    return any(script.unwrapped.get(b, is_body) is not is_body for b, is_body in script.program.branches_round(node))
+
+
+def _only_patches(function: Scope) -> bool:
+    """Whether a function does nothing but give what it is given other methods for several GPUs."""
+    assigned = [s for s in function.body if isinstance(s, ast.Assign)]
+    targets = [t for s in assigned for t in s.targets]
+    calls = any(isinstance(n, ast.Call) for s in assigned for n in ast.walk(s.value))
+    is_plain = all(isinstance(s, (ast.Assert, ast.FunctionDef, ast.Assign)) or _is_text(s) for s in function.body)
+    are_local = all(isinstance(t, ast.Name) or is_for_several_gpus(getattr(t, "attr", "")) for t in targets)
+    return function.kind == "function" and is_plain and are_local and not calls
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _is_statement(script: Script, call: ast.Call) -> bool:
+    """Whether a call is a statement, and its arguments are read for nothing else."""
+    given = [*call.args, *(k.value for k in call.keywords)]
+    return isinstance(script.program.parent(call), ast.Expr) and all(map(script.changes_nothing, given))
+
+
 def _goes_on_with_elif(node: ast.If) -> bool:
     """Whether a condition has an `elif`: a further `if` that stands where its own stands."""
     return any(isinstance(each, ast.If) and each.col_offset == node.col_offset for each in node.orelse)
@@ -334,7 +396,7 @@ def _same(left: ast.expr, right: ast.expr) -> bool:
 def _may_be_wrapped(script: Script, node: ast.expr) -> bool:
     """Whether a value is a model, or unknown but for a `module` that no class of the project gives it."""
     values = script.program.values(node)
-    if _has_its_own(script, values):
+    if _has_its_own(script, values, "module"):
         return False
     if any(script.roles.is_model(v) for v in values):
         return True
@@ -342,12 +404,12 @@ def _may_be_wrapped(script: Script, node: ast.expr) -> bool:
     return unknown and not script.program.attribute_writes.get("module")
 
 
-def _has_its_own(script: Script, values: Values) -> bool:
-    """Whether a class of the project's own says itself what `module` is."""
+def _has_its_own(script: Script, values: Values, name: str) -> bool:
+    """Whether a class of the project's own says itself what `module`, or another member of a wrapper, is."""
     classes = {v.cls for v in values if isinstance(v, Instance)}
     family = {relative for cls in classes for relative in (cls, *script.program.flow.ancestors(cls))}
-    written = {script.program.frame(write).parent for write in script.program.attribute_writes.get("module", ())}
-    return any(cls in written or "module" in cls.writes for cls in family)
+    written = {script.program.frame(write).parent for write in script.program.attribute_writes.get(name, ())}
+    return any(cls in written or name in cls.writes for cls in family)
 
 
 def inner(node: cst.CSTNode) -> cst.BaseExpression:

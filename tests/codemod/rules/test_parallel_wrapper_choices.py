@@ -172,3 +172,50 @@ def test_a_class_of_the_project_that_is_a_wrapper(wrap: str) -> None:
     assert "Parallel(model)" not in after
     more = text.replace("replicate(self, module, device_ids)", "loss(self, x)").replace("(module, device_ids)", "(x)")
     left_alone(more, "`Parallel` does more than divide batches between GPUs")
+
+
+PATCH = """\
+def patch(parallel):
+    assert isinstance(parallel, nn.DataParallel)
+    old = parallel.replicate
+    def replicate(module, device_ids):
+        return show(old(module, device_ids))
+    parallel.replicate = replicate
+"""
+WRAPPED = "model = nn.DataParallel(model)\n"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        f"{WRAPPED}patch(model)",
+        f"{WRAPPED}patch(parallel=model)",
+        f"if {SEVERAL}:\n    model = nn.DataParallel(model)\n    patch(model)",
+        f"{WRAPPED}if isinstance(model, nn.DataParallel):\n    patch(model)",
+    ],
+)
+def test_what_only_patches_a_wrapper_goes_with_it(wrap: str) -> None:
+    result = run(script(before=PATCH, model=wrap))
+    after = result.after.decode()
+    assert "patch(" not in after.replace("def patch(", "")
+    (note,) = (n for n in result.notes if "convert_sync_batchnorm" in n.message)
+    assert after.splitlines()[note.line - 1] == "def patch(parallel):"
+
+
+@pytest.mark.parametrize(
+    ("before", "wrap"),
+    [
+        (f"{PATCH}    print('patched')\n", f"{WRAPPED}patch(model)"),
+        (f"{PATCH}    return parallel\n", f"{WRAPPED}model = patch(model)"),
+        (f"{PATCH}def shown(net):\n    print(net)\n    return net\n", f"{WRAPPED}patch(shown(model))"),
+        ("", f"{WRAPPED}copies = model.replicate(model.module, [0])"),
+    ],
+)
+def test_other_uses_of_a_wrapper_s_methods_are_in_the_way(before: str, wrap: str) -> None:
+    left_alone(script(before=before, model=wrap), "is a method of `DataParallel`, which goes")
+
+
+def test_a_model_s_own_method_is_not_the_wrapper_s() -> None:
+    own = "class Net(nn.Linear):\n    def gather(self, rows):\n        return rows\n"
+    after = migrated(script(before=own, model=f"model = Net(4, 1)\nraw = model\n{WRAPPED}rows = raw.gather([1])"))
+    assert "rows = raw.gather([1])" in after

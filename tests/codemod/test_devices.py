@@ -286,7 +286,6 @@ PARSED = 'parser = argparse.ArgumentParser()\nparser.add_argument("--device", de
         ("place='cpu'", "pass", "train()"),
         ("*, place='cuda:0'", "pass", "train()"),
         ("place", "pass", "train('cuda:1')"),
-        ("place", "pass", f"{PARSED}args = parser.parse_args()\ntrain(args.device)"),
         ("*, device='cpu'", "place = torch.device(device)", "train()"),
     ],
 )
@@ -295,6 +294,13 @@ def test_a_parameter_that_names_one_device_for_all_processes_goes(parameter: str
     assert "def train():\n" in after
     assert "\ntrain()\n" in after
     assert "device=accelerator.device)" in after or "place = accelerator.device\n" in after
+
+
+def test_a_parameter_that_an_option_is_given_for_keeps_it_on_the_cpu() -> None:
+    called = f"{PARSED}args = parser.parse_args()\ntrain(args.device)"
+    after = run(FUNCTION.format(parameter="place", chosen="pass", called=called)).after.decode()
+    assert 'accelerator = Accelerator(cpu=str(place) == "cpu")\n' in after
+    assert "device=place" not in after
 
 
 @pytest.mark.parametrize("parameter", ["place='cuda'", "place=None"])

@@ -53,6 +53,7 @@ HOST = Destination(Where.HOST, Where.HOST)
 UNKNOWN = Destination(Where.UNKNOWN, Where.UNKNOWN)
 Named = frozenset[Destination]
 _DEPTH = 20
+_DECLARES = ("add_argument", "option")  # argparse's, and click's
 
 
 class Destinations:
@@ -291,7 +292,7 @@ def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
     """
     found: dict[str, tuple[str, ...]] = {}
     for call in program.calls:
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _DECLARES:
             names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             given = {k.arg: k.value for k in call.keywords}
             default, kind, choices = given.get("default"), given.get("type"), given.get("choices")

@@ -161,7 +161,8 @@ class Devices:
                 f"`{option}` no longer selects the device: to train on the CPU, use `{launch} --cpu` or "
                 "`Accelerator(cpu=True)`"
             )
-        for option in sorted(others & self.cpu.numbered) if isinstance(self.cpu, CpuSetting) else ():
+        given = {n.id for node in behind for n in ast.walk(node) if isinstance(n, ast.Name)}
+        for option in sorted((others | given) & self.cpu.numbered) if isinstance(self.cpu, CpuSetting) else ():
             yield f"`{option}` only selects between CPU and GPU now: to select GPUs, use `{launch} --gpu-ids`"
         tests = [t.test for n in behind for t in ast.walk(n) if isinstance(t, (ast.If, ast.IfExp))]
         asked = {o for test in tests for o in self._options_of(test)} if self.cpu is None else set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from accelify.codemod.devices.destinations import option_texts
 from accelify.codemod.devices.moves import Move, is_option, last_name
@@ -106,21 +105,48 @@ class Cpu:
         """The setting `args.device == "cpu"`, for the one option of the script that names its device."""
         named = self._naming_devices()
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
-        found = {n: settings.option(n) for n in named if settings.may_follow(self.program.frame(n))}
+        found: dict[ast.expr, Setting | None] = {
+            n: settings.option(n) for n in named if settings.may_follow(self.program.frame(n))
+        }
+        found.update((read, settings.settle(read) if is_set else Setting(read)) for read, is_set in self._taken(home))
         if len({setting and setting.text for setting in found.values()}) != 1:
             return None
         option, setting = next(iter(found.items()))
-        if setting is None or (named[option] and not imports_torch(home.root)):
+        makes_device = any(wraps for read, wraps in named.items() if read is option)
+        if setting is None or (makes_device and not imports_torch(home.root)):
             return None
         known = self.program.once(option_texts)
         given = setting.text if last_name(option) in known else f"str({setting.text})"  # of a device, too
-        given = f"torch.device({setting.text}).type" if named[option] else given
+        given = f"torch.device({setting.text}).type" if makes_device else given
         return CpuSetting(
             ast.parse(f"{given} == 'cpu'", mode="eval").body,
             setting.after,
             frozenset(f"{ast.unparse(n)} != 'cpu'" for n in found),
             frozenset(ast.unparse(n) for n in found if _may_be_numbered(known.get(last_name(n), ()))),
         )
+
+    def _taken(self, home: Scope) -> Iterator[tuple[ast.Name, bool]]:
+        """The reads of the home's parameters that such options are given for, `main(args.device)`, and click's.
+
+        Each with whether the home gives it another value, but where there is no GPU.
+        """
+        declared = self.program.once(option_texts)
+        for name in (p.arg for p in home.parameters if home.kind == "function"):
+            calls = self.program.calls_of(home)
+            given = [self.tracer.argument(c, home, name) or home.defaults.get(name) for c in calls] or [None]
+            options = {_option(g, name) for g in given}
+            texts = [text for option in options for text in declared.get(option, ())[:1] or ("",)]
+            writes = [w for w in home.writes.get(name, ()) if isinstance(w, ast.Name)]
+            is_text = all(isinstance(self.tracer.assigned(w), ast.Constant) for w in writes)
+            is_text = is_text and all(map(vocabulary.is_device_text, texts))
+            if is_text and not options & self.program.once(_set_by_script):
+                is_set = not all(map(self._is_without_gpu, writes))
+                yield from ((read, is_set) for read in self.program.reads_of(home, name))
+
+    def _is_without_gpu(self, write: ast.Name) -> bool:
+        """`if not torch.cuda.is_available(): device = "cpu"`"""
+        choice, is_body = next(self.program.branches_round(write), (None, False))
+        return choice is not None and is_body and not self._refused(choice.test)
 
     def _naming_devices(self) -> dict[ast.Attribute | ast.Subscript, bool]:
         """The reads of options that name a device, each with whether the script makes a device of that text itself.
@@ -396,6 +422,24 @@ def _not_all(terms: list[ast.expr]) -> ast.expr:
     return negated(terms[0])
 
 
+def _option(given: ast.expr | None, name: str) -> str:
+    """The option that an argument is: `device` of `args.device`; of none, that of the parameter's own name."""
+    if given is None:
+        return name
+    return last_name(given) if isinstance(given, (ast.Attribute, ast.Subscript)) else ""
+
+
+def _set_by_script(program: Program) -> frozenset[str]:
+    """The last names of what the script gives a value, but for its objects' own attributes."""
+    stores = (
+        n
+        for parsed in program.files
+        for n in parsed.parents
+        if isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store)
+    )
+    return frozenset(last_name(s) for s in stores if not ast.unparse(s).startswith("self."))
+
+
 class NamedDevices:
     """Find the arguments that are such options, in some files; `moves` are the moves there that stay."""
 
@@ -418,18 +462,9 @@ class NamedDevices:
         if not is_option(node) or not vocabulary.is_device_name(last_name(node)):
             return False
         values = self.program.values(node)
-        return not any(isinstance(v, (Made, Instance)) for v in values) and last_name(node) not in self._set
-
-    @cached_property
-    def _set(self) -> set[str]:
-        """The last names of what the script gives a value, but for its objects' own attributes."""
-        stores = (
-            n
-            for parsed in self.program.files
-            for n in parsed.parents
-            if isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store)
+        return not any(isinstance(v, (Made, Instance)) for v in values) and last_name(node) not in self.program.once(
+            _set_by_script
         )
-        return {last_name(s) for s in stores if not ast.unparse(s).startswith("self.")}
 
     def _is_a_place_for_devices(self, call: ast.Call, argument: ast.expr, keyword: str | None) -> bool:
         if argument in self.moved:

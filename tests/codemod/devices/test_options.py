@@ -84,6 +84,59 @@ def test_an_option_of_a_file_that_names_the_device(before: str, setting: str | N
     assert (found and found.text) == setting
 
 
+MAIN = """\
+import argparse, click, torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self, device):
+        self.device = device
+        self.center = torch.zeros(2, device=self.device)
+    def train(self, net, loader):
+        net = net.to(self.device)
+        optimizer = torch.optim.Adam(net.parameters())
+        for x in loader:
+            loss = (net(x.to(self.device)) - self.center).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+{decorator}def main(device):
+    {first}
+    Trainer(device=device).train(nn.Linear(4, 2), DataLoader(torch.randn(8, 4)))
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    {call}
+"""
+PARSED = "parser.add_argument('--device', default='cuda')\n    args = parser.parse_args()\n    main(args.device)"
+CLICK = "@click.command()\n@click.option('--device', default={default})\n"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "first", "call", "setting"),
+    [
+        ("", "pass", PARSED, "device == 'cpu'"),
+        ("", "pass", PARSED.replace("args.device", "device=args.device"), "device == 'cpu'"),
+        ("", "pass", PARSED.replace("main(args.device)", "main(**vars(args))"), "device == 'cpu'"),
+        ("", "if not torch.cuda.is_available(): device = 'cpu'", PARSED, "device == 'cpu'"),
+        (CLICK.format(default="'cuda'"), "pass", "main()", "device == 'cpu'"),
+        (CLICK.format(default="'cpu', type=str"), "device = device or 'cpu'", "main()", None),
+        (CLICK.format(default="0, type=int"), "pass", "main()", None),
+        ("", "device = torch.device(device)", PARSED, None),
+        ("", "pass", PARSED.replace("    main", "    args.device = torch.device(args.device)\n    main"), None),
+        ("", "pass", "main('cuda')", None),
+        ("", "pass", PARSED.replace("'cuda'", "'adam'"), None),
+    ],
+)
+def test_an_option_that_a_parameter_of_the_home_is_given(
+    decorator: str, first: str, call: str, setting: str | None
+) -> None:
+    script = Facts(MAIN.format(decorator=decorator, first=first, call=call)).script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+    assert not (found and found.after)
+    assert bool(found and found.numbered) is bool(setting)
+
+
 SOLVER = """\
 import torch
 GPU_IN_USE = torch.cuda.is_available()

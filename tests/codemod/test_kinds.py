@@ -430,9 +430,9 @@ def test_of_what_a_function_chose_only_the_device_may_be_left() -> None:
 
 
 def test_a_choice_that_does_more_than_choose_stays() -> None:
-    result = run(CHOSEN.replace('print("there', 'open("log", "w").write("there'))
-    assert result.status is Status.DECLINED
-    assert "would be unused" in result.notes[0].message
+    text = migrated(CHOSEN.replace('print("there', 'open("log", "w").write("there'))
+    assert '    device, numbers = chosen(settings["count"])\n' in text
+    assert "DataParallel" not in text
 
 
 SPREAD = """\

@@ -65,7 +65,7 @@ class Summand:
         rows = rows_of(self.program, call)
         if rows and all(row.rows in (Rows.SUM, Rows.COUNT) for row in rows):
             parts = self._listed(call)
-            return not parts or any(self.is_of_rows(part, depth - 1) is not False for part in parts if depth)
+            return not (parts and depth) or any(self.is_of_rows(part, depth - 1) is not False for part in parts)
         if rows and all(row.has(Trait.SAME_VALUES) or row.has(Trait.SCALAR) for row in rows):
             inner = object_of(self.program, call) or next(iter(call.args), None)
             return None if inner is None else self.is_of_rows(inner, depth)

@@ -230,3 +230,10 @@ def test_a_sum_over_rows_that_is_shown_too_is_taken_again_where_it_is_added(lost
     found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct"])
     assert found is not None
     assert [name.id for name, _ in found.batch_means] == ["lost"]
+
+
+def test_a_list_that_is_too_deep_to_be_looked_at_is_no_list_of_means() -> None:
+    facts, loop = in_loop("use(sum([x.mean()]))")
+    summed = facts.call("use(").args[0]
+    assert Summand(facts.program, loop).is_of_rows(summed, 0) is True
+    assert Summand(facts.program, loop).is_of_rows(summed, 1) is False

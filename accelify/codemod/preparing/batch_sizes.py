@@ -30,7 +30,7 @@ class BatchSizes:
 
     loaders: the arguments, else the calls that build the loaders. loops: those that shard items of the script's own.
     parallel: the calls of `DataParallel` that divided each batch between the GPUs. fixed: arguments by which a model,
-    or code that shapes batches, is told to expect exactly that size, where nothing keeps smaller ones from it; where
+    or code that shapes batches, expects exactly that size, where nothing keeps smaller ones from it; where
     the processes divide the batches, also what drops or asks for smaller ones, as all are now. chosen:
     the batch samplers of the project's own, whose batches are more than so many rows: episodes, pairs, rows of each
     class. single: sizes of one, whose batches cannot be divided: often the elements are batches themselves.

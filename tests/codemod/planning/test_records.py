@@ -1,4 +1,4 @@
-"""Notes that say the same of several places are one; places are told as the new files have them."""
+"""Notes that say the same of several places are one; places are those of the new files."""
 
 from __future__ import annotations
 

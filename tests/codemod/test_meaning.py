@@ -321,6 +321,19 @@ def test_a_loss_that_is_a_sum_is_reported(parts: dict[str, str]) -> None:
     assert told(run(text, Options(keep_global_batch=True)), "1/N of the gradient")
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"loss": "F.mse_loss(out, y) / len(x)"},
+        {"loss": "loss_of(out, y)", "function": "((out - y) ** 2).mean() / out.size(0)"},
+    ],
+)
+def test_a_mean_that_is_divided_by_its_rows_is_reported_where_batches_are(parts: dict[str, str]) -> None:
+    text = LOSS.format(**{"criterion": "", "function": "None", **parts})
+    assert not told(run(text), "gradient")
+    assert told(run(text, Options(keep_global_batch=True)), "N times the gradient")
+
+
 @pytest.mark.parametrize("parts", MEANS)
 def test_a_loss_that_is_a_mean_is_not(parts: dict[str, str]) -> None:
     assert not told(run(LOSS.format(**{"criterion": "", "function": "None", **parts})), "a sum over the batch")

@@ -42,7 +42,7 @@ from accelify.codemod.semantics.provenance import imported_by_name
 from accelify.codemod.semantics.scopes import Scope, code, main_guard, names_in
 from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops import Loops
-from accelify.codemod.training.losses import Losses, losses_of
+from accelify.codemod.training.losses import DividedMeans, Losses, losses_of
 from accelify.codemod.training.weights import late_parameters
 
 NAME = "notes"
@@ -359,10 +359,18 @@ def _summed(script: Script) -> Iterator[Remark]:
     if kinds <= {"full"} or (kinds <= {"full", "sequence"} and not script.preparation.sharded):
         return  # all compute on the same data, and that is said
     losses = Losses(script.program, script.roles, partial(_is_whole_size, script))
+    divided = DividedMeans(script.program, script.roles)
     for backward in script.training.backwards:
-        if not any(map(losses.is_sum, losses_of(script.program, backward))):
+        of_step = losses_of(script.program, backward)
+        if script.options.keep_global_batch and any(map(divided.has, of_step)):
+            message = (
+                "this loss is a mean that is divided by the number of its rows once more: each of N processes has "
+                "1/N of the rows of a batch, which gives N times the gradient of the whole batch: divide by "
+                "`accelerator.num_processes`, too"
+            )
+        elif not any(map(losses.is_sum, of_step)):
             continue
-        if script.options.keep_global_batch:
+        elif script.options.keep_global_batch:
             message = (
                 "this loss is a sum over the batch: each of N processes adds up its part of it, and gradients are "
                 "averaged, which gives 1/N of the gradient of the whole batch: multiply by `accelerator.num_processes`"

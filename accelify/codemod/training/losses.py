@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from accelify.codemod.libraries import methods, names, table
@@ -11,9 +12,10 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import returned
-from accelify.codemod.semantics.values import Collection, Made, Parameters, Value, template
+from accelify.codemod.semantics.values import Collection, Constant, Made, Parameters, Value, template
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
@@ -62,68 +64,65 @@ def without_gradients(program: Program, node: ast.AST) -> ast.With | ast.Functio
     return None
 
 
-class Losses:
-    """Look at how losses are made up; `is_fixed` says of what divides one that it is the same for any batch."""
+class _Terms:
+    """Look at the terms that losses are made up of, as variables hold them and functions return them."""
 
-    def __init__(
-        self, program: Program, roles: Roles, is_fixed: Callable[[ast.expr], bool] = lambda divisor: False
-    ) -> None:
+    def __init__(self, program: Program, roles: Roles) -> None:
         self.program = program
         self.roles = roles
-        self.is_fixed = is_fixed
         self.means = RowMeans(program)
 
-    def is_sum(self, node: ast.expr, depth: int = _DEPTH) -> bool:
-        """Whether an expression, or a part that is added to it, is a sum that nothing divides."""
+    def has(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether an expression, or a part that is added to it, is what is looked for."""
         if not depth:
             return False
         if isinstance(node, ast.UnaryOp):
-            return self.is_sum(node.operand, depth)
+            return self.has(node.operand, depth)
         if isinstance(node, ast.BinOp):
-            return self._is_sum_of(node.op, node.left, node.right, depth)
+            return self._is_calculated(node.op, node.left, node.right, depth)
         if isinstance(node, ast.IfExp):
-            return any(self.is_sum(each, depth) for each in (node.body, node.orelse) if self._may_run(each))
+            return any(self.has(each, depth) for each in (node.body, node.orelse) if self._may_run(each))
         if isinstance(node, (ast.Name, ast.Attribute)):
-            return any(self._is_defined_as_sum(d.node, depth) for d in self._definitions(node))
+            return any(self._is_defined(d.node, depth) for d in self._definitions(node))
         if isinstance(node, ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
-            return any(self.is_sum(each, depth - 1) for each in self._items(node.value, key, depth - 1))
-        return isinstance(node, ast.Call) and self._is_sum_call(node, depth)
+            return any(self.has(each, depth - 1) for each in self._items(node.value, key, depth - 1))
+        return isinstance(node, ast.Call) and self._is_called(node, depth)
 
-    def _is_sum_of(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
-        if isinstance(operator, ast.Div):
-            return self._is_fixed(right) and self.is_sum(left, depth)
-        if isinstance(operator, ast.Mult) and (self._divides(left, depth) or self._divides(right, depth)):
+    @abstractmethod
+    def _is_calculated(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
+        """Whether the result of an operator is, or has, what is looked for."""
+
+    @abstractmethod
+    def _reduces(self, call: ast.Call, depth: int) -> bool | None:
+        """Whether a call makes what is looked for of the rows; None where it is no known reduction."""
+
+    def _is_called(self, call: ast.Call, depth: int) -> bool:
+        known = self._reduces(call, depth)
+        if known is not None:
+            return known
+        callees = self.program.flow.callees.get(call)
+        if callees:  # one that is given nothing knows no batch: a penalty on the weights
+            is_given = bool(call.args or call.keywords)
+            live = [v for v in returned(callees) if v is not None and self._may_run(v)]
+            return is_given and any(self.has(v, depth - 1) for v in live)
+        operator = methods.operator(call.func.attr) if isinstance(call.func, ast.Attribute) else None
+        if operator is None or not isinstance(call.func, ast.Attribute) or len(call.args) != 1:
             return False
-        is_linear = isinstance(operator, (ast.Add, ast.Sub, ast.Mult))
-        return is_linear and (self.is_sum(left, depth) or self.is_sum(right, depth))
+        return self._is_calculated(operator, call.func.value, call.args[0], depth)
 
-    def _divides(self, node: ast.expr, depth: int) -> bool:
-        """Whether a factor is the inverse of what a batch counts: `1.0 / n`, a variable that holds it."""
-        if isinstance(node, ast.Name) and depth:
-            found = [d.node for d in self._definitions(node)]
-            values = [v for v in map(self._assigned, found) if v is not None]
-            return bool(found) and len(values) == len(found) and all(self._divides(v, depth - 1) for v in values)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            return self._divides(node.left, depth) or self._divides(node.right, depth)
-        return (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Div)
-            and not self._is_fixed(node.right)
-            and not self.is_sum(node.left, depth - 1)
-        )
+    def _made_losses(self, call: ast.Call) -> list[ast.AST]:
+        """Where the losses are made that a call may run."""
+        return [v.node for v in self.program.values(call.func) if isinstance(v, Made) and self.roles.is_loss(v)]
 
-    def _is_fixed(self, divisor: ast.expr) -> bool:
-        return isinstance(divisor, ast.Constant) or self.is_fixed(divisor)
-
-    def _is_defined_as_sum(self, target: ast.AST, depth: int) -> bool:
-        """Whether a definition gives a variable a sum, or adds one to what it holds; what divides takes it back."""
+    def _is_defined(self, target: ast.AST, depth: int) -> bool:
+        """Whether a definition gives a variable what is looked for, or adds it to what it holds."""
         if not self._may_run(target):
             return False
         statement = self.program.statement(target)
         if isinstance(statement, ast.AugAssign):
-            return self._is_sum_of(statement.op, statement.target, statement.value, depth - 1)
-        return any(self.is_sum(value, depth - 1) for value in self._given(target, depth - 1))
+            return self._is_calculated(statement.op, statement.target, statement.value, depth - 1)
+        return any(self.has(value, depth - 1) for value in self._given(target, depth - 1))
 
     def _given(self, target: ast.AST, depth: int) -> Iterator[ast.expr]:
         """What an assignment may give a variable: of `loss, parts = f(x)`, the first of what the function returns."""
@@ -159,8 +158,60 @@ class Losses:
         parent = self.program.parent(target)
         return parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
 
-    def _is_sum_call(self, call: ast.Call, depth: int) -> bool:
-        made = [v.node for v in self.program.values(call.func) if isinstance(v, Made) and self.roles.is_loss(v)]
+    def _is_of_weights(self, node: ast.expr) -> bool:
+        """Whether a value is made of parameters alone, as a penalty on them is."""
+        reads = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
+        weights = {part for n in reads if self._is_weight(n) for part in ast.walk(n)}
+        names = [n for n in reads if isinstance(n, ast.Name) and not self.program.externals(n)]
+        return bool(weights) and all(n in weights for n in names)
+
+    def _is_weight(self, node: ast.expr) -> bool:
+        values = self.program.values(node)
+        is_parameters = bool(values) and all(isinstance(v, Parameters) for v in values)
+        return is_parameters or self.program.once(Effects).kinds.of(node) == {"parameter"}
+
+
+class Losses(_Terms):
+    """Find losses that are sums over rows; `is_fixed` says of what divides one that it is the same for any batch."""
+
+    def __init__(
+        self, program: Program, roles: Roles, is_fixed: Callable[[ast.expr], bool] = lambda divisor: False
+    ) -> None:
+        super().__init__(program, roles)
+        self.is_fixed = is_fixed
+
+    def is_sum(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether an expression, or a part that is added to it, is a sum that nothing divides."""
+        return self.has(node, depth)
+
+    def _is_calculated(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
+        if isinstance(operator, ast.Div):
+            return self._is_fixed(right) and self.is_sum(left, depth)
+        if isinstance(operator, ast.Mult) and (self._divides(left, depth) or self._divides(right, depth)):
+            return False
+        is_linear = isinstance(operator, (ast.Add, ast.Sub, ast.Mult))
+        return is_linear and (self.is_sum(left, depth) or self.is_sum(right, depth))
+
+    def _divides(self, node: ast.expr, depth: int) -> bool:
+        """Whether a factor is the inverse of what a batch counts: `1.0 / n`, a variable that holds it."""
+        if isinstance(node, ast.Name) and depth:
+            found = [d.node for d in self._definitions(node)]
+            values = [v for v in map(self._assigned, found) if v is not None]
+            return bool(found) and len(values) == len(found) and all(self._divides(v, depth - 1) for v in values)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            return self._divides(node.left, depth) or self._divides(node.right, depth)
+        return (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and not self._is_fixed(node.right)
+            and not self.is_sum(node.left, depth - 1)
+        )
+
+    def _is_fixed(self, divisor: ast.expr) -> bool:
+        return isinstance(divisor, ast.Constant) or self.is_fixed(divisor)
+
+    def _reduces(self, call: ast.Call, depth: int) -> bool | None:
+        made = self._made_losses(call)
         if made:
             return any(isinstance(m, ast.Call) and _adds_up(m) for m in made)
         called = self.program.called(call)
@@ -168,18 +219,10 @@ class Losses:
             return _adds_up(call) and not all(map(self.means.is_mean, call.args))
         if "torch.sum" in called:
             return len(call.args) == 1 and not call.keywords and self._adds_rows(call.args[0], depth)
-        callees = self.program.flow.callees.get(call)
-        if callees:  # one that is given nothing knows no batch: a penalty on the weights
-            is_given = bool(call.args or call.keywords)
-            live = [v for v in returned(callees) if v is not None and self._may_run(v)]
-            return is_given and any(self.is_sum(v, depth - 1) for v in live)
-        if not isinstance(call.func, ast.Attribute):
-            return False
-        operator = methods.operator(call.func.attr)
-        if operator is not None and len(call.args) == 1:
-            return self._is_sum_of(operator, call.func.value, call.args[0], depth)
-        is_plain = call.func.attr == "sum" and not call.args and not call.keywords
-        return is_plain and self._adds_rows(call.func.value, depth)
+        is_method = isinstance(call.func, ast.Attribute) and not self.program.flow.callees.get(call)
+        if not is_method or not isinstance(call.func, ast.Attribute) or call.func.attr != "sum":
+            return None
+        return not call.args and not call.keywords and self._adds_rows(call.func.value, depth)
 
     def _adds_rows(self, summed: ast.expr, depth: int) -> bool:
         """Whether the sum of a value is one over the rows; that of one number is the number."""
@@ -253,17 +296,80 @@ class Losses:
         inner = function.value if isinstance(function, ast.Attribute) and is_shaped and depth else None
         return is_loss or (inner is not None and self._are_of_batches(self.program.values(inner), depth - 1))
 
-    def _is_of_weights(self, node: ast.expr) -> bool:
-        """Whether a value is made of parameters alone, as a penalty on them is."""
-        reads = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
-        weights = {part for n in reads if self._is_weight(n) for part in ast.walk(n)}
-        names = [n for n in reads if isinstance(n, ast.Name) and not self.program.externals(n)]
-        return bool(weights) and all(n in weights for n in names)
 
-    def _is_weight(self, node: ast.expr) -> bool:
-        values = self.program.values(node)
-        is_parameters = bool(values) and all(isinstance(v, Parameters) for v in values)
-        return is_parameters or self.program.once(Effects).kinds.of(node) == {"parameter"}
+class MeanLosses(_Terms):
+    """Find losses that are means over rows."""
+
+    def _is_calculated(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
+        if isinstance(operator, ast.Div):
+            return self.has(left, depth) and not self._counts_rows(right, depth)
+        is_linear = isinstance(operator, (ast.Add, ast.Sub, ast.Mult))
+        return is_linear and (self.has(left, depth) or self.has(right, depth))
+
+    def _reduces(self, call: ast.Call, depth: int) -> bool | None:
+        made = self._made_losses(call) or [call] * any(map(names.gives_loss, self.program.called(call)))
+        if made:
+            return all(isinstance(m, ast.Call) and self._averages(m) for m in made)
+        rows, given = self.means.called(call)
+        is_mean = bool(rows) and all(row is not None and row.rows is Rows.MEAN for row in rows)
+        return len(given) == 1 and not call.keywords and not self._is_of_weights(given[0]) if is_mean else None
+
+    def _averages(self, call: ast.Call) -> bool:
+        """Whether a loss takes the mean, as it does unless it is asked for something else."""
+        asked = [k for k in call.keywords if k.arg in ("reduction", "size_average", "reduce", None)]
+        held = [v for k in asked for v in (self.program.values(k.value) or (k.value,))]
+        given = [v.value if isinstance(v, (ast.Constant, Constant)) else "" for v in held]
+        return all(v in ("mean", "elementwise_mean", True, None) for v in given)
+
+    def _counts_rows(self, node: ast.expr, depth: int) -> bool:
+        """Whether a number is how many rows a batch has: `len(x)`, `x.size(0)`, `n` of `n, c = x.shape`."""
+        if isinstance(node, ast.Name):
+            found = [d.node for d in self._definitions(node)] if depth else []
+            return bool(found) and all(self._holds_count(target, depth - 1) for target in found)
+        if isinstance(node, ast.Subscript):
+            return _is_zero(node.slice) and self._is_shape(node.value)
+        if not isinstance(node, ast.Call):
+            return False
+        rows, given = self.means.called(node)
+        if any(row is None or row.rows is not Rows.COUNT for row in rows):
+            return len(given) == 1 and "float" in self.program.called(node) and self._counts_rows(given[0], depth)
+        is_of_tensor = bool(given) and self.program.once(Effects).kinds.of(given[0]) & {"tensor", UNKNOWN}
+        return bool(rows and is_of_tensor) and all(map(_is_zero, given[1:]))
+
+    def _holds_count(self, target: ast.AST, depth: int) -> bool:
+        value, parent = self._assigned(target), self.program.parent(target)
+        if value is not None:
+            return self._counts_rows(value, depth)
+        holder = self.program.parent(parent) if isinstance(parent, (ast.Tuple, ast.List)) else None
+        is_first = isinstance(parent, (ast.Tuple, ast.List)) and parent.elts[0] is target
+        return is_first and isinstance(holder, ast.Assign) and self._is_shape(holder.value)
+
+    def _is_shape(self, node: ast.expr) -> bool:
+        """`x.shape`, `x.size()`."""
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Attribute) and not node.args and methods.is_size(node.func.attr)
+        return isinstance(node, ast.Attribute) and methods.is_about(node.attr)
+
+
+class DividedMeans(MeanLosses):
+    """Find means over the rows of a batch that the number of these rows divides once more."""
+
+    def __init__(self, program: Program, roles: Roles) -> None:
+        super().__init__(program, roles)
+        self.mean_losses = MeanLosses(program, roles)
+
+    def _is_calculated(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
+        sides = ((left, right), (right, left)) if isinstance(operator, ast.Mult) else ((left, right),)
+        for mean, by in sides:
+            divisor = by.right if isinstance(by, ast.BinOp) and isinstance(by.op, ast.Div) else None
+            divisor = by if isinstance(operator, ast.Div) else divisor
+            if divisor is not None and self._counts_rows(divisor, depth) and self.mean_losses.has(mean, depth):
+                return True
+        is_linear = isinstance(operator, (ast.Add, ast.Sub, ast.Mult))
+        return self.has(left, depth) or (is_linear and self.has(right, depth))
+
+    def _reduces(self, call: ast.Call, depth: int) -> bool | None:
+        return None
 
 
 class RowMeans:
@@ -305,7 +411,7 @@ class RowMeans:
 
     def _is_mean_call(self, call: ast.Call, depth: int) -> bool:
         """`x.mean(0)`, `torch.mean(x, dim=0)`, and what any function makes of means alone."""
-        rows, given = self._called(call)
+        rows, given = self.called(call)
         operator = methods.operator(call.func.attr) if isinstance(call.func, ast.Attribute) else None
         if operator is not None and len(given) == 2:
             return self.is_mean(ast.BinOp(given[0], operator, given[1]), depth)
@@ -316,7 +422,7 @@ class RowMeans:
                 return True
         return self._are_means([*given, *(k.value for k in call.keywords)], depth - 1)
 
-    def _called(self, call: ast.Call) -> tuple[list[Row | None], list[ast.expr]]:
+    def called(self, call: ast.Call) -> tuple[list[Row | None], list[ast.expr]]:
         """What is known of a call, and what it is given: the tensor first whose method it is."""
         rows = [table.function(name) for name in sorted(self.program.called(call))]
         is_own = bool(self.program.flow.callees.get(call))
@@ -334,7 +440,7 @@ class RowMeans:
             return isinstance(node.op, ast.MatMult) and is_transposed(node.left)
         if not isinstance(node, ast.Call):
             return False
-        rows, given = self._called(node)
+        rows, given = self.called(node)
         if "torch.einsum" in self.program.called(node):
             return _adds_up_rows(given)
         is_product = bool(rows) and all(row is not None and row.has(Trait.MULTIPLIES) for row in rows)
@@ -377,6 +483,10 @@ def _adds_up_rows(given: list[ast.expr]) -> bool:
 
 def _is_constant(node: ast.expr | None, value: object) -> bool:
     return isinstance(node, ast.Constant) and node.value == value
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def _is_total(rows: Sequence[Row | None]) -> bool:

@@ -6,7 +6,14 @@ import ast
 
 import pytest
 
-from accelify.codemod.training.losses import Losses, RowMeans, is_by_function, losses_of, without_gradients
+from accelify.codemod.training.losses import (
+    DividedMeans,
+    Losses,
+    RowMeans,
+    is_by_function,
+    losses_of,
+    without_gradients,
+)
 from tests.codemod.facts import Facts, texts
 
 IMPORTS = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
@@ -100,6 +107,32 @@ SUM = "F.mse_loss(x, y, reduction='sum')"
 def test_what_divides_a_sum_before_it_is_used(code: str, is_sum: bool) -> None:
     facts = Facts(f"{IMPORTS}{code}\nuse(loss)\n")
     assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
+
+
+@pytest.mark.parametrize(
+    ("code", "is_divided"),
+    [
+        ("loss = F.mse_loss(x, y) / len(x)", True),
+        ("n, c = x.size()\nloss = nn.MSELoss()(x, y)\nloss /= n", True),
+        ("n = x.shape[0]\nloss = F.l1_loss(x, y) + 0.5 * (x - y).pow(2).mean().div(float(n))", True),
+        ("loss = (1.0 / x.size(0)) * torch.mean(x)", True),
+        ("def f(x, y):\n    return nn.MSELoss(reduction='mean')(x, y) / x.size()[0]\nloss = -f(x, y)", True),
+        ("loss = F.mse_loss(x, y)", False),
+        ("loss = F.mse_loss(x, y) / 4", False),
+        ("loss = F.mse_loss(x, y) / accumulation_steps", False),
+        ("loss = F.mse_loss(x, y) / x.size(1)", False),
+        ("c, n = x.size()\nloss = F.mse_loss(x, y) / n", False),
+        (f"loss = {SUM} / len(x)", False),
+        ("loss = nn.MSELoss(reduction='sum')(x, y) / x.size(0)", False),
+        ("loss = nn.MSELoss(size_average=average)(x, y) / x.size(0)", False),
+        ("losses = [F.mse_loss(x, y), x.mean()]\nloss = sum(losses) / len(losses)", False),
+        ("loss = nn.Linear(2, 2).weight.pow(2).mean() / len(x)", False),
+        ("loss = x.mean(0).sum() / len(x)", False),
+    ],
+)
+def test_whether_a_mean_is_divided_by_its_rows_again(code: str, is_divided: bool) -> None:
+    facts = Facts(f"{IMPORTS}{code}\nuse(loss)\n")
+    assert DividedMeans(facts.program, facts.roles).has(facts.call("use(loss)").args[0]) is is_divided
 
 
 @pytest.mark.parametrize(

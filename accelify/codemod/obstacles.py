@@ -214,17 +214,33 @@ def _started_by(program: Program, call: ast.Call) -> set[str]:
 
 def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Gradients that the script takes itself of models that no optimizer steps: nothing would average them."""
+    returned = _run_by_own_operations(program)
     for call in program.calls:
-        if "torch.autograd.grad" not in program.called(call) or program.frame(call) not in program.reachable:
+        frame = program.frame(call)
+        if "torch.autograd.grad" not in program.called(call) or frame not in program.reachable or frame in returned:
             continue
         inputs = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
         owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}
-        if any(roles.is_model(o) and o not in script.preparation.models for o in owners):
+        if any(roles.is_model(o) and script.preparation.models.isdisjoint(roles.wholes(o)) for o in owners):
             message = (
                 "the model is updated from these gradients without an optimizer, so nothing averages them across "
                 'processes: use an optimizer, or average them with `accelerator.reduce(gradients, "mean")`'
             )
             yield call, "backward", message
+
+
+def _run_by_own_operations(program: Program) -> set[Scope]:
+    """What the backward passes of the script's own operations run; those methods, too, that nothing else calls.
+
+    An operation keeps its model in its context, `ctx.field`, so what `ctx.field.gradients(z)` calls is known by name.
+    """
+    scopes = [s for built in program.flow.bindings.values() for s in built.root.walk()]
+    classes = [s for s in scopes if s.kind == "class"]
+    own = [c for c in classes if "torch.autograd.Function" in program.flow.external_bases(c)]
+    run = program.run_from(m for c in own for m in c.children if m.name == "backward")
+    called = {c.func.attr for f in run for c in program.calls_in(f) if isinstance(c.func, ast.Attribute)}
+    named = (m for c in classes for m in c.children if m.name in called and not program.flow.callers.get(m))
+    return run | program.run_from(named)
 
 
 def _given_own_gradients(script: Script) -> Found:

@@ -155,3 +155,74 @@ def test_a_library_for_privacy_that_only_looks_at_the_model() -> None:
     imports = "from opacus.validators import ModuleValidator"
     text = PRIVATE.format(imports=imports, private="print(ModuleValidator.validate(model))")
     assert not [m for _, _, m in Facts(text).verdict.obstacles if "clip gradients" in m]
+
+
+ADJOINT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Field(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, z):
+        return self.layer(z)
+
+    def gradients(self, z, upstream):
+        with torch.enable_grad():
+            return torch.autograd.grad(self(z), (z,) + tuple(self.parameters()), upstream)
+
+class Adjoint(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, field, z, *weights):
+        ctx.field = field
+        ctx.save_for_backward(z)
+        return z + field(z)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return (None, *ctx.field.gradients(ctx.saved_tensors[0], upstream))
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.field = Field()
+
+    def forward(self, x):
+        return Adjoint.apply(self.field, x, *self.field.parameters())
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.head = {block}, nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.block(x))
+
+{before}
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(data):
+    loss = nn.functional.mse_loss(net(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "before", "is_declined"),
+    [
+        ("Block()", "", False),
+        ("nn.Sequential(Block(), nn.Tanh())", "", False),
+        ("nn.Sequential(*[Block()])", "", False),
+        ("Block()", "truth = Field()", False),
+        ("nn.Linear(4, 4)", "truth = Block()", False),
+        ("nn.Linear(4, 4)", "truth = Field()\ntruth.gradients(torch.zeros(1, 4), torch.zeros(1, 4))", True),
+    ],
+)
+def test_gradients_that_a_backward_pass_returns(block: str, before: str, is_declined: bool) -> None:
+    """They are those of a part of what the optimizer steps, or given back by an operation of the script's own."""
+    reasons = [message for _, _, message in Facts(ADJOINT.format(block=block, before=before)).verdict.obstacles]
+    assert any("without an optimizer" in reason for reason in reasons) is is_declined

@@ -186,8 +186,15 @@ class Roles:
 
     @cached_property
     def _holders(self) -> dict[Value, set[Value]]:
-        """Which networks keep each network in an attribute."""
+        """Which networks keep each network in an attribute, or were made of it: `nn.Sequential(body, head)`."""
         found: dict[Value, set[Value]] = {}
+        for call in self.program.calls:
+            for whole in (v for v in self.program.values(call) if isinstance(v, Made) and v.node is call):
+                given = [*call.args, *(k.value for k in call.keywords)] if self.is_module(whole) else []
+                held = {v for a in given for v in self.program.values(a)}
+                inner = {i for v in held if isinstance(v, Collection) for i in self.inside(v)}
+                for part in filter(self.is_module, held | inner):
+                    found.setdefault(part, set()).add(whole)
         for write in (w for written in self.program.attribute_writes.values() for w in written):
             for part in filter(self.is_module, self.program.values(write)):
                 found.setdefault(part, set()).update(filter(self.is_module, self.program.values(write.value)))

@@ -21,11 +21,12 @@ from accelify.errors import CannotParse, FileError
 
 if TYPE_CHECKING:
     from accelify.codemod.planning.launcher_pass import LauncherPass
+    from accelify.codemod.semantics.program import Program
 
 _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
-_IMPORTS_BY_NAME = ("import_module", "__import__")
+_IMPORTS_BY_NAME = ("import_module", "__import__", "hydra")
 
 __all__ = ["Options", "edited", "rewrite_source", "rewrite_together"]
 
@@ -192,15 +193,31 @@ def _trained_by_name(files: Sequence[Parsed], project: Project, named: Sequence[
     from accelify.codemod.semantics.program import Program  # few scripts need it
     from accelify.codemod.semantics.provenance import imported_by_name
 
-    found = {path for _, paths in imported_by_name(Program(files, project, named), ".backward(") for path in paths}
+    program = Program(files, project, named)
+    found = {path for _, paths in imported_by_name(program, ".backward(") for path in paths}
     if not found:
-        return _unchanged(named)
+        notes = _made_by_settings(program)
+        shown = [*named, *(f for f in files if f.path in notes and f not in named)]
+        return [replace(u, notes=notes.get(u.path, ())) for u in _unchanged(shown)]
     message = (
         f"the training is in {', '.join(sorted(found))}, imported by a name that is made only at run time, so that it "
         "was not read: name the file that you use as well"
     )
-    note = Note(1, "callers", Tier.ADVICE, message)
-    return [replace(unchanged, notes=(note,)) for unchanged in _unchanged(named)]
+    return [replace(unchanged, notes=(Note(1, "callers", Tier.ADVICE, message),)) for unchanged in _unchanged(named)]
+
+
+def _made_by_settings(program: Program) -> dict[str, tuple[Note, ...]]:
+    """The note on a call that may make what trains, by the path of its file."""
+    from accelify.codemod.semantics.provenance import named_by_settings
+
+    for call, paths in named_by_settings(program, ".backward("):
+        listed = ", ".join(sorted(paths)[:_MOST_CALLERS]) + (", ..." if len(paths) > _MOST_CALLERS else "")
+        message = (
+            f"`{ast.unparse(call.func)}` makes what a configuration names, so that its file was not read: if that "
+            f"trains, name its file as well ({listed})"
+        )
+        return {program.path(call): (Note(program.line(call), "callers", Tier.ADVICE, message),)}
+    return {}
 
 
 def _may_train(files: Sequence[Parsed]) -> bool:

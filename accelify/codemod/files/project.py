@@ -225,6 +225,11 @@ class Project:
                 return [parsed.path for parsed in texts]
         return []
 
+    def having(self, parsed: Parsed, word: str) -> list[str]:
+        """The scripts of a file's repository that have a word."""
+        found = map(str, self._repository(Path(parsed.path)) if self._is_on_disk else ())
+        return [path for path in found if path.endswith(".py") and self.disk.has(path, word)]
+
     def _imported(self, parsed: Parsed) -> Iterator[str]:
         for node in parsed.nodes:
             yield from self._imported_at(parsed.path, node)

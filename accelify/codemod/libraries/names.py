@@ -477,6 +477,11 @@ def runs_code(name: str | None) -> bool:
     return _has_effect(name, Effect.RUNS_CODE)
 
 
+def is_configured(name: str | None) -> bool:
+    """Makes objects of classes that a configuration names: `hydra.utils.instantiate`."""
+    return _has_trait(name, Trait.CONFIGURED)
+
+
 def says(name: str | None) -> bool:
     """Functions that print or log."""
     return _has_effect(name, Effect.PRINTS) or _has_effect(name, Effect.LOGS)

@@ -400,6 +400,19 @@ def imported_by_name(program: Program, word: str) -> Iterator[tuple[ast.Call, li
             yield call, listed
 
 
+def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:
+    """The calls of what a configuration names, each with the other files of the repository that have a word.
+
+    hydra.utils.instantiate(cfg.agent)
+    """
+    read = {absolute(p.path) for p in program.files}
+    for call in program.calls:
+        if any(map(names.is_configured, program.called(call))) and program.frame(call) in program.reachable:
+            listed = program.flow.project.having(program.parsed(call), word)
+            if others := [p for p in listed if absolute(p) not in read]:
+                yield call, others
+
+
 def _beginnings(program: Program, node: ast.expr) -> Iterator[str]:
     """The texts that a name begins with, or is: the items of a table that it is looked up in."""
     yield from (v.value for v in program.values(node) if isinstance(v, Constant) and isinstance(v.value, str))

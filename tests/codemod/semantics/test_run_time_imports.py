@@ -58,3 +58,25 @@ def test_a_script_that_trains_by_such_an_import_is_not_passed_over(
     (result,) = rewrite_together(("main.py",), Options())
     assert result.status is Status.UNCHANGED
     assert [n.message.startswith("the training is in runners/plain.py") for n in result.notes] == [True] * is_said
+
+
+@pytest.mark.parametrize(
+    ("load", "is_said"),
+    [
+        ("import hydra\nagent = hydra.utils.instantiate(config.agent)\n", True),
+        ("from hydra.utils import instantiate as make\nagent = make(config.agent)\n", True),
+        ("from hydra.utils import get_class\nagent = get_class(config.agent.name)()\n", True),
+        ("from hydra.utils import get_original_cwd\nagent = get_original_cwd()\n", False),
+        ("import hydra\nimport runners.plain\nagent = runners.plain.model\n", False),
+    ],
+)
+def test_a_script_that_trains_what_a_configuration_names(
+    load: str, is_said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("agents").mkdir()
+    Path("agents", "plain.py").write_text(RUNNER)
+    Path("main.py").write_text(f"import torch\n{load}print(torch.zeros(1))\nagent.update()\n")
+    (result,) = rewrite_together(("main.py",), Options())
+    assert result.status is Status.UNCHANGED
+    assert [(n.line, "agents/plain.py" in n.message) for n in result.notes] == [(3, True)] * is_said

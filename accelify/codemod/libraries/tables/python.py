@@ -48,6 +48,8 @@ effects=runs_code
     importlib: import_module reload
     importlib.util: module_from_spec spec_from_file_location
     runpy: run_path run_module
+effects=runs_code traits=configured
+    hydra.utils: instantiate call get_class get_method get_object
 effects=reads_input+prints returns=string
     -: input raw_input
     getpass: getpass

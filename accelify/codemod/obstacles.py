@@ -28,6 +28,7 @@ def obstacles_of(script: Script) -> Found:
         message = "cannot tell which model and which optimizer this backward pass trains"
         yield training.backwards[0], "prepare", message
     yield from ((node, "accelerator", message) for node, message in script.reach.obstacles)
+    yield from _assigned_nowhere(script)
     yield from _single_steps(script)
     yield from _for_one_batch(training)
     yield from _stepping_by_size(script)
@@ -94,6 +95,16 @@ def _for_one_batch(training: Training) -> Iterator[tuple[ast.AST, str, str]]:
     for each in training.nested:
         if not each.is_within:
             yield each.backward, "prepare", mixed if each.is_mixed else alone
+
+
+def _assigned_nowhere(script: Script) -> Found:
+    """What would be prepared under a name that nothing gives a value: the script fails there, changed or not."""
+    for item in (i for group in script.preparation.groups for i in group.items):
+        root = item.frame.root
+        if item.text.isidentifier() and item.frame.owner(item.text) is None and not root.star_imports:
+            reads = [r for scope in root.walk() for r in scope.reads.get(item.text, ())]
+            message = f"`{item.text}` is used here, but nothing assigns it: assign it first, or use the name that is meant"
+            yield min(reads, key=script.program.position), "prepare", message
 
 
 def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:

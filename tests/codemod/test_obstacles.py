@@ -226,3 +226,29 @@ def test_gradients_that_a_backward_pass_returns(block: str, before: str, is_decl
     """They are those of a part of what the optimizer steps, or given back by an operation of the script's own."""
     reasons = [message for _, _, message in Facts(ADJOINT.format(block=block, before=before)).verdict.obstacles]
     assert any("without an optimizer" in reason for reason in reasons) is is_declined
+
+
+@pytest.mark.parametrize(
+    ("start", "model", "reason"),
+    [
+        ("", "net", (7, "`net`")),
+        ("def build():\n    net = nn.Linear(4, 2)\n    return net", "net", (9, "`net`")),
+        ("from parts import *", "net", None),
+        ("net = nn.Linear(4, 2)", "net", None),
+    ],
+)
+def test_what_is_used_under_a_name_that_nothing_assigns(start: str, model: str, reason: tuple[int, str] | None) -> None:
+    source = f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{start}
+loader = DataLoader(data)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD({model}.parameters(), lr=0.1)
+for x, y in loader:
+    nn.functional.cross_entropy({model}(x), y).backward()
+    optimizer.step()
+"""
+    found = [(n, message) for n, _, message in Facts(source).verdict.obstacles if "nothing assigns" in message]
+    assert [(getattr(n, "lineno", 0), m.split()[0]) for n, m in found] == ([reason] if reason else [])

@@ -102,8 +102,9 @@ def _assigned_nowhere(script: Script) -> Found:
     for item in (i for group in script.preparation.groups for i in group.items):
         root = item.frame.root
         if item.text.isidentifier() and item.frame.owner(item.text) is None and not root.star_imports:
-            reads = [r for scope in root.walk() for r in scope.reads.get(item.text, ())]
-            message = f"`{item.text}` is used here, but nothing assigns it: assign it first, or use the name that is meant"
+            scopes = [scope for scope in root.walk() if scope.owner(item.text) is None]
+            reads = [r for scope in scopes for r in scope.reads.get(item.text, ())]
+            message = f"`{item.text}` is used here, but nothing assigns it: assign it first, or use the name you mean"
             yield min(reads, key=script.program.position), "prepare", message
 
 

@@ -205,11 +205,13 @@ class Prepared:
         return [read for part in parts for read in part] if all(parts) else []
 
     def _is_told_apart(self, node: ast.expr) -> bool:
-        """Whether it is known from which of several places a name got its value."""
-        if not isinstance(node, ast.Name):
+        """Whether it is known from which place a name got its value: from one of several, or from a prepared loader."""
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        if owner is None or not isinstance(node, ast.Name):
             return False
-        owner = self.program.scope(node).owner(node.id)
-        return owner is not None and self._reaching(owner, node)[1]
+        writes, leaves_out = self._reaching(owner, node)
+        bound = (self.program.binding(w)[1] if isinstance(w, ast.Name) else None for w in writes)
+        return leaves_out or all(statement in self.loops for statement in bound)
 
     def _root(self, node: ast.expr) -> ast.expr:
         while True:

@@ -44,6 +44,35 @@ def test_names_of_batches() -> None:
     assert not found.is_batch(node)
 
 
+@pytest.mark.parametrize("loop", ["for x in loader", "for i, x in enumerate(loader)", "for x in tqdm(loader)"])
+def test_batches_of_a_loader_that_makes_them_itself(loop: str) -> None:
+    facts = Facts(OWN_PASS.format(loop=loop))
+    assert prepared(facts).is_batch(facts.call("use(").args[0])
+    assert not prepared(facts).is_batch(facts.call("see(").args[0])
+
+
+OWN_PASS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+class OwnPass(DataLoader):
+    def __iter__(self):
+        for indices in self.batch_sampler:
+            yield self.collate_fn([self.dataset[i] for i in indices])
+loader = OwnPass(torch.randn(8, 4), batch_size=2)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{loop}:
+    use(x)
+    see(loader.collate_fn([torch.zeros(4)]))
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
 def test_loaders_and_their_views() -> None:
     for expression in ("loader", "enumerate(loader)", "iter(loader)"):
         found, node = used(expression)

@@ -288,6 +288,12 @@ def is_of(kind: str, name: str) -> bool:
     return table.member(kind, name) is not None
 
 
+def only_asks(name: str) -> bool:
+    """Methods that say something of a text, or look something up: `startswith`, `lower`, `get`; not `pop`."""
+    rows = [row for kind in ("string", "dict") if (row := table.member(kind, name)) is not None]
+    return bool(rows) and all(row.is_pure for row in rows)
+
+
 def is_used_of_scaler(name: str) -> bool:
     """Whether a training step calls this method of a scaler: `scale`, `unscale_`, `step`, `update`."""
     row = table.member("scaler", name)

@@ -433,6 +433,12 @@ def describes(name: str | None) -> bool:
     return is_builtin and row is not None and (Trait.SHAPE_ONLY in row.traits or row.returns == "string")
 
 
+def is_pure_builtin(name: str | None) -> bool:
+    """Builtins that only give a value of their arguments: `int`, `len`, `vars`, `getattr`; not `input`, nor `open`."""
+    row = table.function(name)
+    return row is not None and "." not in str(name) and row.is_pure
+
+
 def keeps_signature(name: str | None) -> bool:
     """Decorators that leave a function's parameters and results as they are: `torch.no_grad`, `torch.compile`."""
     row = table.function(name)

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.reach import Reach, method_of
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -125,20 +126,43 @@ class Settings:
         if isinstance(node, ast.Attribute):
             return self._attribute(node, depth)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            value = self._at_home(node.value, depth)
-            return None if value is None else ast.Subscript(value, node.slice, ast.Load())
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self._item(node, node.slice, depth)
+        if isinstance(node, ast.UnaryOp):
             operand = self._at_home(node.operand, depth)
-            return None if operand is None else negated(operand)
+            if operand is None:
+                return None
+            return negated(operand) if isinstance(node.op, ast.Not) else ast.UnaryOp(node.op, operand)
         if isinstance(node, ast.BoolOp):
             parts = self._all(node.values, depth)
             return None if parts is None else ast.BoolOp(node.op, parts)
         if isinstance(node, ast.Compare):
             parts = self._all([node.left, *node.comparators], depth)
             return None if parts is None else ast.Compare(parts[0], node.ops, parts[1:])
-        if isinstance(node, ast.Call) and any(self.roles.is_cuda_test(v) for v in self.program.values(node)):
+        return self._call(node, depth) if isinstance(node, ast.Call) else None
+
+    def _item(self, node: ast.Subscript, key: ast.Constant, depth: int) -> ast.expr | None:
+        """`config["gpu"]`; `args.gpu` for that of `vars(args)`."""
+        value = self._at_home(node.value, depth)
+        if value is None:
+            return None
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "vars" and str(key.value).isidentifier():
+            return ast.Attribute(value.args[0], str(key.value), ast.Load())
+        return ast.Subscript(value, key, ast.Load())
+
+    def _call(self, node: ast.Call, depth: int) -> ast.expr | None:
+        """The question for a GPU, what Python makes of an option, `int(args.gpu)`, and what its text says of itself."""
+        if any(map(self.roles.is_cuda_test, self.program.values(node))):
             is_named = self.frame is not None and imports_torch(self.frame.root)
             return ast.parse("torch.cuda.is_available()", mode="eval").body if is_named else None
+        parts = None if node.keywords else self._all(node.args, depth)
+        if parts is None:
+            return None
+        called = self.program.called(node)
+        if isinstance(node.func, ast.Name) and any(map(names.is_pure_builtin, called)):
+            return ast.Call(node.func, parts, [])
+        if isinstance(node.func, ast.Attribute) and not called and methods.only_asks(node.func.attr):
+            owner = self._at_home(node.func.value, depth)
+            return None if owner is None else ast.Call(ast.Attribute(owner, node.func.attr, ast.Load()), parts, [])
         return None
 
     def _all(self, nodes: list[ast.expr], depth: int) -> list[ast.expr] | None:
@@ -204,7 +228,8 @@ class Settings:
             if isinstance(write, ast.arg) or self.program.frame(write) is not self.frame:
                 continue
             statement = self.top(write)
-            if isinstance(statement, (*LOOPS, ast.FunctionDef, ast.ClassDef)):
+            is_class = isinstance(statement, ast.ClassDef) and statement is write  # `Config.use_cuda`
+            if isinstance(statement, (*LOOPS, ast.FunctionDef, ast.ClassDef)) and not is_class:
                 return False
             if statement is not None and not isinstance(statement, (ast.Import, ast.ImportFrom)):
                 self._after.append(statement)

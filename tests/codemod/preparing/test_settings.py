@@ -12,6 +12,8 @@ TEXT = """\
 import argparse, torch
 args = argparse.ArgumentParser().parse_args()
 amp = args.amp
+class Options:
+    amp = True
 def train(level, flag):
     own = not flag
     use({0})
@@ -46,6 +48,11 @@ def settled(expression: str, text: str = TEXT) -> Setting | None:
         ("level == 'O1'", "'O1' == 'O1'"),
         ("torch.cuda.is_available()", "torch.cuda.is_available()"),
         ("args['amp']", "args['amp']"),
+        ("int(args.gpu) > -1", "int(args.gpu) > -1"),
+        ("len(args.gpus) > 0", "len(args.gpus) > 0"),
+        ("args.device.startswith('cuda')", "args.device.startswith('cuda')"),
+        ("vars(args)['amp']", "args.amp"),
+        ("Options.amp", "Options.amp"),
     ],
 )
 def test_expressions_where_the_accelerator_is_created(expression: str, code: str) -> None:
@@ -54,7 +61,7 @@ def test_expressions_where_the_accelerator_is_created(expression: str, code: str
     assert found.text == code
 
 
-@pytest.mark.parametrize("expression", ["undefined", "f(amp)", "amp + 1", "args[k]"])
+@pytest.mark.parametrize("expression", ["undefined", "f(amp)", "open(amp)", "amp + 1", "args[k]"])
 def test_what_cannot_be_told_there(expression: str) -> None:
     assert settled(expression) is None
 

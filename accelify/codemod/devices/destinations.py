@@ -288,14 +288,14 @@ class Destinations:
 def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
     """The options that the script declares, with their default and choices: `"--device", default="cuda:0"`.
 
-    None of an option that is no text, or whose default is no constant.
+    The default is that of a machine with a GPU. None of an option that is no text, or whose default is not known.
     """
     found: dict[str, tuple[str, ...]] = {}
     for call in program.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _DECLARES:
             names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             given = {k.arg: k.value for k in call.keywords}
-            default, kind, choices = given.get("default"), given.get("type"), given.get("choices")
+            default, kind, choices = _with_a_gpu(program, given.get("default")), given.get("type"), given.get("choices")
             is_text = kind is None or (isinstance(kind, ast.Name) and kind.id == "str")
             is_known = isinstance(default, ast.Constant) and isinstance(default.value, str)
             offered = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
@@ -303,6 +303,31 @@ def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
             if names:
                 found[names[-1].lstrip("-").replace("-", "_")] = tuple(texts) if is_text and is_known else ()
     return found
+
+
+def _with_a_gpu(program: Program, default: ast.expr | None) -> ast.expr | None:
+    """`"cuda"` of `"cuda" if torch.cuda.is_available() else "cpu"`, and of a variable that holds this."""
+    value = program.once(Tracer).only_value(default) or default if isinstance(default, ast.Name) else default
+    if not isinstance(value, ast.IfExp):
+        return value
+    texts = [n for n in (value.body, value.orelse) if isinstance(n, ast.Constant) and is_device_text(n.value)]
+    named = (n for n in texts if of_constant(n.value) != frozenset({HOST}))
+    return next(named, None) if len(texts) == 2 else value
+
+
+def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
+    """Whether an expression is the default of an option, and nothing else."""
+    parent = program.parent(node)
+    if isinstance(parent, ast.keyword):
+        call = program.parent(parent)
+        is_declared = (
+            isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _DECLARES
+        )
+        return parent.arg == "default" and is_declared
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    owner = program.scope(target).owner(target.id) if isinstance(target, ast.Name) and depth else None
+    reads = program.reads_of(owner, target.id) if owner is not None and isinstance(target, ast.Name) else []
+    return bool(reads) and all(is_default(program, r, depth - 1) for r in reads)
 
 
 def of_constant(value: object) -> Named:

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from accelify.codemod.devices.destinations import option_texts
+from accelify.codemod.devices.destinations import is_default, option_texts
 from accelify.codemod.devices.moves import Move, is_option, last_name
 from accelify.codemod.libraries import names, vocabulary
+from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.reach import Reach
@@ -182,6 +183,7 @@ class Cpu:
         for path in files:
             for node in self.program.flow.parsed_of[path].parents:
                 is_run = isinstance(node, (ast.If, ast.IfExp)) and self.program.frame(node) in self.program.reachable
+                is_run = is_run and not is_default(self.program, node)
                 if is_run and any(self._is_between_devices(*both) for both in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
                     yield node  # type: ignore[misc]  # a choice
                 elif is_run and any(self._is_between_devices(b, a) for a, b in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
@@ -189,9 +191,15 @@ class Cpu:
                     yield node  # type: ignore[misc]  # a choice
 
     def _is_between_devices(self, gpu: ast.expr, cpu: ast.expr) -> bool:
+        if self._has_tensors_of(gpu, Device.ACCELERATOR) and self._has_tensors_of(cpu, Device.HOST):
+            return True
         if not self._is_of_gpus(gpu) or "cpu" not in ast.unparse(cpu):
             return False
         return all(any(map(self.roles.is_device, self.program.values(branch))) for branch in (gpu, cpu))
+
+    def _has_tensors_of(self, node: ast.expr, memory: Device) -> bool:
+        """Whether code is a type of tensors in some memory: `torch.cuda.FloatTensor`."""
+        return memory in map(names.memory_of_type, self.program.externals(node))
 
     def _is_of_gpus(self, node: ast.expr) -> bool:
         """Whether code says "cuda", or asks the machine for its GPU: `torch.accelerator.is_available()`."""

@@ -24,6 +24,9 @@ from tests.codemod.training_scripts import training
         ("'cpu' if not torch.cuda.is_available() else 'cuda'", None),
         ("'cuda' if args.gpu else 'mps' if args.gpu and torch.backends.mps.is_available() else 'cpu'", "not args.gpu"),
         ("torch.accelerator.current_accelerator() if args.gpu else 'cpu'", "not args.gpu"),
+        ("'cpu' if args.gpu < 0 else f'cuda:{args.gpu}'", "args.gpu < 0"),
+        ("'cuda' if args.gpu != -1 else 'cpu'", "args.gpu == -1"),
+        ("'cuda' if len(args.gpus) > 0 else 'cpu'", "not len(args.gpus) > 0"),
     ],
 )
 def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
@@ -56,17 +59,40 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
         ("default='cuda'", "args.device = 'cuda'\ndevice = args.device\n", None, False),
         ("type=torch.device, default='cuda'", "device = args.device\n", None, False),
         ("default='adam'", "device = torch.device('cuda')\n", None, False),
+        (
+            "default='cuda' if torch.cuda.is_available() else 'cpu'",
+            "device = args.device\n",
+            "args.device == 'cpu'",
+            True,
+        ),
+        ("default=usual", "device = torch.device(args.device)\n", "args.device == 'cpu'", True),
+        ("default=pick()", "device = args.device\n", None, False),
     ],
 )
 def test_an_option_that_names_the_device(option: str, before: str, setting: str | None, numbered: bool) -> None:
-    parsed = (
-        f"parser = argparse.ArgumentParser()\nparser.add_argument('--device', {option})\nargs = parser.parse_args()\n"
-    )
+    usual = "usual = 'cpu' if not torch.cuda.is_available() else 'cuda'\n" if "usual" in option else ""
+    made = "parser = argparse.ArgumentParser()\n"
+    parsed = f"{usual}{made}parser.add_argument('--device', {option})\nargs = parser.parse_args()\n"
     facts = training(imports="import argparse\n", before=parsed + before, model="model.to(device)\n")
     script = facts.script
     found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
     assert (found and found.text) == setting
     assert bool(found and found.numbered) == numbered
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cpu", "setting"),
+    [
+        ("torch.cuda.FloatTensor", "torch.FloatTensor", "not args.cuda"),
+        ("torch.cuda.LongTensor", "torch.LongTensor", "not args.cuda"),
+        ("torch.cuda.FloatTensor", "torch.cuda.HalfTensor", None),
+    ],
+)
+def test_types_of_tensors(gpu: str, cpu: str, setting: str | None) -> None:
+    before = f"args = argparse.ArgumentParser().parse_args()\nkind = {gpu} if args.cuda else {cpu}\n"
+    script = training(imports="import argparse\n", before=before, model="model.type(kind)\n").script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
 
 
 @pytest.mark.parametrize(

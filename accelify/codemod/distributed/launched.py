@@ -50,7 +50,7 @@ class Launched:
 
     def unread(self, spawn: Spawn) -> Iterator[str]:
         """The parameters that only what goes has read."""
-        for parameter in spawn.worker.parameters[1:]:
+        for parameter in spawn.others:
             scopes = [s for s in spawn.worker.walk() if s.owner(parameter.arg) is spawn.worker]
             reads = [n for s in scopes for n in s.reads.get(parameter.arg, ())]
             if reads and all(n in self.edits.gone for n in reads):
@@ -58,9 +58,8 @@ class Launched:
 
     def ranks_and_sizes(self, spawn: Spawn) -> Iterator[tuple[str, str]]:
         """The parameters that give a process its number, or how many there are, with what gives it now."""
-        first, *rest = spawn.worker.parameters
-        yield first.arg, self.launching.words[(spawn.worker, first.arg)]
-        for parameter, argument in zip(rest, spawn.arguments, strict=False):
+        yield spawn.rank.arg, self.launching.words[(spawn.worker, spawn.rank.arg)]
+        for parameter, argument in zip(spawn.others, spawn.arguments, strict=False):
             word = self.launching.words.get((spawn.worker, parameter.arg))
             if word == SIZE and isinstance(argument, (ast.Name, ast.Attribute)):
                 yield parameter.arg, word

@@ -65,7 +65,7 @@ class Launching(Conditions):
         """Name the values that the library is given as a rank, or as the number of processes."""
         for spawn in self.spawns:
             self._name(self.words, spawn.count, SIZE)
-            first = spawn.worker.parameters[0].arg
+            first = spawn.rank.arg
             is_rank = any(ast.unparse(k.value) == first for c in self.starts for k in c.keywords if k.arg == "rank")
             self.words[(spawn.worker, first)] = "get_rank" if is_rank else "get_node_local_rank"
         for call in self.starts:
@@ -205,7 +205,7 @@ class Launching(Conditions):
             for parameter in function.parameters:
                 self._hand_in(function, parameter.arg)
         for spawn in self.spawns:
-            for parameter, argument in zip(spawn.worker.parameters[1:], spawn.arguments, strict=False):
+            for parameter, argument in zip(spawn.others, spawn.arguments, strict=False):
                 key = self.key(argument)
                 word = self.words.get(key) if key is not None else None
                 if word is not None:
@@ -249,12 +249,17 @@ def _truths(block: Sequence[ast.stmt]) -> dict[str, tuple[ast.expr, bool]]:
 
 @dataclass(frozen=True)
 class Spawn:
-    """`mp.spawn(worker, nprocs=n, args=(a, b))`: each process calls `worker(i, a, b)`."""
+    """`mp.spawn(worker, nprocs=n, args=(a, b))`: each process calls `worker(i, a, b)`.
+
+    rank: the parameter that gets `i`. others: those that get the arguments, in their order.
+    """
 
     call: ast.Call
     worker: Scope
     count: ast.expr | None
     arguments: tuple[ast.expr, ...]
+    rank: ast.arg
+    others: tuple[ast.arg, ...]
 
 
 _TAKEN = ("fn", "args", "nprocs", "join", "daemon", "start_method")
@@ -264,7 +269,9 @@ def spawned(place: Place, call: ast.Call) -> Spawn | str:
     """The function that a call starts in each process, or why it is not known."""
     given = {k.arg: k.value for k in call.keywords}
     given.update(zip(_TAKEN, call.args, strict=False))
-    workers = {v.scope for v in place.program.values(given.get("fn")) if isinstance(v, FunctionValue)}
+    workers = {
+        (v.scope, v.owner is not None) for v in place.program.values(given.get("fn")) if isinstance(v, FunctionValue)
+    }
     join = given.get("join")
     listed = given.get("args", ast.Tuple([], ast.Load()))
     if len(workers) != 1 or not isinstance(listed, (ast.Tuple, ast.List)) or not place.is_alone(call):
@@ -274,6 +281,8 @@ def spawned(place: Place, call: ast.Call) -> Spawn | str:
         return f"`{foreign[0]}` is no parameter of `spawn`: pass the function's arguments in `args`"
     if isinstance(join, ast.Constant) and join.value is False:
         return "the script continues while the processes that it starts run"
-    if not next(iter(workers)).parameters:
+    worker, is_bound = workers.pop()
+    parameters = worker.parameters[is_bound:]
+    if not parameters:
         return "the function that is started has no parameter for the rank"
-    return Spawn(call, workers.pop(), given.get("nprocs"), tuple(listed.elts))
+    return Spawn(call, worker, given.get("nprocs"), tuple(listed.elts), parameters[0], tuple(parameters[1:]))

@@ -60,8 +60,9 @@ class LauncherPass:
         return line_after(self.originals[path].text, self.applied[path].text)
 
     def results(self, found: Sequence[FileResult]) -> list[FileResult]:
-        """The results for the user's files, from those of the files in between."""
-        if any(r.status is Status.DECLINED for r in found):
+        """The results for the user's files, from those of the files in between; all of it, or nothing."""
+        statuses = {r.status for r in found}
+        if Status.DECLINED in statuses or Status.MIGRATED not in statuses:
             return [self._declined(r) for r in found]
         there = {r.path: r for r in found}
         for path in self.applied:

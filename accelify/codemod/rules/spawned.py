@@ -39,7 +39,7 @@ def _worker(script: Launched, spawn: Spawn) -> Iterator[Change]:
     node = spawn.worker.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     dropped: dict[str, str | None] = {**dict.fromkeys(script.unread(spawn)), **dict(script.ranks_and_sizes(spawn))}
-    kept = [a for p, a in zip(spawn.worker.parameters[1:], spawn.arguments, strict=False) if p.arg not in dropped]
+    kept = [a for p, a in zip(spawn.others, spawn.arguments, strict=False) if p.arg not in dropped]
     call = Replace(
         spawn.call, partial(called, kept=[spawn.arguments.index(a) for a in kept]), keeps=(script.started(spawn), *kept)
     )

@@ -93,6 +93,16 @@ def test_an_option_that_is_read_for_something_else_stays() -> None:
 
 
 @pytest.mark.parametrize(
+    "settings", ["Settings(args.url)", "Settings(vars(args)['url'])", "Settings(**vars(args))", "getattr(args, 'url')"]
+)
+def test_an_option_that_something_else_is_made_of_stays(settings: str) -> None:
+    start = "if args.ddp: dist.init_process_group('nccl', init_method=args.url, world_size=args.world_size)\n    "
+    made_of_it = f"settings = {settings}\n    print(settings)"
+    assert "--url" in after(start=start + made_of_it)
+    assert "--url" not in after(start=start + "print(vars(args).keys())")
+
+
+@pytest.mark.parametrize(
     ("sampler", "loader", "comes_out"),
     [
         ("sampler = DistributedSampler(data) if args.ddp else None", "sampler=sampler", "batch_size=2)"),
@@ -166,6 +176,89 @@ def test_a_function_that_is_started_is_called() -> None:
     assert "def main(args):" in text
     assert "    main(args)" in text
     assert "spawn" not in text
+
+
+METHOD = """\
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+class Trainer:
+    def __init__(self, size):
+        self.size = size
+
+    def run(self):
+        {start}
+
+    {decorator}
+    def work({parameters}):
+        dist.init_process_group("gloo", rank=rank, world_size=size)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(steps):
+            loss = model(torch.randn(8, 4)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        if rank == 0:
+            torch.save(model.module.state_dict(), "model.pt")
+
+Trainer(2).run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "decorator", "parameters", "called", "defined"),
+    [
+        (
+            "mp.spawn(self.work, args=(self.size, 3), nprocs=self.size)",
+            "",
+            "self, rank, size, steps",
+            "self.work(3)",
+            "work(self, steps)",
+        ),
+        (
+            "mp.spawn(self.work, args=(self.size, 3), nprocs=self.size)",
+            "@staticmethod",
+            "rank, size, steps",
+            "self.work(3)",
+            "work(steps)",
+        ),
+        (
+            "if self.size > 1: mp.spawn(self.work, args=(self.size, 3), nprocs=self.size)\n"
+            "        else: self.work(0, 1, 3)",
+            "",
+            "self, rank, size, steps",
+            "self.work(3)",
+            "work(self, steps)",
+        ),
+    ],
+)
+def test_a_method_that_is_started_keeps_its_object(
+    start: str, decorator: str, parameters: str, called: str, defined: str
+) -> None:
+    text = migrated(METHOD.format(start=start, decorator=decorator, parameters=parameters))
+    assert called in text
+    assert defined in text
+    assert "accelerator.is_main_process:" in text
+
+
+def test_starting_processes_alone_is_no_migration() -> None:
+    left_alone("""\
+        import torch
+        import torch.distributed as dist
+        import torch.multiprocessing as mp
+
+        def work(rank, size, model):
+            dist.init_process_group("gloo", rank=rank, world_size=size)
+            print(rank, model(torch.ones(1, 4)))
+
+        def unused(model):
+            model(torch.ones(1, 4)).mean().backward()
+
+        mp.spawn(work, nprocs=2, args=(2, torch.nn.Linear(4, 1)))
+        """)
 
 
 def test_a_function_that_is_started_or_called_is_called_once() -> None:

@@ -126,6 +126,18 @@ class _Settings:
                 self.dead.discard(key)
                 yield from [(*options[attribute], readers)] if attribute in options else ()
 
+    def _read_otherwise(self) -> set[object]:
+        """The dead settings that what stays also reads of something else, as the options may be: by name, or all."""
+        alive = {k[-1] for k, nodes in self.loads.items() if k not in self.dead and not self.gone.issuperset(nodes)}
+        place = self.script.launching.place
+        for call in (n for n in place.nodes() if isinstance(n, ast.Call) and n not in self.gone):
+            if any(k.arg is None and _is_all_of_an_object(k.value) for k in call.keywords):
+                return {k[-1] for k in self.dead}
+            if option_of(call) is None:
+                alive.update(a.value for a in call.args if isinstance(a, ast.Constant))
+        slices = [n.slice for n in place.nodes() if isinstance(n, ast.Subscript) and n not in self.gone]
+        return alive.union(s.value for s in slices if isinstance(s, ast.Constant))
+
     def is_read(self, target: ast.expr) -> bool:
         """Whether something reads what a name or an attribute holds."""
         key = self.script.launching.key(target)
@@ -184,8 +196,14 @@ class _Settings:
 
     def _options(self) -> Iterator[tuple[ast.Call, str, str]]:
         """These options, each with its attribute."""
-        attributes = {k[-1] for k in self.dead}
+        attributes = {k[-1] for k in self.dead} - self._read_otherwise()
         for call in filter(self.script.launching.place.is_alone, self.script.launching.calls):
             option = option_of(call)
             if option is not None and option[0].startswith("-") and option[1] in attributes:
                 yield call, *option
+
+
+def _is_all_of_an_object(node: ast.expr) -> bool:
+    """`vars(args)` or `args.__dict__`."""
+    is_vars = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "vars"
+    return is_vars or (isinstance(node, ast.Attribute) and node.attr == "__dict__")

@@ -232,7 +232,7 @@ class Shapes:
         if isinstance(node, ast.BinOp):
             return self.is_tensor(node.left, depth - 1) or self.is_tensor(node.right, depth - 1)
         if isinstance(node, ast.Subscript):
-            is_item = not isinstance(node.slice, ast.Slice) and self._has_such_items(node.value)
+            is_item = not isinstance(node.slice, ast.Slice) and self._has_such_items(node.value, node.slice)
             return is_item or self.is_tensor(node.value, depth - 1) or self._is_a_part(node)
         if isinstance(node, ast.Attribute):
             if methods.is_tensor_of(node.attr):
@@ -377,13 +377,22 @@ class Shapes:
         used = (r for r in owner.reads.get(name, ()) if self._is_used_as_one(r, of_arrays=of_arrays))
         return any(write in self.program.reaching(r, [write]) for r in used)
 
-    def _has_such_items(self, whole: ast.expr) -> bool:
-        """Whether any item of a list is used as a tensor: one by one, in a loop, or by `torch.stack(items)`."""
+    def _has_such_items(self, whole: ast.expr, at: ast.expr) -> bool:
+        """Whether any item of a list is used as a tensor: one by one, in a loop, or by `torch.stack(items)`.
+
+        What it has at another constant key or index says nothing of what it has at this one.
+        """
         owner = self.program.scope(whole).owner(whole.id) if isinstance(whole, ast.Name) else None
         if owner is None or not isinstance(whole, ast.Name):
             return self._is_read_for_tensors(whole)
         of_arrays = not any(self._is_from_elsewhere(owner, w) for w in self.tracer.writes(owner, whole.id))
-        return any(self._is_read_for_tensors(r, of_arrays=of_arrays) for r in owner.reads.get(whole.id, ()))
+        reads = [r for r in owner.reads.get(whole.id, ()) if not self._is_read_at_another_key(r, at)]
+        return any(self._is_read_for_tensors(r, of_arrays=of_arrays) for r in reads)
+
+    def _is_read_at_another_key(self, read: ast.expr, at: ast.expr) -> bool:
+        holder = self.program.parent(read)
+        key = holder.slice if isinstance(holder, ast.Subscript) else None
+        return isinstance(at, ast.Constant) and isinstance(key, ast.Constant) and at.value != key.value
 
     def _is_read_for_tensors(self, read: ast.expr, *, of_arrays: bool = True) -> bool:
         holder = self.program.parent(read)

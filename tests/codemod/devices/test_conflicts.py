@@ -62,6 +62,16 @@ def test_items_of_which_another_is_a_tensor(batch: str, is_one: bool) -> None:
     assert Shapes(found).is_tensor(node) is is_one
 
 
+@pytest.mark.parametrize(
+    ("item", "is_one"),
+    [("things['x']", True), ("things['length']", False), ("things[key]", True), ("things[0]", False)],
+)
+def test_items_beside_one_that_is_a_tensor(item: str, is_one: bool) -> None:
+    batch = "print(things['x'].view(4))"
+    found, node, _ = asked(item, before="things, key = unknown()\n", batch=batch)
+    assert Shapes(found).is_tensor(node) is is_one
+
+
 def test_containers_as_arguments() -> None:
     assert is_open(Facts("f(*a)").call("f(*a)"))
     assert is_open(Facts("f(**a)").call("f(**a)"))

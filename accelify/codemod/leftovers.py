@@ -350,7 +350,7 @@ class _Ledger:
         for other in sorted(alike, key=lambda f: self.program.position(f.node)):
             edits.setdefault(other.module, []).append(DropParameter(other.node, name))  # type: ignore[arg-type]
         for call in flow.callers.get(function, ()):
-            argument = self.uses.tracer.argument(call, function, name)
+            argument = self.uses.tracer.written(call, function, name)
             if argument is not None:
                 edits.setdefault(self.program.path(call), []).append(DropArgument(call, argument))
         line = self.program.line(function.node)
@@ -362,7 +362,15 @@ class _Ledger:
         taken = _parameters_changed([*self.changes, *self.made])
         is_there = any(p.arg == name for p in function.parameters)
         is_known = function not in self.program.flow.lost and not self.uses.given_in(function, name)
-        return is_there and is_known and self._all_gone(function, name) and (function.node, name) not in taken
+        calls = self.program.flow.callers.get(function, ())
+        is_written = not any(self.uses.tracer.is_handed_over(call, function, name) for call in calls)
+        return (
+            is_there
+            and is_known
+            and is_written
+            and self._all_gone(function, name)
+            and (function.node, name) not in taken
+        )
 
     # Changes that are not needed.
 

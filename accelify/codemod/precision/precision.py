@@ -380,13 +380,13 @@ class Scaler:
             (callee, parameter.arg)
             for callee in callees
             for parameter in callee.parameters
-            if self.tracer.argument(call, callee, parameter.arg) is node
+            if self.tracer.written(call, callee, parameter.arg) is node
         }
         if len(found) != len(callees) or not found:
             raise NotUnderstood(node, "the scaler is handed to code that is not known")
         for callee, name in found:
             for caller in self.program.flow.callers.get(callee, ()):
-                given = self.tracer.argument(caller, callee, name)
+                given = self.tracer.written(caller, callee, name)
                 if callee in self.program.flow.escaped or not (self.switches.is_scaler(given) or is_none(given)):
                     raise NotUnderstood(node, "the scaler is handed to code that is not known")
         self.parameters |= found

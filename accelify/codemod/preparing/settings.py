@@ -257,7 +257,7 @@ class Settings:
         """The argument that all callers pass for a parameter, if it is the same; calls that never run do not count."""
         found: dict[str, ast.expr] = {}
         for call in filter(self._is_run, self.program.calls_of(function)):
-            given = self.tracer.argument(call, function, name) or function.defaults.get(name)
+            given = self.tracer.written(call, function, name) or function.defaults.get(name)
             code = None if given is None else self._at_home(given, depth)
             if code is None:
                 return None

@@ -358,9 +358,7 @@ def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
         return [(load, path)]
     callers = sorted(script.program.flow.callers.get(function, ()), key=script.program.position)
     is_given = isinstance(path, ast.Name) and any(p.arg == path.id for p in function.parameters)
-    return [
-        (c, (script.tracer.argument(c, function, ast.unparse(path)) if is_given else None) or path) for c in callers
-    ]
+    return [(c, (script.tracer.written(c, function, ast.unparse(path)) if is_given else None) or path) for c in callers]
 
 
 def _before_asking(script: Script, statement: ast.stmt, saves: list[ast.Call]) -> ast.stmt:

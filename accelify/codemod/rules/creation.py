@@ -190,19 +190,20 @@ def _replaceable(script: Script, alike: list[Scope]) -> list[str]:
 
 
 def _is_always_given(script: Script, function: Scope, name: str) -> bool:
-    return all(script.tracer.argument(c, function, name) is not None for c in _calls(script, function))
+    return all(script.tracer.written(c, function, name) is not None for c in _calls(script, function))
 
 
 def _argument(script: Script, call: ast.Call, function: Scope, given: str, old: str | None, place: Place) -> Edit:
     reads = (given.split(".")[0],)
     if old is None:
         keeps = (call.func, *call.args, *[k.value for k in call.keywords])
-        is_named = bool(call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+        is_open = any(script.tracer.is_handed_over(call, function, p.arg) for p in function.parameters)
+        is_named = is_open or bool(call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
         by_name = place is Place.LAST_BY_NAME or (place is Place.LAST and is_named)
         name = script.reach.name if by_name else None
         make = partial(with_argument, given=given, name=name, is_first=place is Place.FIRST)
         return Replace(call, make, keeps=keeps, reads=reads)
-    argument = script.tracer.argument(call, function, old)
+    argument = script.tracer.written(call, function, old)
     assert argument is not None
     keyword = next((k for k in call.keywords if k.value is argument), None)
     if keyword is None:

@@ -83,7 +83,7 @@ def _parameters(script: Launched, changes: list[Change]) -> Iterator[Change]:
                 continue
             edits: dict[str, list[Edit]] = {function.module: [DropParameter(node, parameter.arg)]}
             for call in flow.callers.get(function, ()):
-                argument = script.tracer.argument(call, function, parameter.arg)
+                argument = script.tracer.written(call, function, parameter.arg)
                 if argument is not None and call not in gone:
                     edits.setdefault(script.path(call), []).append(DropArgument(call, argument))
             for path, listed in edits.items():

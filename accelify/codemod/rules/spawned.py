@@ -60,7 +60,7 @@ def _worker(script: Launched, spawn: Spawn) -> Iterator[Change]:
     yield Change(NAME, script.path(node), node.lineno, "the accelerator knows the rank of the process", tuple(edits))
     for other in script.program.flow.callers.get(spawn.worker, ()):
         if other not in script.edits.gone:
-            arguments = [script.tracer.argument(other, spawn.worker, name) for name in dropped]
+            arguments = [script.tracer.written(other, spawn.worker, name) for name in dropped]
             drops = tuple(DropArgument(other, a) for a in arguments if a is not None)
             yield Change(NAME, script.path(other), other.lineno, "the accelerator knows the rank of the process", drops)
 

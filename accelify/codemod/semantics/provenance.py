@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, gone_over, returned
-from accelify.codemod.semantics.values import Constant, Instance, Made
+from accelify.codemod.semantics.values import Collection, Constant, Instance, Made
 
 _DEPTH = 12
 
@@ -289,8 +290,7 @@ class Tracer:
     def _parameter(self, function: Scope, parameter: ast.arg, seen: tuple[object, ...]) -> list[Chain]:
         found: list[Chain] = []
         for call in self.flow.callers.get(function, ()):
-            argument = self.argument(call, function, parameter.arg)
-            if argument is not None:
+            for argument in self.arguments(call, function, parameter.arg):
                 binding = Binding("parameter", function, parameter, None, call=call)
                 found.extend((binding, *chain) for chain in self.chains(argument, seen))
         return found or [(Binding("parameter", function, parameter, None),)]
@@ -305,7 +305,26 @@ class Tracer:
         return tuple(found)
 
     def argument(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
-        """The expression that a call gives to a parameter."""
+        """The one expression that a call gives to a parameter, whether the call has it or a star hands it over."""
+        found = self.arguments(call, function, name)
+        return found[0] if len(found) == 1 and not isinstance(found[0], ast.Starred) else None
+
+    def arguments(self, call: ast.Call, function: Scope, name: str) -> list[ast.expr]:
+        """The expressions of which a call gives one to a parameter; those that stars and `partial` hand over, too."""
+        written = self.written(call, function, name)
+        sources = self.flow.given_by.get((call, function, name), {}) if written is None else {written: None}
+        return list(dict.fromkeys(e for source in sources for e in self._put_there(source, ())))
+
+    def _put_there(self, source: Source, seen: tuple[Source, ...]) -> Iterator[ast.expr]:
+        """The expressions behind a place in a container; of a star whose items have no known places, itself."""
+        if isinstance(source, ast.expr):
+            yield source
+        elif source not in seen:
+            for inner in self.flow.put_by.get(source, ()):
+                yield from self._put_there(inner, (*seen, source))
+
+    def written(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
+        """The argument for a parameter as it stands in a call itself."""
         for keyword in call.keywords:
             if keyword.arg == name:
                 return keyword.value
@@ -324,7 +343,17 @@ class Tracer:
         assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         listed = [p.arg for p in [*node.args.posonlyargs, *node.args.args]]
         is_bound = function.is_method and not function.has_decorator("staticmethod")
-        return listed[1:] if is_bound and not self._is_unbound(call, function) else listed
+        listed = listed[1:] if is_bound and not self._is_unbound(call, function) else listed
+        return listed[max(self._kept(call.func, ()), default=0) :]
+
+    def _kept(self, called: ast.expr, seen: tuple[ast.AST, ...]) -> set[int]:
+        """How many arguments by position the `functools.partial` that is called has in store."""
+        kept = {0}
+        for value in self.program.values(called):
+            node = value.node if isinstance(value, Made) and value.name == "functools.partial" else None
+            if isinstance(node, ast.Call) and node.args and node not in seen:
+                kept |= {len(node.args) - 1 + inner for inner in self._kept(node.args[0], (*seen, node))}
+        return kept
 
     def rest(self, call: ast.Call, function: Scope, name: str) -> list[ast.expr]:
         """The expressions that a call gives to `*name`; empty for another parameter."""
@@ -336,9 +365,21 @@ class Tracer:
 
     def given(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
         """The value of a parameter in a call: its argument, or the default; None where that is not known."""
-        argument = self.argument(call, function, name)
-        is_open = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
-        return argument if argument is not None or is_open else function.defaults.get(name)
+        if self.arguments(call, function, name) or self._is_open(call):
+            return self.argument(call, function, name)
+        return function.defaults.get(name)
+
+    def is_handed_over(self, call: ast.Call, function: Scope, name: str) -> bool:
+        """Whether a parameter gets its value without an argument of its own: by a star, or by a `partial`."""
+        is_given = self._is_open(call) or bool(self.flow.given_by.get((call, function, name)))
+        return is_given and self.written(call, function, name) is None
+
+    def _is_open(self, call: ast.Call) -> bool:
+        """Whether a call has a star of which not all is known that it hands over."""
+        if any(isinstance(a, ast.Starred) for a in call.args):
+            return True
+        options = [value for k in call.keywords if k.arg is None for value in self.program.values(k.value) or {None}]
+        return any(not isinstance(o, Collection) or self.flow.has_open_keys(o) for o in options)
 
     def _is_unbound(self, call: ast.Call, function: Scope) -> bool:
         """Whether a method is called on its class, with `self` as the first argument."""

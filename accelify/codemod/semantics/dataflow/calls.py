@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.semantics.dataflow.containers import PASSED, Containers, device_of, only
+from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     NOTHING,
@@ -27,7 +30,50 @@ from accelify.codemod.semantics.values import (
 )
 
 Keywords = list[tuple[str | None, Values]]
+Part = tuple[Values, Sequence[Source]]  # what an argument gives to a parameter, and where that is written
+_ANY = 1_000_000  # a place among `*args` that is not known
 _RUN_UNASKED = ("__enter__", "__exit__", "__del__")  # methods that no call names
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments of a call, those of the `functools.partial` that it calls among them."""
+
+    positional: Sequence[tuple[ast.expr, Values]]
+    named: Sequence[tuple[ast.keyword, Values]]
+
+    @property
+    def arguments(self) -> list[Values]:
+        return [values for _, values in self.positional]
+
+    @property
+    def keywords(self) -> Keywords:
+        return [(keyword.arg, values) for keyword, values in self.named]
+
+
+class _Taker:
+    """The parameters of a function that a call fills."""
+
+    def __init__(self, call: ast.Call, scope: Scope, is_bound: bool) -> None:
+        assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        self.arguments = scope.node.args
+        listed = [p.arg for p in [*self.arguments.posonlyargs, *self.arguments.args]]
+        self.call, self.scope = call, scope
+        self.own = listed[0] if is_bound and listed else None
+        self.positional = listed[1:] if is_bound else listed
+        self.known = {p.arg for p in scope.parameters}
+
+    def rest(self, place: int | str) -> ast.arg | None:
+        return self.arguments.vararg if isinstance(place, int) else self.arguments.kwarg
+
+    def end_of_positional(self, named: Sequence[str]) -> int:
+        """How many parameters can be filled by position, where those of some names are not."""
+        return next((place for place, name in enumerate(self.positional) if name in named), len(self.positional))
+
+    def required(self, given: Given) -> int:
+        """How many arguments have to come by position."""
+        named = {keyword.arg for keyword, _ in given.named}
+        return 0 if None in named else sum(n not in self.scope.defaults and n not in named for n in self.positional)
 
 
 class Calls(Containers):
@@ -39,15 +85,14 @@ class Calls(Containers):
 
     def _call(self, node: ast.Call) -> Values:
         callees = self.meant(node, self.eval(node.func))
-        arguments = [self.eval(a) for a in node.args]
-        keywords = [(k.arg, self.eval(k.value)) for k in node.keywords]
+        given = Given([(a, self.eval(a)) for a in node.args], [(k, self.eval(k.value)) for k in node.keywords])
         found: set[Value] = set()
         for callee in callees:
-            found |= self._called(node, callee, arguments, keywords)
+            found |= self._called(node, callee, given)
         if not callees and self._settled:
             found.add(Made(node, None))
         if isinstance(node.func, ast.Attribute):
-            self._mutated(node, node.func, arguments)
+            self._mutated(node, node.func, given.arguments)
             known = device_of(node.func.value) if node.func.attr == "format" else self._method_result(node, node.func)
             if known:
                 found.discard(Made(node, None))
@@ -64,81 +109,124 @@ class Calls(Containers):
         init = self.method(callee.scope, "__init__") if isinstance(callee, ClassValue) else None
         return init is None or init.accepts(node, bound=1)
 
-    def _called(self, node: ast.Call, callee: Value, arguments: list[Values], keywords: Keywords) -> Values:
+    def _called(self, node: ast.Call, callee: Value, given: Given) -> Values:
         if isinstance(callee, FunctionValue):
-            return self._enter(node, callee.scope, callee.owner, arguments, keywords)
+            return self._enter(node, callee.scope, callee.owner, given)
         if isinstance(callee, ClassValue):
-            return self._construct(node, callee.scope, arguments, keywords)
+            return self._construct(node, callee.scope, given)
         if isinstance(callee, Instance):
             name = "forward" if self.is_module_class(callee.cls) else "__call__"
             method = self.method(callee.cls, name)
             if method is not None:
-                return self._enter(node, method, callee, arguments, keywords)
+                return self._enter(node, method, callee, given)
             return frozenset({Made(node, None)})
         if isinstance(callee, External):
-            return self._library(node, callee.name, arguments, keywords)
+            return self._library(node, callee.name, given.arguments, given.keywords)
         if isinstance(callee, Constant):
             return NOTHING
+        if isinstance(callee, Made) and isinstance(callee.node, ast.Call) and callee.name == "functools.partial":
+            return self._call_of_partial(node, callee.node, given)
         return frozenset({Made(node, None)})
 
-    def _enter(
-        self,
-        node: ast.Call,
-        scope: Scope,
-        owner: Value | None,
-        arguments: list[Values],
-        keywords: Keywords,
-    ) -> Values:
+    def _call_of_partial(self, node: ast.Call, partial: ast.Call, given: Given) -> Values:
+        """`train(model, loader)`, for a call of `train = partial(train_model, args)`."""
+        parts = [*partial.args[1:], *partial.keywords]
+        held = [(part, self._get(("item", partial, place))) for place, part in enumerate(parts, 1)]
+        first = [(part, values) for part, values in held if isinstance(part, ast.expr)]
+        replaced = {keyword.arg for keyword, _ in given.named}
+        named = [(k, values) for k, values in held if isinstance(k, ast.keyword) and k.arg not in replaced]
+        both = Given([*first, *given.positional], [*named, *given.named])
+        found: set[Value] = set()
+        for callee in self._get(("item", partial, 0)):
+            found |= self._called(node, callee, both)
+        return frozenset(found)
+
+    def _enter(self, node: ast.Call, scope: Scope, owner: Value | None, given: Given) -> Values:
         self._runs.add((node, scope))
         self._wake(scope)
-        self._bind(scope, owner, node, arguments, keywords)
+        self._bind(scope, owner, node, given)
         if scope.generates:
             return frozenset({Generated(scope)})
         return self._get(("return", scope)) or (frozenset({Made(node, None)}) if self._settled else NOTHING)
 
-    def _bind(
-        self,
-        scope: Scope,
-        owner: Value | None,
-        node: ast.Call,
-        arguments: list[Values],
-        keywords: Keywords,
-    ) -> None:
-        assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        parameters = [*scope.node.args.posonlyargs, *scope.node.args.args]
-        if owner is not None and parameters:
-            self._add(("var", scope, parameters[0].arg), frozenset({owner}))
-            parameters = parameters[1:]
-        position = 0
-        for expression, values in zip(node.args, arguments, strict=True):
-            if isinstance(expression, ast.Starred):
-                spread: set[Value] = set()
-                for value in values:
-                    spread |= self.elements(value)
-                for parameter in parameters[position:]:
-                    self._add(("var", scope, parameter.arg), frozenset(spread))
-                continue
-            if position < len(parameters):
-                self._add(("var", scope, parameters[position].arg), values)
-            elif scope.node.args.vararg is not None:
-                vararg = scope.node.args.vararg
-                self._put(vararg, "*", values)
-                self._add(("var", scope, vararg.arg), frozenset({Collection(vararg)}))
-            position += 1
-        known = {p.arg for p in scope.parameters}
-        for name, values in keywords:
-            if name in known:
-                self._add(("var", scope, name), values)
-            elif name is not None and scope.node.args.kwarg is not None:
-                kwarg = scope.node.args.kwarg
-                self._put(kwarg, name, values)
-                self._add(("var", scope, kwarg.arg), frozenset({Collection(kwarg)}))
+    def _bind(self, scope: Scope, owner: Value | None, node: ast.Call, given: Given) -> None:
+        """Hand the arguments to the parameters: each to those that it may reach, which stars leave open."""
+        taker = _Taker(node, scope, owner is not None)
+        if owner is not None and taker.own is not None:
+            self._add(("var", scope, taker.own), frozenset({owner}))
+        named = [(name, part) for k, values in given.named for name, part in self._named(k, values, taker.known)]
+        last = taker.end_of_positional([name for name, (values, sources) in named if values or sources])
+        low = high = 0  # the first and the last place that the next argument may have
+        known = takewhile(lambda one: self._is_settled(*one), given.positional)
+        spread = [self._spread(expression, values) for expression, values in known]
+        for index, (parts, is_open) in enumerate(spread):
+            after = sum(len(others) for others, _ in spread[index + 1 :])
+            end = max(last - after, high)
+            for offset, part in enumerate(parts):
+                for place in range(low + offset, end if is_open else high + offset + 1):
+                    self._hand_over(taker, place, part)
+                if (is_open or low < high) and taker.arguments.vararg is not None:
+                    self._hand_over(taker, _ANY, part)
+            least = max(0, taker.required(given) - low - after) if is_open else len(parts)
+            low, high = low + least, end if is_open else high + len(parts)
+        for name, part in named:
+            self._hand_over(taker, name, part)
 
-    def _construct(self, node: ast.Call, cls: Scope, arguments: list[Values], keywords: Keywords) -> Values:
+    def _is_settled(self, argument: ast.expr, values: Values) -> bool:
+        """Whether values have come to a star yet, without which nothing can be said of what follows it."""
+        return bool(values) or self._settled or not isinstance(argument, ast.Starred)
+
+    def _spread(self, argument: ast.expr, values: Values) -> tuple[list[Part], bool]:
+        """What an argument gives to one place after the other; of a star of unknown length, to each of many."""
+        if not isinstance(argument, ast.Starred):
+            return [(values, (argument,))], False
+        lengths = {self._length(value.node) if isinstance(value, Collection) else None for value in values}
+        length = lengths.pop() if len(lengths) == 1 else None
+        if length is None:
+            return [(frozenset(e for v in values for e in self.elements(v)), (argument,))], True
+        return [self._part(values, place) for place in range(length)], False
+
+    def _length(self, node: ast.AST) -> int | None:
+        """How many items a tuple, a list or `*args` has, where that is known."""
+        if not isinstance(node, (ast.Tuple, ast.List, ast.arg)) or self._get(("item", node, "*")):
+            return None
+        return len(node.elts) if isinstance(node, (ast.Tuple, ast.List)) else len(self._keys(node))
+
+    def _part(self, values: Values, key: object) -> Part:
+        """What containers hold at a key."""
+        places = [(value.node, at) for value in values if isinstance(value, Collection) for at in (key, "*")]
+        held = [place for place in places if place in self.put_by]
+        return frozenset(v for value in values for v in self._item(value, key)), held
+
+    def _named(self, keyword: ast.keyword, values: Values, known: Iterable[str]) -> Iterator[tuple[str, Part]]:
+        """What a keyword argument gives to which parameters: `**options`, all that the dictionary may hold."""
+        if keyword.arg is not None:
+            yield keyword.arg, (values, (keyword.value,))
+            return
+        for value in values:
+            held = self._keys(value.node) if isinstance(value, Collection) else NOTHING
+            keys = [key.value for key in held if isinstance(key, Constant) and isinstance(key.value, str)]
+            for name in dict.fromkeys([*keys, *known]):
+                yield name, self._part(frozenset({value}), name)
+
+    def _hand_over(self, taker: _Taker, place: int | str, part: Part) -> None:
+        """Give values to the parameter of a name or at a place, or else to `*args` or `**kwargs`."""
+        scope, rest = taker.scope, taker.rest(place)
+        values, sources = part
+        name = taker.positional[place] if isinstance(place, int) and place < len(taker.positional) else place
+        if isinstance(name, str) and name in taker.known:
+            self._add(("var", scope, name), values)
+            self.given_by[(taker.call, scope, name)].update(dict.fromkeys(sources))
+        elif rest is not None:
+            at = "*" if place == _ANY else place - len(taker.positional) if isinstance(place, int) else place
+            self._put(rest, at, values, sources)
+            self._add(("var", scope, rest.arg), frozenset({Collection(rest)}))
+
+    def _construct(self, node: ast.Call, cls: Scope, given: Given) -> Values:
         instance = Instance(cls)
         init = self.method(cls, "__init__")
         if init is not None:
-            self._enter(node, init, instance, arguments, keywords)
+            self._enter(node, init, instance, given)
         for name in _RUN_UNASKED:
             method = self.method(cls, name)
             if method is not None:
@@ -146,6 +234,12 @@ class Calls(Containers):
         return frozenset({instance})
 
     # Libraries.
+
+    def _partial(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        """`partial(train, model)`: the function that it calls, and the arguments that it keeps for it."""
+        for place, values in enumerate([*arguments, *(values for _, values in keywords)]):
+            self._add(("item", node, place), values)
+        return None
 
     def _library(self, node: ast.Call, name: str, arguments: list[Values], keywords: Keywords) -> Values:
         own = _BUILTINS.get(name)
@@ -184,8 +278,10 @@ class Calls(Containers):
         return frozenset(found)
 
     def _dict_made(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values:
-        for keyword, values in keywords:
-            self._put(node, keyword or "*", values)
+        for keyword, (name, values) in zip(node.keywords, keywords, strict=False):
+            self._put_named(node, name, values, keyword.value)
+        for value in arguments[0] if arguments else ():
+            self._put_all(node, value)
         return frozenset({Collection(node)}).union(*(only(values, Parameters) for values in arguments[:1]))
 
     def _hand_out(self, given: Iterable[Value]) -> None:
@@ -237,8 +333,8 @@ class Calls(Containers):
         return frozenset(found)
 
     def _vars(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
-        """`vars(models)`, whose items are what the module holds."""
-        return only(frozenset(v for given in arguments for v in given), ModuleValue) or None
+        """`vars(models)`, whose items are what the module holds, as those of `vars(args)` are the attributes."""
+        return frozenset(m for given in arguments for v in given for m in self._member(v, "__dict__")) or None
 
     def _method_result(self, node: ast.Call, function: ast.Attribute) -> Values:
         """The values that a library's method returns, as far as they matter here."""
@@ -278,4 +374,5 @@ _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values 
     "next": Calls._next,
     "map": Calls._mapped,
     "dict": Calls._dict_made,
+    "functools.partial": Calls._partial,
 }

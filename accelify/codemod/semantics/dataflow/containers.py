@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.semantics.dataflow.memory import Key, Memory
+from accelify.codemod.semantics.dataflow.memory import Key, Memory, Source
 from accelify.codemod.semantics.scopes import Scope, gone_over
 from accelify.codemod.semantics.values import (
     NOTHING,
@@ -139,10 +140,28 @@ class Containers(Memory):
             return None
         return len(node.elts) - key[1]
 
-    def _put(self, node: ast.AST, key: object, values: Values) -> None:
+    def _put(self, node: ast.AST, key: object, values: Values, by: Iterable[Source] = ()) -> None:
         self._add(("item", node, key), values)
+        self.put_by[(node, key)].update(dict.fromkeys(by))
         if key != "*":
             self._add(("keys", node), frozenset({Constant(key)}))
+
+    def has_open_keys(self, value: Collection) -> bool:
+        """Whether a dictionary holds items whose keys are not known."""
+        return (value.node, "*") in self.put_by or bool(self._cells.get(("item", value.node, "*")))
+
+    def _put_named(self, node: ast.AST, name: str | None, values: Values, by: ast.expr) -> None:
+        """Put a value in under a name, or all of another dictionary: `dict(model=model)`, `dict(**options)`."""
+        if name is not None:
+            self._put(node, name, values, (by,))
+        for value in values if name is None else ():
+            self._put_all(node, value)
+
+    def _put_all(self, node: ast.AST, value: Value) -> None:
+        """Put all that a dictionary holds into another: `{**options}`, `dict(options)`, `options.update(others)`."""
+        if isinstance(value, Collection) and value.node is not node:
+            for key in [*(k.value for k in self._keys(value.node) if isinstance(k, Constant)), "*"]:
+                self._put(node, key, self._get(("item", value.node, key)), ((value.node, key),))
 
     def _item(self, value: Value, key: object) -> Values:
         """`value[key]`, or the part of `value` at a position when it is unpacked."""
@@ -158,6 +177,8 @@ class Containers(Memory):
             return self.elements(value)
         if isinstance(value, Made) and value.name and names.iteration(value.name) == "same":
             return self.elements(value)
+        if isinstance(value, Member) and value.name == "__dict__" and isinstance(key, str):
+            return self._member(value.owner, key)
         stored = self._get(("item", value, key)) | (self._get(("item", value, "*")) if key != "*" else NOTHING)
         if stored:
             return stored
@@ -247,15 +268,29 @@ class Containers(Memory):
         if not methods.puts_in(function.attr):
             return
         for owner in self.values.get(function.value, NOTHING):
+            if isinstance(owner, Collection) and function.attr == "update":
+                self._updated(node, owner, arguments)
+                continue
             if not arguments:
                 continue
             values = arguments[-1]
             if function.attr == "extend":
                 values = frozenset(e for v in values for e in self.elements(v)) | only(values, Parameters)
             if isinstance(owner, Collection):
-                self._put(owner.node, "*", values)
+                key = self._literal(node.args[0]) if function.attr == "setdefault" and len(node.args) == 2 else "*"
+                self._put(owner.node, key, values, node.args[-1:])
             elif isinstance(owner, (Made, Instance, Member)):
                 self._add(("item", owner, "*"), values)
+
+    def _updated(self, node: ast.Call, owner: Collection, arguments: list[Values]) -> None:
+        """`options.update(others, model=model)`; of a set, `seen.update(items)`."""
+        for keyword in node.keywords:
+            self._put_named(owner.node, keyword.arg, self.values.get(keyword.value, NOTHING), keyword.value)
+        for value in arguments[-1] if arguments else ():
+            if isinstance(value, Collection) and not isinstance(value.node, (ast.List, ast.Tuple, ast.Set)):
+                self._put_all(owner.node, value)
+            else:
+                self._put(owner.node, "*", frozenset({value}))
 
     def _collection_method(self, node: ast.Call, owner: Collection, passed: str) -> Values:
         everything = self._items(owner.node, "*")

@@ -68,7 +68,7 @@ class Expressions(Calls):
             self.eval(target.slice)
             for owner in self.eval(target.value):
                 if isinstance(owner, Collection):
-                    self._put(owner.node, key, values)
+                    self._put(owner.node, key, values, () if source is None else (source,))
                 else:
                     self._add(("item", owner, key), values)
 
@@ -160,18 +160,19 @@ class Expressions(Calls):
             values = self.eval(element)
             if isinstance(element, ast.Starred):
                 for value in values:
-                    self._put(node, "*", self.elements(value))
+                    self._put(node, "*", self.elements(value), (element,))
             else:
-                self._put(node, index, values)
+                self._put(node, index, values, (element,))
         return frozenset({Collection(node)})
 
     def _dict(self, node: ast.Dict) -> Values:
         for key, value in zip(node.keys, node.values, strict=True):
             values = self.eval(value)
             if key is None:
+                self._put_named(node, None, values, value)
                 continue
             self.eval(key)
-            self._put(node, self._literal(key), values)
+            self._put(node, self._literal(key), values, (value,))
         return frozenset({Collection(node)})
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Values:

@@ -82,7 +82,10 @@ class Flow(Expressions):
         return (self.scope_of[call].module, *at, end, scope.module, *_start(scope.node))
 
     def _is_followed(self, node: ast.expr) -> bool:
-        """Whether a function goes to a name, or to a function, whose calls are known; or nowhere: `if callback:`."""
+        """Whether a function goes to a name, or to a function, whose calls are known; or nowhere: `if callback:`.
+
+        So does a `functools.partial` of it; one that is called at once is a call of it.
+        """
         parents = self.parsed_of[self.path_of_root[self.scope_of[node].root]].parents
         given: ast.AST = node
         parent = parents.get(node)
@@ -92,8 +95,12 @@ class Flow(Expressions):
             return True
         if isinstance(parent, ast.Assign):
             return all(isinstance(t, (ast.Name, ast.Attribute)) for t in parent.targets)
-        if isinstance(parent, ast.Call) and parent.func is not node:
+        if isinstance(parent, ast.Call) and parent.func is node:
+            return True
+        if isinstance(parent, ast.Call):
             takers = self.values.get(parent.func, NOTHING)
+            if takers == {External("functools.partial")} and parent.args[0] is node:
+                return self._is_followed(parent)
             return bool(takers) and all(isinstance(t, (FunctionValue, ClassValue)) for t in takers)
         return False
 

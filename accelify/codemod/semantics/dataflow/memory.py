@@ -21,6 +21,7 @@ from accelify.codemod.semantics.values import (
 )
 
 Key = tuple[Any, ...]  # what a cell belongs to: ("var", scope, name), ("attr", owner, name), ("item", node, key), ...
+Source = ast.expr | tuple[ast.AST, object]  # an expression, or the place of a container that holds it, by its key
 _MOST_VISITS = 40
 _MOST_VALUES = 32  # a variable that may hold more than this is of no use
 
@@ -56,6 +57,8 @@ class Memory:
         self.lost: set[Scope] = set()  # those of them whose calls are not all known
         self.handed_on: set[tuple[ast.expr, Scope]] = set()
         self.subclasses: dict[Scope, set[Scope]] = defaultdict(set)
+        self.put_by: dict[tuple[ast.AST, object], dict[Source, None]] = defaultdict(dict)  # what containers hold
+        self.given_by: dict[tuple[ast.Call, Scope, str], dict[Source, None]] = defaultdict(dict)  # to parameters
         self._cells: dict[Key, set[Value]] = defaultdict(set)
         self._readers: dict[Key, set[Scope]] = defaultdict(set)
         self._queue: deque[Scope] = deque()

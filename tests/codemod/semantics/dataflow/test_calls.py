@@ -32,10 +32,54 @@ def test_a_default_of_none_is_no_value() -> None:
     assert Facts("def f(a=None): pass\nf(None)\n").variable("a", "f") == {"None"}
 
 
-def test_a_spread_argument_reaches_all_that_follow() -> None:
-    facts = Facts("def f(a, b, c): pass\nf(1, *[2, 3])\n")
-    assert facts.variable("a", "f") == {"1"}
-    assert facts.variable("b", "f") == facts.variable("c", "f") == {"2", "3"}
+def taken(call: str, before: str = "", parameters: str = "a, b, c=None") -> tuple[set[str], ...]:
+    """What the parameters `a`, `b` and `c` of a function get from a call of it."""
+    facts = Facts(f"{before}\ndef f({parameters}): pass\n{call}\n")
+    return tuple(facts.variable(name, "f") for name in "abc")
+
+
+def test_a_star_of_known_length_fills_one_parameter_after_the_other() -> None:
+    assert taken("f(1, *[2, 3])") == ({"1"}, {"2"}, {"3"})
+    assert taken("f(*pair(), 3)", "def pair(): return 1, 2") == ({"1"}, {"2"}, {"3"})
+    assert taken("g(1, 2, 3)", "def g(*args): return f(*args)") == ({"1"}, {"2"}, {"3"})
+    assert taken("f(*(1, 2), *(3,))") == ({"1"}, {"2"}, {"3"})
+
+
+def test_what_follows_a_star_of_unknown_length_reaches_each_place_that_it_may_have() -> None:
+    assert taken("f(1, *items)", "items = []\nitems.append(2)") == ({"1"}, {"2"}, {"2"})
+    assert taken("f(*items, 3)", "items = []\nitems.append(2)") == ({"2"}, {"2", "3"}, {"3"})
+    assert taken("f(*unknown(), 3)")[2] == {"3"}
+    assert taken("f(*items, b=3)", "items = []\nitems.append(2)") == ({"2"}, {"3"}, {"argument c of f"})
+    assert taken("f(*items, **dict(c=3))", "items = []\nitems.append(2)") == ({"2"}, {"2"}, {"3"})
+    assert taken("g(*items)", "def g(*args): f(args[0], args[1])\nitems = []\nitems.append(2)")[:2] == ({"2"}, {"2"})
+
+
+OPTIONS = {
+    "f(**dict(a=1, b=2))": "",
+    "f(1, **{'b': 2})": "",
+    "f(**options)": "options = {'a': 1}; options['b'] = 2",
+    "f(1, **options)": "options = {}; options.update(b=2)",
+    "f(**{**options, 'b': 2})": "options = dict(a=1)",
+    "f(b=2, **dict(options))": "options = {'a': 1}",
+    "f(**(options | {'b': 2}))": "options = {'a': 1}",
+    "g(1, b=2)": "def g(*args, **options): return f(*args, **options)",
+    "partial(f, 1)(2)": "from functools import partial",
+    "h = functools.partial(f, b=2); h(1)": "import functools",
+    "partial(partial(f, 3), b=2)(a=1)": "from functools import partial",
+}
+
+
+@pytest.mark.parametrize("call", OPTIONS)
+def test_options_and_partials_hand_over_what_they_hold(call: str) -> None:
+    a, b, c = taken(call, OPTIONS[call], "a, b, c=None" if "3" not in call else "c, b, a")
+    assert (a, b) == ({"1"}, {"2"})
+    assert c == ({"3"} if "3" in call else {"argument c of f"})
+
+
+def test_a_dictionary_of_attributes_hands_over_the_attributes() -> None:
+    before = "import argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.a = 1"
+    assert taken("f(**vars(args))", before)[0] == {"1"}
+    assert taken("f(**args.__dict__)", before)[0] == {"1"}
 
 
 def test_methods_get_their_instance() -> None:

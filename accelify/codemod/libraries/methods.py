@@ -88,8 +88,13 @@ def takes_the_next(name: str) -> bool:
 
 def adds_a_hook(name: str) -> bool:
     """Whether a call makes each forward pass, of a module or of all, call a function: `register_forward_hook`."""
+    return hooks_a_pass(name) and "forward" in name
+
+
+def hooks_a_pass(name: str) -> bool:
+    """Whether a call makes each forward or backward pass call a function: `register_full_backward_hook`."""
     row = table.member("module", name) or table.function(f"torch.nn.modules.module.{name}")
-    return row is not None and name.startswith("register_") and "forward" in name
+    return row is not None and name.startswith("register_") and ("forward" in name or "backward" in name)
 
 
 def operator(name: str) -> ast.operator | None:

@@ -4,36 +4,77 @@
     self.codebook.weight.data.copy_(self.sums / self.counts)
 
 Gradients are averaged across the ranks, and so optimizers change all models alike. What a forward pass changes itself
-is learned from the batches of one rank.
+is learned from the batches of one rank. So is what hooks keep of a pass and the step takes for more than to look at it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Constant, Made
+from accelify.codemod.semantics.values import Constant, FunctionValue, Made
 
 
 def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     """The statements and calls that change such a state, each with the name of its attribute."""
     program = metrics.measured.program
-    scopes = (s for parsed in program.files for s in program.flow.bindings[parsed.path].root.walk())
-    modules = [s for s in scopes if s.kind == "class" and program.flow.is_module_class(s)]
+    modules = list(filter(program.flow.is_module_class, _classes(program)))
     forwards = [method for cls in modules if (method := program.flow.method(cls, "forward")) is not None]
     run = program.run_from(forwards) & program.reachable
     for cls in modules:
-        methods_run = [s for s in cls.walk() if s in run and s.is_method and s.name != "__init__"]
-        nodes = (n for method in methods_run for statement in method.body for n in ast.walk(statement))
-        changes = [(node, name, given) for node in nodes for name, given in [_changed(node)] if name]
+        changes = list(_changes(cls, run))
         kept = _kept(program, cls) if changes else set()
         for node, name, given in changes:
             if name in kept and any(map(metrics.ranks.is_own, given)):
                 yield node, name
+
+
+def hook_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
+    """The statements and calls of hooks that keep what gradients or weights are computed with, with its attribute."""
+    program = metrics.measured.program
+    calls = (call for call in program.calls if _adds_hook(call) and program.frame(call) in program.reachable)
+    given = (a for call in calls for a in (*call.args, *(k.value for k in call.keywords)))
+    hooks = [v.scope for a in given for v in program.values(a) if isinstance(v, FunctionValue)]
+    run = program.run_from(hooks) if metrics.ranks.shards.loops else set()
+    for cls in _classes(program) if run else ():
+        changes = [c for c in _changes(cls, run) if not isinstance(c[0], ast.AugAssign)]  # which count, mostly
+        taken = _taken_with_gradients(program, cls, run) if changes else set()
+        yield from ((node, name) for node, name, given in changes if name in taken and not _are_constants(given))
+
+
+def _classes(program: Program) -> Iterator[Scope]:
+    scopes = (s for parsed in program.files for s in program.flow.bindings[parsed.path].root.walk())
+    return (s for s in scopes if s.kind == "class")
+
+
+def _changes(cls: Scope, run: Set[Scope]) -> Iterator[tuple[ast.AST, str, list[ast.expr]]]:
+    """What the methods of a class that are run change of its attributes, and what from."""
+    methods_run = [s for s in cls.walk() if s in run and s.is_method and s.name != "__init__"]
+    nodes = (n for method in methods_run for statement in method.body for n in ast.walk(statement))
+    return ((node, name, given) for node in nodes for name, given in [_changed(node)] if name)
+
+
+def _adds_hook(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and methods.hooks_a_pass(call.func.attr)
+
+
+def _are_constants(given: list[ast.expr]) -> bool:
+    return all(isinstance(g, (ast.Constant, ast.List, ast.Dict)) for g in given)
+
+
+def _taken_with_gradients(program: Program, cls: Scope, run: Set[Scope]) -> set[str]:
+    """The attributes that a class reads where it reads gradients, and where it is called from there."""
+    found: set[str] = set()
+    for method in (s for s in cls.children if s.is_function and s not in run and s.name != "__init__"):
+        reached = [s for s in program.run_from([method]) if s.parent is cls]
+        nodes = [n for s in reached for n in ast.walk(s.node) if isinstance(n, ast.Attribute)]
+        if any(n.attr == "grad" for n in nodes):
+            found |= {n.attr for n in nodes if isinstance(n.ctx, ast.Load) and ast.unparse(n.value) == "self"}
+    return found
 
 
 def _kept(program: Program, cls: Scope) -> set[str]:

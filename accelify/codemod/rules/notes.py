@@ -22,7 +22,7 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, skipped_apart
-from accelify.codemod.metrics.forward_state import forward_states
+from accelify.codemod.metrics.forward_state import forward_states, hook_states
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import (
     Ends,
@@ -158,6 +158,7 @@ def find(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     yield from _seeded_apart(script)
     yield from _changed_in_forward(script, states)
+    yield from _kept_by_hooks(script) if script.distribution is None else ()
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)
@@ -190,6 +191,18 @@ def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -
             "processes: all-reduce what it is computed from, or the processes train different models"
         )
         node = listed[0][0]
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _kept_by_hooks(script: Script) -> Iterator[Remark]:
+    """What hooks keep for the steps of an optimizer, a note for each."""
+    found = list(hook_states(script.metrics))
+    for name, node in {name: node for node, name in reversed(found)}.items():
+        message = (
+            f"a hook keeps `{name}` from each process's own batch, for a step that uses it, and only gradients are "
+            'averaged across processes: average what it keeps, too (`accelerator.reduce(..., "mean")`), or the '
+            "processes train different models"
+        )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.forward_state import forward_states
+from accelify.codemod.metrics.forward_state import forward_states, hook_states
 from tests.codemod.facts import Facts
 
 SCRIPT = """\
@@ -58,3 +58,61 @@ def test_states_that_a_forward_pass_learns(changed: str, names: list[str]) -> No
 def test_what_is_changed_before_the_training_is_not_of_a_batch() -> None:
     text = SCRIPT.format(changed="pass").replace("optimizer =", "model.mean = rows.mean()\noptimizer =")
     assert not list(forward_states(Facts(text).script.metrics))
+
+
+HOOKED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+class Scaled(torch.optim.Optimizer):
+    def __init__(self, model):
+        super().__init__(model.parameters(), {{}})
+        self.steps, self.inputs = 0, {{}}
+        for module in model.modules():
+            module.{registers}
+    def keep(self, module, args, *rest):
+        self.put(module, args[0])
+    def hook(self):
+        def kept(module, args, out):
+            self.keep(module, args)
+        return kept
+    def put(self, module, x):
+        {kept}
+    def factor(self, module):
+        return self.inputs[module] + self.steps
+    def step(self):
+        for module in {taken}:
+            module.weight.data -= self.factor(module) * module.weight.grad
+model = nn.Linear(1, 1)
+optimizer = Scaled(model)
+for x in DataLoader(rows, 4):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+KEEPS = "self.inputs[module] = x.t() @ x"
+
+
+@pytest.mark.parametrize(
+    ("registers", "kept", "names"),
+    [
+        ("register_forward_pre_hook(self.keep)", KEEPS, ["inputs"]),
+        ("register_forward_hook(self.keep)", "self.inputs[module].mul_(0.9).add_(x.mean())", ["inputs"]),
+        ("register_full_backward_hook(self.keep)", KEEPS, ["inputs"]),
+        ("register_forward_hook(hook=self.hook())", KEEPS, ["inputs"]),
+        ("register_forward_hook(self.keep)", "self.steps += 1", []),
+        ("register_forward_hook(self.keep)", "self.inputs = {}", []),
+        ("register_forward_hook(self.keep)", "self.shown = x", []),
+        ("apply(self.keep)", KEEPS, []),
+    ],
+)
+def test_what_hooks_keep_for_a_step(registers: str, kept: str, names: list[str]) -> None:
+    script = Facts(HOOKED.format(registers=registers, kept=kept, taken="self.inputs")).script
+    assert [name for _, name in hook_states(script.metrics)] == names
+
+
+def test_what_hooks_keep_to_be_shown_is_not_for_a_step() -> None:
+    text = HOOKED.format(registers="register_forward_hook(self.keep)", kept=KEEPS, taken="[]")
+    text = text.replace(".data -= self.factor(module) * module.weight.grad", "")
+    assert not list(hook_states(Facts(text).script.metrics))

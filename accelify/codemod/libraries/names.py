@@ -241,6 +241,11 @@ def sets_gradient(name: str | None) -> bool:
     return _has_trait(name, Trait.SETS_GRADIENT)
 
 
+def enables_gradients(name: str | None) -> bool:
+    """`torch.enable_grad`, and `torch.set_grad_enabled` as its argument says."""
+    return sets_gradient(name) and not is_without_gradient(name)
+
+
 def is_context(name: str | None) -> bool:
     """Whether this affects nothing but the code that runs under it: `torch.no_grad`, `torch.autocast`."""
     row = table.function(name)

@@ -42,6 +42,28 @@ class Ways:
         dead = self.conditions.is_dead
         return any(all(not dead(n, w, calls) or dead(n, w) for n, calls in steps) for w in worlds)
 
+    def fails(self, call: ast.Call, place: ast.AST) -> bool:
+        """Whether a call gives None to a parameter of which a method is called beside a place in its function."""
+        callees = self.program.flow.callees.get(call, ())
+        frame = self.program.frame(place)
+        used = self._called_beside(place) & {p.arg for p in frame.parameters} if frame in callees else set()
+        given = (self.tracer.given(call, frame, name) for name in sorted(used) if len(frame.writes[name]) == 1)
+        return any(isinstance(g, ast.Constant) and g.value is None for g in given)
+
+    def _called_beside(self, place: ast.AST) -> set[str]:
+        """The names of which a method is called in the block of a place, and in those round it."""
+        found: set[str] = set()
+        child = place
+        for ancestor in self.program.ancestors(place):
+            body = getattr(ancestor, "body", ())
+            beside = [c for c in body if isinstance(c, ast.Expr)] if isinstance(body, list) and child in body else []
+            calls = [s.value for s in beside if isinstance(s.value, ast.Call)]
+            found |= {ast.unparse(c.func.value) for c in calls if isinstance(c.func, ast.Attribute)}
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                break
+            child = ancestor
+        return found
+
     def only_if(self, function: Scope, ways: Set[Way]) -> str | None:
         """When a function trains, where some of its calls have it do something else: `optimizer is not None`."""
         asked = {frozenset(self._asked(way)) for way in ways}

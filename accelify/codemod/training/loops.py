@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 
 from accelify.codemod.libraries import methods, names
@@ -28,6 +29,7 @@ from accelify.codemod.semantics.values import (
 from accelify.codemod.training.experience import Experience, Results
 from accelify.codemod.training.losses import losses_of, without_gradients
 from accelify.codemod.training.made_anew import Anew, Nested
+from accelify.codemod.training.modes import LastModes
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.randomness.draws import draws, function_draws
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
@@ -89,6 +91,7 @@ class Loops:
         self.tracer = tracer
         self.flow = program.flow
         self.ways = Ways(program, tracer)
+        self.modes = LastModes(program, roles)
         self.sources = Sources(program, roles, tracer, self.owners)
         self.anew = Anew(program, roles, tracer, self.stack)
         self.passes = Passes(program, self.stack, self.owners)
@@ -161,6 +164,7 @@ class Loops:
         found: list[Loop] = []
         seen: set[tuple[Scope, Way]] = set()
         queue: list[tuple[ast.AST, Way]] = [(node, self.ways.begin(node))]
+        asking: set[ast.AST] = set()  # what only runs where models train
         while queue:
             current, way = queue.pop(0)
             for loop in self.program.loops_round(current):
@@ -174,11 +178,26 @@ class Loops:
             if frame is None or (frame, way) in seen:
                 continue
             seen.add((frame, way))
-            longer = ((call, self.ways.through(call, way)) for call in self.program.calls_of(frame))
+            calls = self.program.calls_of(frame)
+            if ways is not None:
+                asks = current in asking or self.modes.asks(current)
+                evaluating = [c for c in calls if self._evaluates(c, current, asks)]
+                calls = [c for c in calls if c not in evaluating] or calls
+                asking.update(calls if asks else ())
+            longer = ((call, self.ways.through(call, way)) for call in calls)
             queue.extend((call, each) for call, each in longer if each is not None)
             if frame in self.flow.escaped:
                 queue.extend((use, self.ways.begin(use)) for use in self._uses_of(frame))
         return found
+
+    def _evaluates(self, call: ast.Call, place: ast.AST, asks: bool) -> bool:
+        """Whether a call does not come as far as a backward pass in its function: without gradients, in `eval` mode."""
+        is_without = not self._enables_gradients and without_gradients(self.program, call) is not None
+        return is_without or self.ways.fails(call, place) or (asks and self.modes.is_in_eval_mode(call))
+
+    @cached_property
+    def _enables_gradients(self) -> bool:
+        return any(names.enables_gradients(n) for call in self.program.calls for n in self.program.called(call))
 
     def _function_round(self, node: ast.AST) -> Scope | None:
         scope: Scope | None = self.program.scope(node)

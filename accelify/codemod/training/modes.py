@@ -6,7 +6,7 @@ import ast
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.semantics.conditions import WORLDS, Conditions
+from accelify.codemod.semantics.conditions import WORLDS, Conditions, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.values import External
@@ -17,37 +17,23 @@ from accelify.codemod.training.roles import Roles
 _DEPTH = 4
 _MODES = ("dropout", "batchnorm", "batch_norm", "instancenorm", "rrelu", "transformer")
 _NAMED = (ast.Name, ast.Attribute)
+_TRAINING, _EVALUATING = (worlds_where(trains=trains) for trains in (True, False))
 
 
-class Modes:
-    """Look for `model.eval()` and its like."""
+class LastModes:
+    """Look for the last `model.eval()` or its like before a place."""
 
-    def __init__(self, program: Program, roles: Roles, tracer: Tracer, harmless: Harmless) -> None:
+    def __init__(self, program: Program, roles: Roles) -> None:
         self.program = program
         self.roles = roles
-        self.harmless = harmless
         self.conditions = program.once(Conditions)
 
-    def evaluates(self, loop: ast.For, phase: Phase | None) -> bool:
-        """Whether models compute in a loop as they do in evaluation; in a loop that also trains, where it does not."""
-        nodes = phase.live(*loop.body) if phase is not None else (n for s in loop.body for n in ast.walk(s))
-        calls = [n for n in nodes if isinstance(n, ast.Call)]
-        return (
-            not self._has_modes or any(map(self.harmless.sets_eval_mode, calls)) or self._is_in_eval_mode(loop, phase)
-        )
+    def asks(self, node: ast.AST) -> bool:
+        """Whether a function comes to a place in it only where models train: `if not model.training: return`."""
+        dead = self.conditions.is_dead
+        return all(dead(node, w) for w in _EVALUATING) and not all(dead(node, w) for w in _TRAINING)
 
-    @cached_property
-    def _has_modes(self) -> bool:
-        """Whether anything in the program computes otherwise while it is trained; models of libraries may."""
-        for node, values in self.program.flow.values.items():
-            named = {v.name for v in values if isinstance(v, External)} if isinstance(node, _NAMED) else set()
-            if any(
-                names.may_differ_in_training(name) or any(word in name.lower() for word in _MODES) for name in named
-            ):
-                return True
-        return False
-
-    def _is_in_eval_mode(self, node: ast.AST, phase: Phase | None, depth: int = _DEPTH) -> bool:
+    def is_in_eval_mode(self, node: ast.AST, phase: Phase | None = None, depth: int = _DEPTH) -> bool:
         """Whether `eval()` is the last that was called to set the mode, in the function of a node or in its callers."""
         frame = self.program.frame(node)
         modes = [
@@ -66,7 +52,7 @@ class Modes:
         calls = self.program.calls_of(frame)
         if phase is not None:
             calls = [c for c in calls if self.conditions.truth_in(phase.test, WORLDS, (c,)) is not phase.trains]
-        return bool(depth and calls) and all(self._is_in_eval_mode(c, None, depth - 1) for c in calls)
+        return bool(depth and calls) and all(self.is_in_eval_mode(c, None, depth - 1) for c in calls)
 
     @staticmethod
     def _is_eval(call: ast.Call, phase: Phase | None) -> bool:
@@ -80,3 +66,28 @@ class Modes:
         """Whether a loop's function does not come to a place when the loop is to evaluate."""
         around = [node, *self.program.ancestors(node)]
         return any(isinstance(a, (ast.If, ast.IfExp)) and set(phase.dead(a)) & set(around) for a in around)
+
+
+class Modes(LastModes):
+    """Look at the modes that loops compute in."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, harmless: Harmless) -> None:
+        super().__init__(program, roles)
+        self.harmless = harmless
+
+    def evaluates(self, loop: ast.For, phase: Phase | None) -> bool:
+        """Whether models compute in a loop as they do in evaluation; in a loop that also trains, where it does not."""
+        nodes = phase.live(*loop.body) if phase is not None else (n for s in loop.body for n in ast.walk(s))
+        calls = [n for n in nodes if isinstance(n, ast.Call)]
+        return not self._has_modes or any(map(self.harmless.sets_eval_mode, calls)) or self.is_in_eval_mode(loop, phase)
+
+    @cached_property
+    def _has_modes(self) -> bool:
+        """Whether anything in the program computes otherwise while it is trained; models of libraries may."""
+        for node, values in self.program.flow.values.items():
+            named = {v.name for v in values if isinstance(v, External)} if isinstance(node, _NAMED) else set()
+            if any(
+                names.may_differ_in_training(name) or any(word in name.lower() for word in _MODES) for name in named
+            ):
+                return True
+        return False

@@ -96,3 +96,20 @@ def test_when_a_function_does_it_at_all() -> None:
     ways = Ways(facts.program, facts.tracer)
     assert ways.only_if(facts.scope("f"), {ways.begin(facts["here()"])}) == "a"
     assert ways.only_if(facts.scope("f"), {()}) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "call", "fails"),
+    [
+        ("here()\n    a.step()", "f(None)", True),
+        ("a.zero()\n    if b: here()", "f(b=2, a=None)", True),
+        ("if b:\n        a.zero()\n    here()", "f(None)", False),
+        ("here()\n    use(a)", "f(None)", False),
+        ("here()\n    a.step()", "f(1)", False),
+        ("here()\n    a.step()", "f(c)", False),
+        ("a = make()\n    here()\n    a.step()", "f(None)", False),
+    ],
+)
+def test_calls_that_give_none_to_what_must_be_there(body: str, call: str, fails: bool) -> None:
+    facts = Facts(f"def f(a, b=1):\n    {body}\n{call}\n")
+    assert Ways(facts.program, facts.tracer).fails(facts.call(call), facts["here()"]) is fails

@@ -150,3 +150,78 @@ def test_loaders_that_one_container_or_function_gives(
     text = TEXT.replace("run(train_loader", f"{loaders}run({trained}").replace("run(test_loader", f"run({evaluated}")
     training = told(text)
     assert [texts(d.sources) for d in training.data] == [[trained] if are_told_apart else ["loader"]]
+
+
+STEP = """\
+def learn(x, y, optimizer):
+    loss = f(model(x), y)
+{early}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+def fit(loader):
+    {train}
+    for x, y in loader:
+        learn(x, y, optimizer)
+def test(loader):
+    {evaluate}
+    for x, y in loader:
+        {call}
+{rest}
+fit(train_loader)
+test(test_loader)
+"""
+PARTS = {
+    "early": "",
+    "train": "model.train()",
+    "evaluate": "model.eval()",
+    "call": "learn(x, y, optimizer)",
+    "rest": "",
+}
+BY_MODE = {"early": "    if not model.training:\n        return loss"}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        BY_MODE,
+        {"early": "    if model.training is False:\n        return loss"},
+        BY_MODE | {"train": "pass"},
+        {"early": "    if stop:\n        return loss", "call": "learn(x, y, None)"},
+        {"early": "    if stop:\n        return loss", "call": "learn(x, y, optimizer=None)"},
+        {
+            "early": "    if stop:\n        return loss",
+            "call": "with torch.no_grad():\n            learn(x, y, optimizer)",
+        },
+        {"early": "    if stop:\n        return loss", "call": "with torch.inference_mode(): learn(x, y, optimizer)"},
+    ],
+)
+def test_calls_that_leave_before_the_backward_pass(parts: dict[str, str]) -> None:
+    text = TEXT.partition("def run")[0] + STEP.format(**PARTS | parts)
+    training = told(text)
+    assert [texts(d.sources) for d in training.data] == [["loader"]]
+    (loop,) = [o for loops in training.loops.values() for o in loops]
+    assert loop.lineno < text.partition("def test")[0].count("\n")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"early": "    if stop:\n        return loss"},
+        BY_MODE | {"evaluate": "model.train()"},
+        BY_MODE | {"evaluate": "model.train(flag)"},
+        BY_MODE | {"evaluate": "pass"},
+        {"call": "with torch.no_grad():\n            learn(x, y, optimizer)", "rest": "torch.set_grad_enabled(True)"},
+        {"call": "learn(x, None, optimizer)"},
+    ],
+)
+def test_calls_that_may_get_to_the_backward_pass(parts: dict[str, str]) -> None:
+    training = told(TEXT.partition("def run")[0] + STEP.format(**PARTS | parts))
+    assert len([o for loops in training.loops.values() for o in loops]) == 2
+
+
+def test_a_step_that_all_its_calls_seem_to_evaluate_with_trains() -> None:
+    text = STEP.format(**PARTS | BY_MODE | {"train": "model.eval()"})
+    assert len([o for loops in told(TEXT.partition("def run")[0] + text).loops.values() for o in loops]) == 2

@@ -15,6 +15,7 @@ each process writes; and what cannot be guarded, each with a note.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
@@ -29,7 +30,7 @@ from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
-from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.semantics.scopes import Scope, names_in
 
 NAME = "writes"
 OPTIONAL = True
@@ -271,14 +272,16 @@ def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
 
 def _left(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
-    left: dict[object, list[ast.Call]] = {}
+    left: dict[tuple[Scope, bool], list[ast.Call]] = {}
+    removed = _removed(script)
     for call in script.written.guarding.unguarded:
         if script.program.statement(call) in _written_with_saves(script):
             continue
         if "tracker" in script.program.once(Kinds).of(call):
             continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
         if "torch.save" not in script.program.called(call) and call not in script.written.guarding.handed_on:
-            left.setdefault(script.program.frame(call), []).append(call)
+            frame = script.program.frame(call)
+            left.setdefault((frame, _is_removed(script, call, removed[frame])), []).append(call)
     for call in script.program.calls:
         frame = script.program.frame(call)
         is_run = frame in script.run.run or (script.path(call) in script.files and frame in script.program.reachable)
@@ -289,8 +292,8 @@ def _left(script: Script) -> Iterator[Remark]:
             and any(map(names.runs_command, script.program.called(call)))
             and not _is_run_for_its_output(script, call)
         ):
-            left.setdefault(frame, []).append(call)
-    for calls in left.values():
+            left.setdefault((frame, False), []).append(call)
+    for (_, is_temporary), calls in left.items():
         first = min(calls, key=script.program.position)
         spelled = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)
         named = ", ".join(spelled)
@@ -303,6 +306,12 @@ def _left(script: Script) -> Iterator[Remark]:
         )
         if all("environment" in script.program.once(Kinds).of(c) for c in calls):  # which each process needs
             message = f"{{}}: every process writes this: put `{script.place(first)}.process_index` into the path"
+        elif is_temporary:
+            place = script.place(first)
+            message = (
+                f"{{}}: every process writes, reads and removes this file, which another may still need: put "
+                f"`{place}.process_index` into its path, so that each has a file of its own"
+            )
         elif any(is_command) or any(_is_read_later(script, c) for c in calls):
             is_read = "another process reads what it makes" if any(is_command) else "this is read again"
             message += f", and call `{script.state(first)}.wait_for_everyone()` before {is_read}"
@@ -312,7 +321,24 @@ def _left(script: Script) -> Iterator[Remark]:
             message += (
                 f", and make {', '.join(kept)} `None` in the other processes, which use it too: check for `None` there"
             )
-        yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named)
+        tier = Tier.REVIEW if is_temporary else Tier.ADVICE
+        yield Remark(NAME, script.path(first), first, message, tier, about=named)
+
+
+def _removed(script: Script) -> dict[Scope, set[object]]:
+    """The places of the files that each function removes."""
+    found: dict[Scope, set[object]] = defaultdict(set)
+    for call in _rows_of(script, list(script.program.calls), Trait.REMOVES):
+        found[script.program.frame(call)] |= set(map(script.written.guarding.place_of, _paths(script, call)))
+    return found
+
+
+def _is_removed(script: Script, call: ast.Call, removed: set[object]) -> bool:
+    """Whether a call writes, or removes, a file that its function both writes and removes."""
+    place_of = script.written.guarding.place_of
+    places = removed & set(map(place_of, _paths(script, call)))
+    written = {place_of(p) for c in script.program.calls_in(script.program.frame(call)) for p in _made_at(script, c)}
+    return not places.isdisjoint(written)
 
 
 def _unknown(script: Script) -> Iterator[Remark]:

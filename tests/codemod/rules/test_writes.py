@@ -323,6 +323,42 @@ def test_a_function_without_the_accelerator_is_waited_for_and_guarded_where_it_i
     assert "\n    measure(loader)\n" in after  # which goes over a shard: no process may do so alone
 
 
+TEMPORARY = """\
+import os, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+def rows():
+{body}
+    return TensorDataset(torch.randn(8, 4))
+def main():
+    loader = DataLoader(rows(), batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, in loader:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+main()
+"""
+OPENED = "    with open('rows.tmp', 'w') as f:\n        f.write('1')\n    kept = open('rows.tmp').read()"
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (f"{OPENED}\n    os.remove('rows.tmp')", ["`open`, `write`, `remove`"]),
+        (f"{OPENED}\n    os.unlink('rows.tmp')", ["`open`, `write`, `unlink`"]),
+        (f"{OPENED}\n    os.remove('rows.tmp')\n    open('log', 'w').write(kept)", ["`open`, `write`, `remove`"]),
+        (OPENED, []),
+        (f"{OPENED}\n    os.remove('older.tmp')", []),
+    ],
+)
+def test_a_file_that_is_written_and_removed_again_needs_a_path_for_each_process(body: str, named: list[str]) -> None:
+    notes = [n.message for n in run(TEMPORARY.format(body=body)).notes if n.rule == "writes"]
+    assert [n.partition(": ")[0] for n in notes if "process_index` into its path" in n] == named
+    assert len(notes) == 1 + ("log" in body)
+
+
 def test_what_records_an_environment_of_each_process_wants_a_path_of_its_own() -> None:
     imports = "import gym\nfrom gym.wrappers import Monitor\nenv = Monitor(gym.make('a'), 'video')"
     (note,) = (n.message for n in run(script(imports=imports, end="env.reset()")).notes if n.rule == "writes")

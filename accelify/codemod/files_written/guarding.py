@@ -82,7 +82,10 @@ class Guarding:
         return runs
 
     def _looked_at(self) -> Iterator[ast.Call]:
-        """The calls that may read a file, or look at it, after the process that writes it has done so."""
+        """The calls that may read a file, or look at it, after the process that writes it has done so.
+
+        Not what stands by itself, and so is what a notebook shows: `Image("all.gif")`.
+        """
         written: dict[object, list[ast.Call]] = {}
         for call in self.program.calls:
             if (
@@ -93,7 +96,8 @@ class Guarding:
                 for path in self._paths(self.alone.effects.of_call(call).files_written):
                     written.setdefault(self.place_of(path), []).append(call)
         for call in self.program.calls:
-            if not self.program.flow.callees.get(call):
+            is_shown = isinstance(self.program.parent(call), ast.Expr) and not self.alone.writes(call)
+            if not is_shown and not self.program.flow.callees.get(call):
                 paths = self._paths(self.alone.effects.of_call(call).files_read)
                 writes = [w for p in paths for w in written.get(self.place_of(p), ()) if w is not call]
                 if any(self.stored.is_before(w, call) for w in writes):

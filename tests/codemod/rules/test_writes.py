@@ -55,6 +55,17 @@ def test_what_is_printed_of_it_goes_with_it(lines: tuple[str, str]) -> None:
     assert end(SAVED + "\n".join(lines)).endswith(guarded(*lines))
 
 
+@pytest.mark.parametrize(
+    "shown", ["Image('all.gif')", "Image(filename='all.gif')", "Video('all.gif')", "kept = Audio('all.gif')"]
+)
+def test_what_a_notebook_shows_is_waited_for_and_shown_by_all(shown: str) -> None:
+    imports = "import imageio\nfrom IPython.display import Audio, HTML, Image, Video"
+    written = "imageio.mimsave('all.gif', [])"
+    after = run(script(imports=imports, end=f"{written}\n{shown}\n")).after.decode()
+    assert f"{guarded(written)}\naccelerator.wait_for_everyone()\n{shown}\n" in after
+    assert "wait_for" not in run(script(imports=imports, end=f"{written}\nHTML('<b>all</b>')\n")).after.decode()
+
+
 def test_what_others_need_of_it_is_waited_for() -> None:
     after = end(SAVED + "if os.path.getsize(path) > 10:\n    optimizer.param_groups[0]['lr'] *= 2")
     assert "accelerator.wait_for_everyone()\nif os.path.getsize(path) > 10:" in after

@@ -148,7 +148,9 @@ effects=shows
     <figure>: show
     IPython.display: display clear_output
 -
-    IPython.display: Image HTML Markdown Audio Video
+    IPython.display: HTML Markdown
+effects=reads_files
+    IPython.display: Image Audio Video
 effects=shows+writes_files mutates=self
     <figure>: canvas.print_figure
 effects=changes_library

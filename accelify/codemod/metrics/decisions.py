@@ -143,6 +143,7 @@ class _Steps:
     def __init__(self, metrics: Metrics, others: Collection[ast.AST]) -> None:
         training = metrics.measured.training
         self.program = metrics.measured.program
+        self.ranks = metrics.ranks
         self.nodes: set[ast.AST] = {*training.backwards, *training.steps, *(r.anchor for r in metrics.reductions)}
         self.nodes |= set(metrics.evaluations)
         preparation = metrics.measured.prepared.preparation
@@ -167,7 +168,7 @@ class _Steps:
 
     def _are_left_by(self, leaving: ast.AST, node: ast.AST) -> bool:
         """Whether a node leaves a loop that takes steps, or a function that does; not one inside the condition."""
-        is_end = isinstance(leaving, ast.Call) and self.program.ends(leaving, failed=False)
+        is_end = isinstance(leaving, ast.Call) and self._ends(leaving, node)
         if not (is_end or isinstance(leaving, _LEAVES)):
             return False
         frame = self.program.frame(leaving)
@@ -177,6 +178,11 @@ class _Steps:
             return self._are_in(n for s in frame.body for n in ast.walk(s))
         loop = next(iter(self.program.loops_round(leaving)), None)
         return loop is not None and not self.program.inside(loop, node) and self._are_in(ast.walk(loop))
+
+    def _ends(self, call: ast.Call, node: ast.AST) -> bool:
+        """Whether a call ends one rank alone; where it says that the run failed, only by the clock."""
+        is_of_clock = isinstance(node, (ast.If, ast.While)) and bool(self.ranks.of(node.test).of(Mark.CLOCK))
+        return self.program.ends(call, failed=False) or (is_of_clock and self.program.ends(call, failed=True))
 
     def _are_in(self, nodes: Iterable[ast.AST]) -> bool:
         return any(n in self.nodes or (isinstance(n, ast.Call) and self._are_run_by(n)) for n in nodes)

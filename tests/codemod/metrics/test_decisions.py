@@ -33,6 +33,14 @@ def test_conditions_of_steps(step: str, found: int) -> None:
     assert len(list(decided_apart(training(step=step).script.metrics))) == found
 
 
+@pytest.mark.parametrize("leaving", ["break", "exit()", "exit(3)", "sys.exit('time is up')", "raise SystemExit(3)"])
+def test_what_the_clock_decides_is_no_failure(leaving: str) -> None:
+    for passed, found in (("time.time() - begun > 9", 1), ("epoch == 7", 0)):
+        text = script(step=f"{STEP}if {passed}:\n    {leaving}\n")
+        facts = Facts(f"import sys, time\nbegun = time.time()\n{text}")
+        assert len(list(decided_apart(facts.script.metrics))) == found
+
+
 @pytest.mark.parametrize(
     ("test", "found"), [("loss.item() < 3", 1), ("epoch == 7", 0), ("sum(p.sum() for p in model.parameters()) < 3", 0)]
 )

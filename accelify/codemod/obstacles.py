@@ -105,7 +105,7 @@ def _assigned_nowhere(script: Script) -> Found:
             scopes = [scope for scope in root.walk() if scope.owner(item.text) is None]
             reads = [r for scope in scopes for r in scope.reads.get(item.text, ())]
             message = f"`{item.text}` is used here, but nothing assigns it: assign it first, or use the name you mean"
-            yield min(reads, key=script.program.position), "prepare", message
+            yield from ((r, "prepare", message) for r in sorted(reads, key=script.program.position)[:1])
 
 
 def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:

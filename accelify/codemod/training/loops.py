@@ -594,6 +594,8 @@ class Sources:
             if isinstance(ancestor, ast.JoinedStr):
                 return True
             if isinstance(ancestor, ast.Call) and not self.program.inside(node, ancestor.func):
+                if self._trains(ancestor):
+                    return False
                 function = ancestor.func
                 if isinstance(function, ast.Attribute):
                     is_shown = methods.shows(function.attr) or methods.is_of("string", function.attr)
@@ -602,6 +604,12 @@ class Sources:
                 elif names.says(ast.unparse(function)) or names.describes(ast.unparse(function)):
                     return True
         return False
+
+    def _trains(self, call: ast.Call) -> bool:
+        """Whether a call runs a backward pass in functions of the project's own, whatever these are called."""
+        run = self.program.run_from(self.flow.callees.get(call, ()))
+        calls = (c.func for function in run for c in self.program.calls_in(function))
+        return any(isinstance(f, ast.Attribute) and f.attr == "backward" for f in calls)
 
     def _uses_items(self, loop: ast.For) -> bool:
         targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]

@@ -18,6 +18,12 @@ class Batches:
     def __len__(self): return 1
 class Items:
     def __getitem__(self, i): return 1
+class Learner:
+    def update(self, x): self.learn(x)
+    def learn(self, x): self.net(x).backward()
+    def append(self, x): self.learn(x)
+class Meter:
+    def update(self, x): self.all.append(x)
 def pick(i):
     return rows[i]
 """
@@ -53,6 +59,10 @@ def own(loop: str) -> tuple[str, str] | None:
         (f"for x in rows:  {MARK}\n    f(x.format(3))\n", "sequence", "rows"),
         (f"for x in Batches():  {MARK}\n    f(x)\n", "loaders", "Batches()"),
         (f"for x in Items():  {MARK}\n    f(x)\n", "sequence", "Items()"),
+        # What a method does says whether it learns, not its name.
+        (f"for x in Batches():  {MARK}\n    Learner().update(x)\n", "loaders", "Batches()"),
+        (f"for x in rows:  {MARK}\n    Learner().append(x)\n", "sequence", "rows"),
+        (f"for i in range(9):  {MARK}\n    Learner().update(rows[i])\n", "sequence", "range(9)"),
         (f"def g(batches):\n    for x in batches:  {MARK}\n        f(x)\n", "loaders", "batches"),
     ],
 )
@@ -72,6 +82,7 @@ def test_what_a_loop_shares_out(loop: str, kind: str, source: str) -> None:
         f"for x in rows:  {MARK}\n    print(x.upper())\n",
         f"for x in rows:  {MARK}\n    names.append(x.strip())\n",
         f"for x in rows:  {MARK}\n    s = 'of {{}}'.format(x)\n",
+        f"for x in rows:  {MARK}\n    Meter().update(x)\n",
         f"for net in nets:  {MARK}\n    net(x)\n",
         f"while rows:  {MARK}\n    f(rows.pop())\n",
         f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        f(rows[:i])\n",

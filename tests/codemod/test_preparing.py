@@ -734,3 +734,82 @@ def test_a_step_that_its_maker_has_evaluate_trains_nothing(
     assert "losses.append(step(state, batch).item())\n    print(sum(losses) / len(losses))" in scored
     assert "prepare" not in scored
     assert "shard" not in scored
+
+
+# Models and optimizers in records, and in what a function returns at once.
+
+RECORDS = {
+    "a namedtuple": (
+        'State = collections.namedtuple("State", "model optimizer")',
+        "State(model, torch.optim.SGD(model.parameters(), lr=0.1))",
+        "state.model, state.optimizer",
+    ),
+    "a namespace": (
+        "import types",
+        "types.SimpleNamespace(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))",
+        "state.model, state.optimizer",
+    ),
+    "a data class": (
+        "@dataclasses.dataclass\nclass State:\n    model: nn.Module\n    optimizer: torch.optim.Optimizer",
+        "State(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))",
+        "state.model, state.optimizer",
+    ),
+    "attributes by name": (
+        "class State:\n    def __init__(self, **parts):\n        for name, part in parts.items():\n"
+        "            setattr(self, name, part)",
+        "State(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))",
+        "state.model, state.optimizer",
+    ),
+    "a dictionary": (
+        "",
+        '{"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}',
+        'state["model"], state["optimizer"]',
+    ),
+}
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_the_model_is_prepared_before_what_is_made_of_it_is_returned(record: str) -> None:
+    before, made, parts = RECORDS[record]
+    text = f"""\
+import collections, dataclasses
+{before}
+
+def build():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    return {made}
+
+state = build()
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+for x, y in loader:
+    loss = nn.functional.mse_loss(MODEL(x), y)
+    OPTIMIZER.zero_grad()
+    loss.backward()
+    OPTIMIZER.step()
+"""
+    model, optimizer = parts.split(", ")
+    after = run(HEAD + text.replace("MODEL", model).replace("OPTIMIZER", optimizer)).after.decode()
+    assert "    model = accelerator.prepare(model)\n    return " in after
+    assert "accelerator.prepare(torch.optim.SGD(model.parameters(), lr=0.1))" in after
+    assert after.count(".prepare(") == 3
+
+
+@pytest.mark.parametrize("made", ['torch.load("net.pt")', "functools.partial(nn.Linear, 4)(1)"])
+def test_a_model_of_unknown_class_is_prepared_beside_the_optimizer_of_its_parameters(made: str) -> None:
+    text = f"""\
+import functools
+
+def train(model, parameters, loader):
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    for x, y in loader:
+{STEP}
+
+def main():
+    model = {made}
+    parameters = list(model.parameters())
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    train(model, parameters, loader)
+
+main()
+"""
+    assert prepared(text) == ["model, optimizer", "loader"]

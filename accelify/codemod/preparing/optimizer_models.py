@@ -65,8 +65,12 @@ class Owners:
 
     def _missing(self, binding: Binding, known: Set[Value]) -> set[Value]:
         """The networks that an optimizer trains, with those that they are parts of, where none of them is known."""
-        wholes = [self.roles.wholes(m) for m in self._trained_by(binding) if self.roles.is_module(m)]
+        wholes = [self.roles.wholes(m) for m in self._trained_by(binding) if self._is_network(m)]
         return {v for models in wholes if not models & known for v in models}
+
+    def _is_network(self, value: Value) -> bool:
+        """Whether a value that is asked for its parameters is a module: of a known class, or from `torch.load`."""
+        return self.roles.is_module(value) or isinstance(value, Made)
 
     def _named_beside(self, binding: Binding, known: list[ast.expr]) -> list[ast.expr]:
         """The names, beside an optimizer's, of models that it trains and that are not known yet."""
@@ -76,7 +80,7 @@ class Owners:
         found: dict[ast.AST, ast.expr] = {}
         for name in self._bound_beside(binding) if missing else ():
             values = self.program.values(name)
-            if values & missing and all(map(self.roles.is_module, values)):
+            if values & missing and all(map(self._is_network, values)):
                 for chain in self.tracer.chains(name):
                     found.setdefault(chain[-1].node, name)
         return list(dict.fromkeys(found.values()))

@@ -243,14 +243,19 @@ class Preparer:
         return Item("model", text, binding.scope, self._before_training(binding), line, assigned, binding.text)
 
     def _before_training(self, binding: Binding) -> ast.stmt | None:
-        """The statement that binds an optimizer; the one before it where that trains: `train(net, SGD(...))`."""
+        """The statement that makes an optimizer; the one before it where that trains or returns: `train(SGD(...))`."""
         found: ast.AST | None = binding.statement
-        while binding.kind == "inline" and isinstance(found, ast.stmt) and trains(self.program, self.training, found):
+        while isinstance(found, ast.stmt) and self._is_too_late(found, binding):
             block = self.program.block(found)
             if found is not block[0]:
                 return block[block.index(found) - 1]
             found = self.program.parent(found)
         return found if isinstance(found, ast.stmt) and found is not binding.scope.node else None
+
+    def _is_too_late(self, statement: ast.stmt, binding: Binding) -> bool:
+        """Whether the model of an optimizer cannot be prepared behind a statement that makes it."""
+        is_inline = binding.kind == "inline"
+        return isinstance(statement, ast.Return) or (is_inline and trains(self.program, self.training, statement))
 
     def _bound_line(self, expression: ast.expr) -> int:
         named = [self.program.position(c[0].node) for c in self.tracer.chains(expression) if c]

@@ -413,7 +413,8 @@ class Tracer:
             binding = Binding("assign", self.program.frame(write), write, self.program.statement(write), value)
             outer = self.chains(value, (*seen, key)) if value is not None and self.is_pass_through(value) else []
             found.extend([(binding, *chain) for chain in outer] or [(binding,)])
-        return found
+        kept = [e for source in self.flow.kept(owners, node.attr) for e in self._put_there(source, ())]
+        return [*found, *(chain for e in dict.fromkeys(kept) for chain in self.chains(e, (*seen, key)))]
 
 
 def wrapped_by(call: ast.Call) -> ast.expr | None:

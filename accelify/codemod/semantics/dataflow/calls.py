@@ -124,8 +124,11 @@ class Calls(Containers):
             return self._library(node, callee.name, given.arguments, given.keywords)
         if isinstance(callee, Constant):
             return NOTHING
-        if isinstance(callee, Made) and isinstance(callee.node, ast.Call) and callee.name == "functools.partial":
-            return self._call_of_partial(node, callee.node, given)
+        if isinstance(callee, Made) and isinstance(callee.node, ast.Call):
+            if callee.name == "functools.partial":
+                return self._call_of_partial(node, callee.node, given)
+            if callee.name == "collections.namedtuple":
+                return self._named_tuple(node, _fields_named(callee.node), given)
         return frozenset({Made(node, None)})
 
     def _call_of_partial(self, node: ast.Call, partial: ast.Call, given: Given) -> Values:
@@ -227,11 +230,49 @@ class Calls(Containers):
         init = self.method(cls, "__init__")
         if init is not None:
             self._enter(node, init, instance, given)
+        else:
+            for _, name, part in self._fields(self._annotated(cls), given):
+                self._keep(instance, name, *part)
         for name in _RUN_UNASKED:
             method = self.method(cls, name)
             if method is not None:
                 self._wake(method)
         return frozenset({instance})
+
+    # Records: what they are called with are their attributes.
+
+    def _annotated(self, cls: Scope) -> list[str]:
+        """The fields of a data class, or of a subclass of `NamedTuple`."""
+        bodies = [each.body for each in [*reversed(self.ancestors(cls)), cls]]
+        targets = [s.target for body in bodies for s in body if isinstance(s, ast.AnnAssign)]
+        return list(dict.fromkeys(t.id for t in targets if isinstance(t, ast.Name)))
+
+    def _fields(self, fields: Sequence[str], given: Given) -> Iterator[tuple[int, str, Part]]:
+        """What each field of a record is given, as far as stars tell."""
+        parts = [part for argument, values in given.positional for part in self._spread(argument, values)[0]]
+        for place, (name, part) in enumerate(zip(fields, parts, strict=False)):
+            yield place, name, part
+        for keyword, values in given.named:
+            for name, part in self._named(keyword, values, fields):
+                if name in fields:
+                    yield fields.index(name), name, part
+
+    def _named_tuple(self, node: ast.Call, fields: Sequence[str], given: Given) -> Values:
+        made = Collection(node)
+        for place, name, part in self._fields(fields, given):
+            self._put(node, place, *part)
+            self._keep(made, name, *part)
+        return frozenset({made})
+
+    def _namespace(self, node: ast.Call, made: Made, arguments: list[Values], keywords: Keywords) -> None:
+        """`SimpleNamespace(model=model)`, `EasyDict({"model": model})`: a dictionary that has attributes, too."""
+        for keyword, (name, values) in zip(node.keywords, keywords, strict=False):
+            if name is not None:
+                self._keep(made, name, values, (keyword.value,))
+            for value in values if name is None else ():
+                self._keep_all(made, value)
+        for value in arguments[0] if arguments else ():
+            self._keep_all(made, value)
 
     # Libraries.
 
@@ -257,14 +298,30 @@ class Calls(Containers):
             self._hand_out(value for given in [*arguments, *(v for _, v in keywords)] for value in given)
         if names.same_values(name):
             return only(arguments[0], Element) if arguments else NOTHING
+        if table.kind_made_by(name) == "dict":
+            self._namespace(node, Made(node, name), arguments, keywords)
         return frozenset({Made(node, name)})
 
     def _setattr(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> None:
-        if len(arguments) == 3:
-            for owner in arguments[0]:
-                for attribute in arguments[1]:
-                    if isinstance(attribute, Constant) and isinstance(attribute.value, str):
-                        self._add(self._attribute_key(owner, attribute.value), arguments[2])
+        listed = self._items_gone_over(node) if len(arguments) == 3 else None
+        for owner in arguments[0] if len(arguments) == 3 else ():
+            for value in self.eval(listed) if listed is not None else ():
+                self._keep_all(owner, value)
+            for attribute in arguments[1] if listed is None else ():
+                if isinstance(attribute, Constant) and isinstance(attribute.value, str):
+                    self._keep(owner, attribute.value, arguments[2], node.args[2:])
+
+    def _items_gone_over(self, node: ast.Call) -> ast.expr | None:
+        """`options`, of `for name, value in options.items(): setattr(self, name, value)`."""
+        parents = self.parsed_of[self.scope_of[node].module].parents
+        loop: ast.AST | None = node
+        while loop is not None and not isinstance(loop, ast.For):
+            loop = parents.get(loop)
+        asked = loop.iter.func if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) else None
+        if loop is None or not isinstance(asked, ast.Attribute) or asked.attr != "items":
+            return None
+        pair = loop.target.elts if isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple) else []
+        return asked.value if list(map(ast.unparse, pair)) == list(map(ast.unparse, node.args[1:])) else None
 
     def _next(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
         if not arguments:
@@ -363,6 +420,15 @@ class Calls(Containers):
         if isinstance(value, Instance) and self.is_module_class(value.cls):
             return "module"
         return table.kind_made_by(value.name) if isinstance(value, Made) else None
+
+
+def _fields_named(call: ast.Call) -> list[str]:
+    """The fields of `namedtuple("State", "model optimizer")`, `namedtuple("State", ["model", "optimizer"])`."""
+    listed = call.args[1] if len(call.args) > 1 else None
+    if isinstance(listed, ast.Constant) and isinstance(listed.value, str):
+        return listed.value.replace(",", " ").split()
+    elements = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+    return [str(e.value) if isinstance(e, ast.Constant) else "" for e in elements]
 
 
 # The values that they return; None where they are called like any other function.

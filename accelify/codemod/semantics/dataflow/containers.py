@@ -46,6 +46,24 @@ class Containers(Memory):
             return ("var", owner.root, name)
         return ("attr", owner, name)
 
+    def _keep(self, owner: Value, name: str, values: Values, by: Iterable[Source]) -> None:
+        """Give an object an attribute that no assignment names."""
+        key = self._attribute_key(owner, name)
+        self._add(key, values)
+        self.put_by[key].update(dict.fromkeys(by))
+
+    def _keep_all(self, owner: Value, value: Value) -> None:
+        """Give an object all that a dictionary holds, under the names of its keys."""
+        held = self._keys(value.node) if isinstance(value, Collection) else NOTHING
+        for key in held:
+            if isinstance(value, Collection) and isinstance(key, Constant) and isinstance(key.value, str):
+                self._keep(owner, key.value, self._items(value.node, key.value), ((value.node, key.value),))
+
+    def kept(self, owners: Values, name: str) -> list[Source]:
+        """What the attribute of some objects was given without an assignment."""
+        keys = [self._attribute_key(owner, name) for owner in owners]
+        return [source for key in keys if key in self.put_by for source in self.put_by[key]]
+
     def _member(self, owner: Value, name: str) -> Values:
         if isinstance(owner, External):
             full = f"{owner.name}.{name}"
@@ -76,6 +94,8 @@ class Containers(Memory):
         return self._opaque_member(owner, name)
 
     def _instance_member(self, owner: Instance, name: str) -> Values:
+        if name == "__dict__":
+            return frozenset({Member(owner, name)})
         method = self.method(owner.cls, name)
         if method is not None:
             if method.is_property:
@@ -271,6 +291,9 @@ class Containers(Memory):
             if isinstance(owner, Collection) and function.attr == "update":
                 self._updated(node, owner, arguments)
                 continue
+            if isinstance(owner, Member) and owner.name == "__dict__" and function.attr == "update":
+                self._updated_attributes(node, owner.owner, arguments)
+                continue
             if not arguments:
                 continue
             values = arguments[-1]
@@ -291,6 +314,17 @@ class Containers(Memory):
                 self._put_all(owner.node, value)
             else:
                 self._put(owner.node, "*", frozenset({value}))
+
+    def _updated_attributes(self, node: ast.Call, owner: Value, arguments: list[Values]) -> None:
+        """`self.__dict__.update(options, model=model)`."""
+        for keyword in node.keywords:
+            values = self.values.get(keyword.value, NOTHING)
+            if keyword.arg is not None:
+                self._keep(owner, keyword.arg, values, (keyword.value,))
+            for value in values if keyword.arg is None else ():
+                self._keep_all(owner, value)
+        for value in arguments[-1] if arguments else ():
+            self._keep_all(owner, value)
 
     def _collection_method(self, node: ast.Call, owner: Collection, passed: str) -> Values:
         everything = self._items(owner.node, "*")

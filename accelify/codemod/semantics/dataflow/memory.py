@@ -21,7 +21,7 @@ from accelify.codemod.semantics.values import (
 )
 
 Key = tuple[Any, ...]  # what a cell belongs to: ("var", scope, name), ("attr", owner, name), ("item", node, key), ...
-Source = ast.expr | tuple[ast.AST, object]  # an expression, or the place of a container that holds it, by its key
+Source = ast.expr | tuple[Any, ...]  # an expression, or the place of a container or an object that holds it
 _MOST_VISITS = 40
 _MOST_VALUES = 32  # a variable that may hold more than this is of no use
 
@@ -57,7 +57,7 @@ class Memory:
         self.lost: set[Scope] = set()  # those of them whose calls are not all known
         self.handed_on: set[tuple[ast.expr, Scope]] = set()
         self.subclasses: dict[Scope, set[Scope]] = defaultdict(set)
-        self.put_by: dict[tuple[ast.AST, object], dict[Source, None]] = defaultdict(dict)  # what containers hold
+        self.put_by: dict[tuple[Any, ...], dict[Source, None]] = defaultdict(dict)  # what is at a place
         self.given_by: dict[tuple[ast.Call, Scope, str], dict[Source, None]] = defaultdict(dict)  # to parameters
         self._cells: dict[Key, set[Value]] = defaultdict(set)
         self._readers: dict[Key, set[Scope]] = defaultdict(set)

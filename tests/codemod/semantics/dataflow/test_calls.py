@@ -300,3 +300,27 @@ def test_of_several_functions_those_are_called_that_take_the_arguments(call: str
 )
 def test_a_function_that_is_called_alone_or_decorated_may_take_any(text: str) -> None:
     assert any(scope.name == "f" for scope in Facts(text).program.flow.callers)
+
+
+RECORDS = {
+    "a namedtuple": "import collections\nState = collections.namedtuple('State', 'a b')\ns = State(1, b=2)",
+    "its fields in a list": "from collections import namedtuple\nS = namedtuple('S', ['a', 'b'])\ns = S(*(1, 2))",
+    "a class of it": "from typing import NamedTuple\nclass S(NamedTuple):\n    a: int\n    b: int\ns = S(1, 2)",
+    "a data class": "import dataclasses\n@dataclasses.dataclass\nclass S:\n    a: int\n    b: int = 0\ns = S(1, b=2)",
+    "a subclass": "class R:\n    a: int\nclass S(R):\n    b: int\ns = S(1, 2)",
+    "a namespace": "import types\ns = types.SimpleNamespace(a=1, **{'b': 2})",
+    "a dictionary with attributes": "from easydict import EasyDict\ns = EasyDict({'a': 1}, b=2)",
+    "setattr": "class S:\n    def __init__(self, **o):\n        for k, v in o.items(): setattr(self, k, v)\n"
+    "s = S(a=1, b=2)",
+    "__dict__": "class S:\n    def __init__(self, **o): self.__dict__.update(o)\ns = S(a=1, b=2)",
+    "vars": "class S:\n    def __init__(self, a, **o): vars(self).update(o, a=a)\ns = S(1, b=2)",
+}
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_the_attributes_of_a_record_are_what_it_was_made_of(record: str) -> None:
+    text = RECORDS[record] + "\na, b = s.a, s.b\n"
+    assert values(text, "s.a") >= {"1"}
+    assert values(text, "s.b") >= {"2"}
+    assert not values(text, "s.a") & {"2"}
+    assert not values(text, "s.b") & {"1"}

@@ -235,3 +235,82 @@ for step in range(2 * len(loader)):
 """)
     assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)\nbatches = forever(" in text
     assert "x.to(" not in text
+
+
+FOREVER = """\
+from itertools import cycle
+
+def forever(loader):
+    while True:
+        for batch in loader:
+            yield batch
+
+def draw(source):
+    return next(source)
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "asked"),
+    [
+        ("sources = {{'train': {over}(loader), 'n': 8}}", "next(sources['train'])"),
+        ("sources = dict(train={over}(loader), n=8)", "draw(sources['train'])"),
+        ("sources = [{over}(loader), 8]", "sources[0].__next__()"),
+        ("batches = {over}(loader)\nsources = {{'train': batches}}", "next(sources['train'])"),
+    ],
+)
+@pytest.mark.parametrize("over", ["forever", "cycle", "iter"])
+def test_the_loader_below_an_iterator_in_a_container_is_prepared(made: str, asked: str, over: str) -> None:
+    text = after(f"""{FOREVER}
+loader = DataLoader(data, batch_size=2)
+{made.format(over=over)}
+for step in range(8):
+    x, y = {asked}
+    STEP
+""")
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in text
+    assert text.count("prepare(") == 1
+
+
+@pytest.mark.parametrize("entries", ["sources = {}\n    return sources", "return {}"])
+def test_the_loader_below_an_iterator_that_a_function_returns_in_a_dict_is_prepared(entries: str) -> None:
+    literal = "{'train': forever(train), 'test': forever(test), 'n': len(train)}"
+    text = after(f"""{FOREVER}
+def load():
+    train, test = DataLoader(data, batch_size=2, shuffle=True), DataLoader(data, batch_size=4)
+    {entries.format(literal)}
+
+def evaluate(source):
+    with torch.no_grad():
+        for _ in range(4):
+            x, y = draw(source)
+            print(model(x.to(device)))
+
+sources = load()
+for step in range(sources["n"]):
+    x, y = draw(sources["train"])
+    STEP
+evaluate(sources["test"])
+""")
+    assert "    train = accelerator.prepare(train)\n" in text
+    assert "prepare(train, test)" not in text
+
+
+@pytest.mark.parametrize("over", ["forever({})", "cycle({})", "(batch for _ in range(9) for batch in {})"])
+def test_the_loader_below_an_iterator_that_an_object_is_given_is_prepared(over: str) -> None:
+    made = "DataLoader(data, batch_size=2)"
+    text = after(f"""{FOREVER}
+class Trainer:
+    def __init__(self, batches):
+        self.batches = batches
+
+    def train(self):
+        for step in range(8):
+            x, y = next(self.batches)
+            STEP
+
+Trainer({over.format(made)}).train()
+""")
+    assert f"Trainer({over.format(f'accelerator.prepare({made})')}" in text
+    assert "model, optimizer = accelerator.prepare(model, optimizer)" in text

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
+from accelify.codemod.semantics.provenance import Binding, Chain, Tracer, is_view
 from accelify.codemod.semantics.scopes import Scope, returned
+
+
+def goes_over(program: Program, tracer: Tracer, value: ast.expr) -> bool:
+    """Whether an expression is an iterator or a generator over something: `iter(loader)`, `endless(loader)`."""
+    if not isinstance(value, ast.Call):
+        return is_view(value)
+    callees = program.flow.callees.get(value, ())
+    is_passed = any(names.iteration(n) for n in program.called(value)) or tracer.is_progress(value)
+    return is_passed or (bool(callees) and all(c.generates for c in callees))
 
 
 def handed_back(program: Program, tracer: Tracer, chain: Chain) -> list[Chain]:
@@ -17,11 +27,23 @@ def handed_back(program: Program, tracer: Tracer, chain: Chain) -> list[Chain]:
     call, place, size = _unpacked(chain[-1])
     if call is None:
         return [chain]
-    given = [_parts(r) for r in returned(program.flow.callees.get(call, ())) if r is not None]
+    made = [r for r in returned(program.flow.callees.get(call, ())) if r is not None]
+    if len(chain) > 1 and isinstance(chain[-2].node, ast.Subscript):
+        key = chain[-2].node.slice
+        listed = [tracer.listed(literal, key) for r in made for literal in _literals(tracer, r)]
+        parts = [part for part in listed if part is not None and _is_iterator(program, tracer, part)]
+        return [way for part in parts for way in tracer.chains(part)] or [chain]
+    given = [_parts(r) for r in made]
     if not any(_is_iterator(program, tracer, part) for parts in given for part in parts):
         return [chain]
     found = [way for parts in given if len(parts) == size for way in tracer.chains(parts[place])]
     return found or [chain]
+
+
+def _literals(tracer: Tracer, node: ast.expr) -> list[ast.expr]:
+    """A container's literal, or those that a name was given."""
+    given = [chain[-1].value for chain in tracer.chains(node)]
+    return [v for v in given if v is not None] or [node]
 
 
 def is_handed_through(program: Program, binding: Binding) -> bool:
@@ -56,4 +78,4 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 
 def _is_iterator(program: Program, tracer: Tracer, node: ast.expr) -> bool:
     values = [node, *(b.value for chain in tracer.chains(node) for b in chain)]
-    return any(isinstance(v, ast.Call) and "iter" in program.called(v) for v in values)
+    return any(v is not None and goes_over(program, tracer, v) for v in values)

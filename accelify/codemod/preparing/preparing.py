@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.grouping import Group, Grouper, Item, trains
-from accelify.codemod.preparing.handed_back import handed_back, is_handed_through
+from accelify.codemod.preparing.handed_back import goes_over, handed_back, is_handed_through
 from accelify.codemod.preparing.optimizer_models import Owners, is_plain
 from accelify.codemod.preparing.reach import node_of
 from accelify.codemod.semantics.program import Program
@@ -18,6 +18,7 @@ from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant, Made, Value
 from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 from accelify.codemod.training.roles import Roles, stepped
 
 
@@ -167,11 +168,18 @@ class Preparer:
 
     def _goes_over(self, value: ast.expr | None) -> bool:
         """`iter(DataLoader(data))` or `endless(DataLoader(data))`, no loaders but over one that has no name."""
-        if not isinstance(value, ast.Call):
-            return False
-        callees = self.program.flow.callees.get(value, ())
-        is_view = any(names.iteration(n) for n in self.program.called(value)) or self.tracer.is_progress(value)
-        return is_view or (bool(callees) and all(c.generates for c in callees))
+        return value is not None and goes_over(self.program, self.tracer, value)
+
+    def _below_views(self, chain: Chain) -> Chain:
+        """The names that a loader has, without those of an iterator or a generator over it."""
+        views = [k for k, binding in enumerate(chain[:-1]) if self._goes_over(self._named(binding))]
+        return chain[views[-1] + 1 :] if views else chain
+
+    def _named(self, binding: Binding) -> ast.expr | None:
+        """The expression that a binding gives its name."""
+        if binding.call is None or not isinstance(binding.node, ast.arg):
+            return binding.value
+        return self.tracer.argument(binding.call, binding.scope, binding.node.arg)
 
     def _is_handed_up(self, constructor: Scope, base: Scope) -> bool:
         """Whether a constructor passes its argument to its base class's, which others may call too."""
@@ -353,7 +361,9 @@ class Preparer:
             for loader in inner:
                 self._loader(loader, replace(data, sources=(loader,)))
             return
-        chains = [c for found in self.tracer.chains(source) for c in handed_back(self.program, self.tracer, found)]
+        ways = self.tracer.chains(source)
+        ways = [w for w in ways if not self._is_asked_to_evaluate(w)] or ways
+        chains = [self._below_views(c) for w in ways for c in handed_back(self.program, self.tracer, w)]
         if not chains and self._is_of_unknown_make(source, data):
             self.found.sharded.append((data, source))
             return
@@ -380,6 +390,12 @@ class Preparer:
             elif not binding.is_none:
                 self._add_loader(self._item("loader", binding))
         self._note_loaders(source)
+
+    def _is_asked_to_evaluate(self, chain: Chain) -> bool:
+        """Whether a function that yields batches for training, too, gets a loader to evaluate on by a call."""
+        call = chain[0].call if chain[0].scope not in self.training.frames else None
+        evaluations = Evaluations(self.program, self.roles, self.training.frames)
+        return call is not None and (evaluations.hold(call) or evaluations.have_loop(call))
 
     def _is_generator(self, binding: Binding) -> bool:
         """Whether a name is given what a call of a generator function gives, which `prepare` refuses."""

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
@@ -77,20 +78,22 @@ class Tracer:
             return self.chains(node.value, seen)
         if isinstance(node, ast.Call):
             return self._call(node, seen)
-        return []
+        return self.chains(node.generators[-1].iter, seen) if is_view(node) else []
 
     def _item(self, node: ast.Subscript, seen: tuple[object, ...]) -> list[Chain]:
         """The place in a container; where a literal was made of objects that have names, the names of the one there."""
         found: list[Chain] = []
         for chain in self.chains(node.value, seen):
-            listed = self._listed(chain[-1].value, node.slice)
+            listed = self.listed(chain[-1].value, node.slice)
+            if not isinstance(listed, (ast.Name, ast.Attribute, ast.Call)) or not self.is_pass_through(listed):
+                listed = None
             outer = self.chains(listed, (*seen, node)) if listed is not None else []
             place = Binding("item", self.program.frame(node), node, self.program.statement(node))
             found.extend(outer or [(place, *chain)])
         return found
 
-    def _listed(self, literal: ast.expr | None, key: ast.expr) -> ast.expr | None:
-        """The name that stands at a literal key of a container's literal, or of `dict(model=model)`."""
+    def listed(self, literal: ast.expr | None, key: ast.expr) -> ast.expr | None:
+        """What stands at a literal key of a container's literal, or of `dict(model=model)`."""
         if not isinstance(key, ast.Constant):
             return None
         listed: list[ast.expr] = []
@@ -101,7 +104,7 @@ class Tracer:
             listed = [k.value for k in literal.keywords if k.arg == key.value]
         elif isinstance(literal, (ast.Tuple, ast.List)) and isinstance(key.value, int):
             listed = literal.elts[key.value : key.value + 1]
-        return listed[0] if len(listed) == 1 and isinstance(listed[0], (ast.Name, ast.Attribute)) else None
+        return listed[0] if len(listed) == 1 else None
 
     def _call(self, node: ast.Call, seen: tuple[object, ...]) -> list[Chain]:
         inner = self.handed_on(node)
@@ -173,7 +176,7 @@ class Tracer:
         """Whether an expression only passes on what another holds."""
         if isinstance(node, ast.Call):
             return self.handed_on(node) is not None
-        return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp))
+        return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp)) or is_view(node)
 
     def _name(self, node: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
         owner = self.program.scope(node).owner(node.id)
@@ -415,6 +418,13 @@ class Tracer:
             found.extend([(binding, *chain) for chain in outer] or [(binding,)])
         kept = [e for source in self.flow.kept(owners, node.attr) for e in self._put_there(source, ())]
         return [*found, *(chain for e in dict.fromkeys(kept) for chain in self.chains(e, (*seen, key)))]
+
+
+def is_view(node: ast.expr) -> TypeGuard[ast.GeneratorExp]:
+    """Whether an expression yields the items of another one by one: `(batch for _ in range(n) for batch in loader)`."""
+    if not isinstance(node, ast.GeneratorExp) or node.generators[-1].ifs:
+        return False
+    return ast.unparse(node.elt) == ast.unparse(node.generators[-1].target)
 
 
 def wrapped_by(call: ast.Call) -> ast.expr | None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from accelify.codemod.preparing.handed_back import handed_back, is_handed_through
+import ast
+
+import pytest
+
+from accelify.codemod.preparing.handed_back import goes_over, handed_back, is_handed_through
 from tests.codemod.facts import Facts
 
 LOADER = "def make():\n    loader = DataLoader(d)\n    return loader, iter(loader)\nl, it = make()\nuse(it, l)\n"
@@ -35,3 +39,21 @@ def test_what_a_function_was_given_comes_back() -> None:
     assert not through("def f(m, o):\n    m = g(m)\n    return m, o\nm, o = f(a, b)\nuse(m)\n")
     assert not through("def f(m, o):\n    return g(), o\nm, o = f(a, b)\nuse(m)\n")
     assert not through("m, o = unknown(a, b)\nuse(m)\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "is_over"),
+    [
+        ("iter(loader)", True),
+        ("each_of(loader)", True),
+        ("(x for x in loader)", True),
+        ("(x + 1 for x in loader)", False),
+        ("[x for x in loader]", False),
+        ("len(loader)", False),
+    ],
+)
+def test_what_goes_over_another(value: str, is_over: bool) -> None:
+    facts = Facts(f"def each_of(rows):\n    for x in rows: yield x\nuse({value})\n")
+    node = facts.call("use(").args[0]
+    assert isinstance(node, ast.expr)
+    assert goes_over(facts.program, facts.tracer, node) is is_over

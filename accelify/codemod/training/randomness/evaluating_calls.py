@@ -25,6 +25,12 @@ class Evaluations:
         calls = self.program.calls_of(frame) if frame.is_function and frame not in seen else []
         return bool(calls) and all(self._evaluates(c) or self.hold(c, seen | {frame}) for c in calls)
 
+    def have_loop(self, node: ast.AST) -> bool:
+        """Whether code is in a loop of its function that runs a model and does not train."""
+        loops = self.program.loops_round(node)
+        calls = [n for n in ast.walk(loops[0]) if isinstance(n, ast.Call)] if loops else []
+        return any(self._is_model(c.func) for c in calls) and not self._trains(loops[0])
+
     def _evaluates(self, call: ast.Call) -> bool:
         run = self.program.run_from(self.program.flow.callees.get(call, ()))
         if run & self.frames or not any(map(self._runs_a_model, run)):

@@ -48,3 +48,11 @@ def test_what_is_only_run_by_such_calls() -> None:
     evaluations = Evaluations(facts.program, facts.roles, frames)
     assert evaluations.hold(facts.call("torch.rand(3)"))
     assert not evaluations.hold(facts.call("model(x).sum()"))
+
+
+def test_a_loop_of_their_own() -> None:
+    facts = Facts(EVALUATED.format(step=STEP_ALONE, end="print(x)\nfor each in x:\n    print(model(each))\nmodel(x)"))
+    frames = {facts.program.frame(b) for b in facts.training.backwards}
+    evaluations = Evaluations(facts.program, facts.roles, frames)
+    assert evaluations.have_loop(facts.call("model(each)"))
+    assert not evaluations.have_loop(facts.call("print(x)"))

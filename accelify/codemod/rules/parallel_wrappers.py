@@ -42,7 +42,7 @@ from accelify.codemod.preparing.parallel_wrappers import is_for_several_gpus
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import Binding, wrapped_by
-from accelify.codemod.semantics.scopes import Scope, returned
+from accelify.codemod.semantics.scopes import Scope, names_in, returned
 from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Member, Values
 
 NAME = "parallel_wrappers"
@@ -157,8 +157,36 @@ def _saves(script: Script) -> Iterator[Remark]:
             continue
         around = [a for a in script.program.ancestors(call) if isinstance(a, (ast.Call, ast.IfExp))]
         is_kept = any(isinstance(a, ast.IfExp) or getattr(a.func, "attr", "") == "load_state_dict" for a in around)
-        if not is_kept and _is_wrapped(script, function.value):
+        if not is_kept and (_is_wrapped(script, function.value) or _is_of_wrapped(script, function.value)):
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
+
+
+def _is_of_wrapped(script: Script, model: ast.expr) -> bool:
+    """Whether a loop takes a model from a container, into which the script puts a wrapped one."""
+    frame, callers = script.program.frame(model), script.program.flow.callers
+    iterables = [loop.iter for loop in _loops_round(script, model) if ast.unparse(model) in names_in(loop.target)]
+    is_model = any(map(script.roles.is_module, script.program.values(model)))
+    if not iterables or not (is_model or all(isinstance(v, Element) for v in script.program.values(model))):
+        return False
+    entered = frame.parent.children if frame.is_method and frame.parent is not None else [frame]
+    calls = [c for function in entered for c in callers.get(function, ())]
+    given = [a for c in calls for a in (*c.args, *(k.value for k in c.keywords))]
+    return any(_is_wrapped(script, n) for source in (*iterables, *given) for n in _named(script, source))
+
+
+def _loops_round(script: Script, node: ast.AST) -> Iterator[ast.For | ast.comprehension]:
+    for around in script.program.ancestors(node):
+        yield from getattr(around, "generators", [around] if isinstance(around, ast.For) else [])
+
+
+def _named(script: Script, container: ast.expr, depth: int = 2) -> Iterator[ast.expr]:
+    """The names in an expression, and in what these hold; not `net` of `net.module`."""
+    for node in ast.walk(container):
+        is_whole = not isinstance(script.program.parent(node), ast.Attribute)
+        if isinstance(node, (ast.Name, ast.Attribute)) and is_whole:
+            yield node
+            held = (b.value for chain in script.tracer.chains(node) for b in chain) if depth else ()
+            yield from (n for value in held if value is not None for n in _named(script, value, depth - 1))
 
 
 def _class_names(script: Script) -> Iterator[Remark]:

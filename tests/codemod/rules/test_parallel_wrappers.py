@@ -81,6 +81,40 @@ class Files:
 rows = torch.randn(8, 2, 4)"""
 
 
+REGISTRY = """\
+rows = torch.randn(8, 2, 4)
+class Registry:
+    def __init__(self, **modules):
+        self.modules = modules
+    def register(self, **modules):
+        self.modules.update(modules)
+    def save(self, path):
+        state = {}
+        for name, module in self.modules.items():
+            state[name] = module.state_dict()
+        torch.save(state, path)"""
+LOOP = """\
+rows = torch.randn(8, 2, 4)
+def save(path, models):
+    torch.save({k: m.state_dict() for k, m in models.items()}, path)"""
+
+
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        (REGISTRY, "registry = Registry()\nregistry.register(net={0}, optimizer=optimizer)\nregistry.save('a.pt')"),
+        (REGISTRY, "Registry(net={0}).save('a.pt')"),
+        (LOOP, "save('a.pt', {{'net': {0}, 'optimizer': optimizer}})"),
+        (LOOP, "models = dict(net={0})\nsave('a.pt', models)"),
+        ("rows = 1", "nets = [{0}]\ntorch.save([n.state_dict() for n in nets], 'a.pt')"),
+    ],
+)
+def test_a_loop_over_models_saves_other_keys(before: str, end: str) -> None:
+    assert told(run(script(before=before, model=WRAP, end=end.format("model.module")))) == []
+    (line,) = told(run(script(before=before, model=WRAP, end=end.format("model"))))
+    assert "state_dict()" in line
+
+
 @pytest.mark.parametrize(
     ("before", "end"),
     [

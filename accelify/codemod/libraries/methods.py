@@ -29,6 +29,11 @@ def puts_in(name: str) -> bool:
     return any(row is not None and bool(row.keeps) for row in rows) and name not in ("load_state_dict", "__setitem__")
 
 
+def hands_over(name: str) -> bool:
+    """Methods by which a process gives something to another: `put` of a queue, `send` of a pipe."""
+    return puts_in(name) or table.member("connection", name) is not None
+
+
 @cache
 def extends(name: str) -> bool:
     """Methods that put something into a list: `append`, `extend`, `insert`."""

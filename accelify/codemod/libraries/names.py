@@ -236,6 +236,12 @@ def is_without_gradient(name: str | None) -> bool:
     return _has_trait(name, Trait.NO_GRADIENT)
 
 
+def makes_generator(name: str | None) -> bool:
+    """`numpy.random.default_rng`, `random.Random`: they make a random generator, seeded by their argument."""
+    row = table.function(name)
+    return row is not None and row.role is Role.GENERATOR
+
+
 def sets_gradient(name: str | None) -> bool:
     """`torch.no_grad`, `torch.enable_grad`: contexts and decorators that say whether gradients are computed."""
     return _has_trait(name, Trait.SETS_GRADIENT)

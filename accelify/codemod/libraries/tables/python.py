@@ -452,6 +452,8 @@ returns=number
     multiprocessing: Value Array RawValue RawArray
 returns=context
     multiprocessing: get_context Manager Pipe
+mutates=self keeps=0
+    <connection>: send send_bytes
 effects=changes_library
     multiprocessing: set_start_method freeze_support
     torch.multiprocessing: set_sharing_strategy

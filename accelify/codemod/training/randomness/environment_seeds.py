@@ -30,7 +30,10 @@ class EnvironmentSeed:
 
 
 class EnvironmentSeeds:
-    """Find them; an environment that is asked in evaluations alone is the same in every process."""
+    """Find them; an environment that is asked in evaluations alone is the same in every process.
+
+    What workers ask theirs for is not known, and so it is taken for training.
+    """
 
     def __init__(
         self, program: Program, roles: Roles, loops: Loops, training: Training, beside: Collection[Scope]
@@ -49,8 +52,8 @@ class EnvironmentSeeds:
             environment, seed = self._seeded(call)
             if environment is None or seed is None or self.program.frame(call) not in self.program.reachable:
                 continue
-            name = _last_name(environment)
-            if name in trained or name not in others:
+            name, is_beside = _last_name(environment), self.program.frame(call) in self.beside
+            if name in trained or name not in others or is_beside:
                 is_vector = "vector_environment" in self.kinds.of(environment)
                 yield EnvironmentSeed(seed, self._is_again(call), environment if is_vector else None)
 

@@ -10,7 +10,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, names_read_in
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant, FunctionValue
 from accelify.codemod.training.randomness.draws import function_draws
 
@@ -55,9 +55,16 @@ class Workers:
         for worker in self.drawing():
             for scope in self.program.run_from([worker.function]):
                 for call in self.program.calls_in(scope):
-                    if call.args and any(map(names.is_seed, self.program.called(call))):
-                        read = [worker.given[n] for n in names_read_in(call.args[0]) if n in worker.given]
+                    called = self.program.called(call)
+                    if call.args and any(names.is_seed(n) or names.makes_generator(n) for n in called):
+                        read = [worker.given[n] for n in self._asked(worker, call.args[0]) if n in worker.given]
                         yield from (Seed(node, self._is_drawn(node)) for node in read)
+
+    def _asked(self, worker: Worker, seed: ast.expr) -> set[str]:
+        """The parameters of a worker that a seed is worked out from, also in an object that it makes."""
+        read = (n for n in ast.walk(seed) if isinstance(n, (ast.Name, ast.Attribute)))
+        ends = [chain[-1] for n in read for chain in self.program.once(Tracer).chains(n)]
+        return {end.text for end in ends if end.kind == "parameter" and end.scope is worker.function}
 
     def _functions(self, call: ast.Call) -> list[Scope]:
         target = next((k.value for k in call.keywords if k.arg == "target"), None)
@@ -74,7 +81,7 @@ class Workers:
 
     def _hands_over(self, function: Scope) -> bool:
         calls = (c for scope in self.program.run_from([function]) for c in self.program.calls_in(scope))
-        return any(isinstance(c.func, ast.Attribute) and methods.puts_in(c.func.attr) for c in calls)
+        return any(isinstance(c.func, ast.Attribute) and methods.hands_over(c.func.attr) for c in calls)
 
     def _is_drawn(self, seed: ast.expr) -> bool:
         value = self.program.once(Tracer).only_value(seed) if isinstance(seed, ast.Name) else None

@@ -153,6 +153,49 @@ def test_a_worker_process_is_seeded_without_joining_the_others(made: str, maker:
     assert "PartialState" not in result.after.decode()
 
 
+OWN_VECTOR = """\
+import gym, torch
+import multiprocessing as mp
+from torch import nn
+def work(remote, seed):
+    env = gym.make('CartPole-v1')
+    {seeds}
+    state = env.reset()
+    while True:
+        state, reward, done, _ = env.step(remote.recv())
+        remote.send((state, reward))
+class Vector:
+    def __init__(self, seed):
+        self.ends, others = zip(*[mp.Pipe() for _ in range(2)])
+        for i, end in enumerate(others):
+            mp.Process(target=work, args=(end, seed + i)).start()
+    def step(self, actions):
+        for end, action in zip(self.ends, actions):
+            end.send(action)
+        return [end.recv() for end in self.ends]
+if __name__ == "__main__":
+    envs = Vector(1)
+    policy = nn.Linear(4, 2)
+    optimizer = torch.optim.Adam(policy.parameters())
+    state = torch.zeros(2, 4)
+    for step in range(100):
+        choice = torch.distributions.Categorical(logits=policy(state))
+        states, rewards = zip(*envs.step(choice.sample().tolist()))
+        state = torch.tensor(states)
+        optimizer.zero_grad()
+        loss = -(choice.log_prob(choice.sample()) * torch.tensor(rewards)).mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("seeds", ["env.seed({})", "env.reset(seed={})", "env.action_space.seed({})"])
+def test_the_workers_of_a_vector_environment_of_the_script_s_own(seeds: str) -> None:
+    after = run(OWN_VECTOR.format(seeds=seeds.format("seed"))).after.decode()
+    place = "accelify.runtime.Environment.read()"
+    assert seeds.format(f"seed * {place}.num_processes + {place}.process_index") in after
+
+
 def test_a_worker_s_seed_is_not_asked_of_an_accelerator_that_would_stand_alone_there() -> None:
     text = IN_WORKERS.format(made=MADE, maker="partial(make_env, i)")
     text = text.replace('if __name__ == "__main__":', "if True:").replace("Agent()", "Agent()\n    made = make_env")

@@ -17,6 +17,10 @@ import numpy as np
 import torch
 from multiprocessing import Process, Queue
 from torch import nn
+class World:
+    def __init__(self, seed):
+        self.seed = seed
+        self.rng = np.random.default_rng(self.seed)
 def work(queue, seed=0):
     {seeds}
     while True:
@@ -50,7 +54,10 @@ def beside(
         ("s = random.random()\nProcess(target=work, args=(queue, s)).start()", "np.random.seed(seed)", [(True, 1)]),
         ("threading.Thread(target=work, args=[queue, 7]).start()", "random.seed(seed + 1)", [(False, 1)]),
         ("Process(target=work, args=(queue,), kwargs={'seed': 7}).start()", "np.random.seed(seed)", [(False, 1)]),
+        ("Process(target=work, args=(queue, 7)).start()", "rng = np.random.RandomState(seed + 1)", [(False, 1)]),
+        ("Process(target=work, args=(queue, 7)).start()", "world = World(seed)", [(False, 1)]),
         ("Process(target=work, args=(queue, 7)).start()", "print(seed)", []),
+        ("Process(target=work, args=(queue, 7)).start()", "rng = np.random.RandomState(3)", []),
     ],
 )
 def test_what_seeds_a_worker(starts: str, seeds: str, found: list[tuple[bool, int]]) -> None:
@@ -71,6 +78,11 @@ def test_a_worker_of_each_rank_draws_for_itself() -> None:
     assert "args=(queue, i * accelerator.num_processes + accelerator.process_index)" in after
     assert "accelerator.seed_by_rank()" in after
     assert any("`found` is computed from this process's own random draws" in n.message for n in result.notes)
+
+
+def test_a_worker_that_hands_over_by_a_pipe() -> None:
+    facts = Facts(beside("Process(target=work, args=(queue, 7)).start()", draws="queue.send(np.random.randn(4))"))
+    assert len(list(Workers(facts.program).drawing())) == 1
 
 
 def test_a_worker_in_a_file_that_the_accelerator_does_not_reach() -> None:

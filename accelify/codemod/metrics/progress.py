@@ -212,7 +212,10 @@ class StepCounts:
                 yield place
 
     def _is_only_shown(self, node: ast.expr) -> bool:
-        """Whether a value goes nowhere but into texts and to what shows them, by its variable too."""
+        """Whether a value goes nowhere but into texts and to what shows them, by its variable too.
+
+        A sum that it divides is one of as many samples.
+        """
         while isinstance(around := self.program.parent(node), ast.BinOp):
             node = around
         statement = self.program.statement(node)
@@ -220,7 +223,17 @@ class StepCounts:
         owner = self.program.scope(node).owner(targets[0].id) if isinstance(targets[0], ast.Name) else None
         if owner is None or not isinstance(targets[0], ast.Name):
             return self._is_shown(node)
-        return all(map(self._is_shown, self.program.reads_of(owner, targets[0].id)))
+        reads = self.program.reads_of(owner, targets[0].id)
+        return all(self._is_shown(read) or self._divides_sum(read) for read in reads)
+
+    def _divides_sum(self, read: ast.expr) -> bool:
+        """`total / n`, where `total` is a sum over the rounds of a loop."""
+        parent = self.program.parent(read)
+        if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, ast.Div) or parent.right is not read:
+            return False
+        parts = (n for n in ast.walk(parent.left) if isinstance(n, (ast.Name, ast.Attribute)))
+        found = (d for part in parts for d in self.chains.definitions(part))
+        return any(self.metrics.ranks.running_in(d) is not None for d in found)
 
     def shown(self) -> Iterator[ast.AST]:
         """Where the number of batches is shown as it is, outside of the loops that count them."""

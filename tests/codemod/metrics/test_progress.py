@@ -238,6 +238,39 @@ def test_the_first_step_and_the_last_are_no_intervals() -> None:
     assert intervals("if epoch % 2 == 0:\n    print(n)") == []
 
 
+COUNTING = """\
+size = 2
+total, count = 0.0, 0
+for x, y in DataLoader(rows, batch_size=size):
+    loss = (model(x) - y).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    count += size
+    total += loss.item() * size
+    {inside}
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "after", "found"),
+    [
+        ("print(total / count)", "", []),
+        ("pass", "print(total / count)", []),
+        ("pass", "mean = total / float(1) / count\nprint(mean)", []),
+        ("print(count)", "", []),
+        ("if count % 100 == 0: model.eval()", "print(total / count)", ["count"]),
+        ("if count >= 9: break", "", ["count"]),
+        ("pass", "done = 1 - 5 / count\nprint(done, total / count)", ["count"]),
+    ],
+)
+def test_samples_that_only_divide_their_sum_are_counted_right(inside: str, after: str, found: list[str]) -> None:
+    facts = Facts(script().partition("for epoch")[0] + COUNTING.format(inside=inside, after=after))
+    counted = StepCounts(facts.script.metrics).samples(facts.script.batch_sizes.loaders)
+    assert texts(counted) == found
+
+
 LIMITED = """\
 def one_epoch():
     for i, (x, y) in enumerate(loader):

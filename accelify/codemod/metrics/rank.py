@@ -944,7 +944,14 @@ class Ranks:
             is_known = self._is_tracked(base) and not self.shards.is_alike(base)
             signalled = frozenset(la for la in read if isinstance(la, Origin) and la.mark is Mark.SIGNAL)
             return found | signalled if is_known else found | read
-        return _without_place(labels)
+        return _without_place(frozenset(la for la in labels if not self._is_of_another(la, node)))
+
+    def _is_of_another(self, label: _Label, node: ast.Attribute) -> bool:
+        """Whether a value was put into another attribute than the one that is read; a method may read any of them."""
+        parent = self.program.parent(node)
+        is_method = isinstance(parent, ast.Call) and parent.func is node
+        at = label.into if isinstance(label, Given) else label.at
+        return at is not None and at != node.attr and at in self.program.attribute_writes and not is_method
 
     def is_options(self, node: ast.expr) -> bool:
         """Whether an expression is an object that has the attributes that were put into it, and no more."""

@@ -314,6 +314,25 @@ def test_one_part_of_an_object_is_not_another(values: str) -> None:
     assert rank("plan.name", before=before).is_own
 
 
+STAMPED = """\
+import argparse, time
+class options:
+    def __init__(self):
+        self.parser = argparse.ArgumentParser()
+    def parse(self):
+        self.opt = self.parser.parse_args()
+        self.opt.name = time.strftime("%d")
+        return self.opt
+"""
+
+
+def test_one_option_is_not_another_whatever_the_variable_is_called() -> None:
+    before, others = "from config import options\noptions = options().parse()", {"config.py": STAMPED}
+    assert rank("options.name", before=before, others=others).is_own
+    assert not rank("options.every", before=before, others=others).is_own
+    assert rank("options.get('every')", before=before, others=others).is_own  # which may read all of them
+
+
 @pytest.mark.parametrize(
     ("values", "is_own"), [('{"name": 1, "first": time.time()}', True), ("dict(name=1, first=time.time())", True)]
 )

@@ -880,3 +880,54 @@ def test_the_device_that_a_user_of_a_subclass_names_counts(tmp_path: Path) -> No
     users = {f"run_{k}": RUN for k in range(5)}  # too many to change with it
     found = rewritten(tmp_path, "steps.py", steps=LEARNER, own=HEIR, **users)
     assert b"self.accelerator = Accelerator()\n" in found["steps.py"].after
+
+
+SISTER = """\
+import torch
+from torch import nn
+from train import {imported}
+{own}
+print(validate(nn.Linear(4, 4), torch.zeros(1, 4), torch.zeros(1, 4)))
+"""
+HELPED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+def turned(x):
+    return x.roll(1)
+def validate(model, loader, device):
+    total = 0
+    for (x,) in loader:
+        total += model(x.to(device)).sum().item()
+    return total
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    loader = DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=4)
+    model = nn.Linear(4, 4).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in loader:
+        loss = model(turned(x.to(device))).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(validate(model, loader, device))
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "own", "is_named"),
+    [
+        ("turned, validate", "", True),
+        ("turned, validate as check\nvalidate = check", "", True),
+        ("turned", "def validate(model, x, y):\n    return model(turned(x)) - y\n", False),
+        ("turned", "class validate:\n    def __init__(self, *given): turned(given)\n", False),
+    ],
+)
+def test_a_sister_s_own_function_of_the_same_name_is_another(
+    tmp_path: Path, imported: str, own: str, is_named: bool
+) -> None:
+    found = rewritten(tmp_path, "train.py", train=HELPED, check=SISTER.format(imported=imported, own=own))
+    notes = [n.message for n in found["train.py"].notes if n.rule == "callers"]
+    assert bool(notes) is is_named

@@ -89,6 +89,30 @@ def test_a_loader_that_trains_and_evaluates_is_told_where_its_batches_are_counte
     assert not told(result, "is not sharded: every process")
 
 
+CUT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def collate(rows):
+    return [torch.stack(rows[i * 2 : i * 2 + 2]) for i in range(len(rows) // 2)]
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(torch.randn(64, 4), batch_size=4, collate_fn=collate)
+for epoch in range(2):
+    for groups in loader:
+        for group in groups:
+            optimizer.zero_grad()
+            model(group).mean().backward()
+            optimizer.step()
+"""
+
+
+def test_a_loop_whose_rounds_are_sharded_evaluates_nothing() -> None:
+    result = run(CUT)
+    assert "in accelerator.shard(groups)" in result.after.decode()
+    assert not told(result, "is not sharded")
+
+
 def test_a_loader_that_trains_and_is_then_gone_over_is_reduced() -> None:
     after = run(script(prepared=EVALUATE, end="accuracy(loader)")).after.decode()
     assert '    right = accelerator.reduce(right, "sum")\n    return right / len(data.dataset)' in after

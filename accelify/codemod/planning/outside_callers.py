@@ -197,11 +197,17 @@ def _top(parsed: Parsed, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _called(parsed: Parsed) -> frozenset[str]:
-    """The last names of what a file calls, or has heirs of, as they are where it imports them from."""
+    """The last names of what a file calls, or has heirs of, as they are where it imports them from.
+
+    Not those of functions and classes that it makes itself, which it calls by their plain names.
+    """
     aliases = [a for n in parsed.parents if isinstance(n, ast.ImportFrom) for a in n.names]
     renamed = {a.asname: a.name for a in aliases if a.asname is not None}
-    found = [_last_name(n.func) for n in parsed.parents if isinstance(n, ast.Call)]
-    found += [_last_name(b) for n in parsed.parents if isinstance(n, ast.ClassDef) for b in n.bases]
+    imported = {a.asname or a.name for a in aliases}
+    own = {s.name for s in parsed.tree.body if isinstance(s, (*_FUNCTIONS, ast.ClassDef))} - imported
+    used = [n.func for n in parsed.parents if isinstance(n, ast.Call)]
+    used += [b for n in parsed.parents if isinstance(n, ast.ClassDef) for b in n.bases]
+    found = (_last_name(n) for n in used if not isinstance(n, ast.Name) or n.id not in own)
     return frozenset(renamed.get(name, name) for name in found)
 
 

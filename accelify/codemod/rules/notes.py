@@ -515,6 +515,8 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
         return  # it takes one batch
     if any(script.program.inside(nested.backward, loop) for nested in script.training.nested):
         return  # it trains for this process alone
+    if any(script.program.inside(shared, loop) for shared in script.metrics.shared_loops):
+        return  # what each of its rounds goes over is sharded
     if script.prepared.is_loader_for_some(loop.iter):
         yield Remark(NAME, script.path(loop), loop, _SHARD.format(named), Tier.REVIEW)
     elif metrics := sorted(_metrics_in(script, loop)):

@@ -24,7 +24,8 @@ def obstacles_of(script: Script) -> Found:
     """All of them."""
     program, training = script.program, script.training
     yield from ((node, "prepare", message) for node, message in script.preparation.obstacles)
-    if not script.preparation.trains_something and not updates_by_hand(program, training):
+    is_found = script.preparation.has_model or _steps_known_optimizers(script)
+    if not is_found and not updates_by_hand(program, training):
         message = "cannot tell which model and which optimizer this backward pass trains"
         yield training.backwards[0], "prepare", message
     yield from ((node, "accelerator", message) for node, message in script.reach.obstacles)
@@ -48,6 +49,12 @@ def obstacles_of(script: Script) -> Found:
         yield from _gone_over_by_one(script, script.distribution)
     files = script.files | {p.path for p in program.named}
     yield from _by_hand(program, files, is_known=script.distribution is not None)
+
+
+def _steps_known_optimizers(script: Script) -> bool:
+    """Whether it is known where an optimizer is made that is prepared: it may train tensors that no model owns."""
+    held = {v for step in script.training.steps for v in script.program.values(stepped(step))}
+    return script.preparation.trains_something and any(map(script.roles.is_built_optimizer, held))
 
 
 def updates_by_hand(program: Program, training: Training) -> bool:

@@ -813,3 +813,61 @@ def main():
 main()
 """
     assert prepared(text) == ["model, optimizer", "loader"]
+
+
+# Optimizers whose models have no name beside them.
+
+APART = """\
+nets = {"g": nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)), "d": nn.Linear(4, 1)}
+nets = {name: net.train() for name, net in nets.items()}
+optimizers = {name: torch.optim.Adam(net.parameters()) for name, net in nets.items()}
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+
+def step(g, d, optimizer, x):
+    loss = d(g(x[:, :2])).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+for (x,) in loader:
+    CALL
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'step(nets["g"], nets["d"], optimizers["g"], x)',
+        'step(**nets, optimizer=optimizers["g"], x=x)',
+        'step(*nets.values(), optimizers["g"], x)',
+    ],
+)
+def test_models_in_a_dictionary_are_prepared_beside_an_optimizer_that_a_function_is_given(call: str) -> None:
+    after = run(HEAD + APART.replace("CALL", call)).after.decode()
+    assert after.count("accelerator.prepare(nn.") == 2
+
+
+ELSEWHERE = """\
+def build():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    return dict(zip(["model", "optimizer", "loader"], [model, torch.optim.SGD(model.parameters(), lr=0.1), loader]))
+
+def train(model, optimizer, loader):
+    {mode}
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+train(**build())
+"""
+
+
+def test_an_optimizer_made_elsewhere_is_not_prepared_without_its_model() -> None:
+    left_alone(HEAD + ELSEWHERE.format(mode="pass"), "cannot tell which model and which optimizer")
+
+
+def test_the_model_beside_an_optimizer_made_elsewhere_is_known_by_what_is_called_on_it() -> None:
+    assert "model, optimizer" in prepared(ELSEWHERE.format(mode="model.train()"))[0]

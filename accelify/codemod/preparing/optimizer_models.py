@@ -88,6 +88,8 @@ class Owners:
     def _trained_by(self, binding: Binding) -> set[Value]:
         """The models whose parameters an optimizer gets where it is made."""
         held = self.program.values(binding.node) | self.program.values(binding.value)
+        if isinstance(binding.node, ast.arg):
+            held |= self.program.flow.variable(binding.scope, binding.node.arg)
         made = {v.node for v in held if isinstance(v, Made) and self.roles.is_optimizer(v)}
         given = [a for c in made if isinstance(c, ast.Call) for a in [*c.args, *(k.value for k in c.keywords)]]
         return self.roles.parameter_owners(frozenset(v for a in given for v in self.program.values(a)))

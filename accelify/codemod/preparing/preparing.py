@@ -210,7 +210,7 @@ class Preparer:
         self._stepped.append(binding)
         for expression in self._owners.of(binding):
             models.setdefault(ast.unparse(expression), self._model(expression, binding))
-        if not models and chain[-1].kind == "parameter":
+        if not models and (chain[-1].kind == "parameter" or self._is_made_elsewhere(binding)):
             for expression, given in self._owners.given_to(chain[-1].scope):
                 item = self._item("model", self._outermost(given))
                 models.setdefault(item.text, item)
@@ -221,6 +221,11 @@ class Preparer:
                 (i.text, i.frame, i.statement) == (model.text, model.frame, model.statement) for i in self._items
             ):
                 self._items.append(model)
+
+    def _is_made_elsewhere(self, binding: Binding) -> bool:
+        """Whether it is unknown where an optimizer is made: it comes out of a checkpoint, or from unknown code."""
+        held = self.program.values(binding.node) | self.program.values(binding.value)
+        return not any(map(self.roles.is_built_optimizer, held))
 
     def _models_without_name(self) -> None:
         """Models that an optimizer trains and that have no name of their own are prepared where they are made."""

@@ -54,6 +54,11 @@ class Roles:
             )
         return value in self.optimizers_by_use
 
+    def is_built_optimizer(self, value: Value) -> bool:
+        """An optimizer of which it is known where it is made, and so of which parameters."""
+        is_known = isinstance(value, Instance) or (isinstance(value, Made) and names.is_optimizer(value.name))
+        return is_known and self.is_optimizer(value)
+
     def is_scheduler(self, value: Value) -> bool:
         if isinstance(value, Made):
             return names.is_scheduler(value.name)

@@ -161,9 +161,9 @@ class Calls(Containers):
         last = taker.end_of_positional([name for name, (values, sources) in named if values or sources])
         low = high = 0  # the first and the last place that the next argument may have
         known = takewhile(lambda one: self._is_settled(*one), given.positional)
-        spread = [self._spread(expression, values) for expression, values in known]
+        spread = [segment for expression, values in known for segment in self._spread(expression, values)]
         for index, (parts, is_open) in enumerate(spread):
-            after = sum(len(others) for others, _ in spread[index + 1 :])
+            after = sum(len(others) for others, others_are_open in spread[index + 1 :] if not others_are_open)
             end = max(last - after, high)
             for offset, part in enumerate(parts):
                 for place in range(low + offset, end if is_open else high + offset + 1):
@@ -179,26 +179,33 @@ class Calls(Containers):
         """Whether values have come to a star yet, without which nothing can be said of what follows it."""
         return bool(values) or self._settled or not isinstance(argument, ast.Starred)
 
-    def _spread(self, argument: ast.expr, values: Values) -> tuple[list[Part], bool]:
-        """What an argument gives to one place after the other; of a star of unknown length, to each of many."""
+    def _spread(self, argument: ast.expr, values: Values) -> Iterator[tuple[list[Part], bool]]:
+        """What an argument gives to one place after the other; and if it is open, to each of any number of places."""
         if not isinstance(argument, ast.Starred):
-            return [(values, (argument,))], False
+            yield [(values, (argument,))], False
+            return
         lengths = {self._length(value.node) if isinstance(value, Collection) else None for value in values}
         length = lengths.pop() if len(lengths) == 1 else None
-        if length is None:
-            return [(frozenset(e for v in values for e in self.elements(v)), (argument,))], True
-        return [self._part(values, place) for place in range(length)], False
+        more = frozenset(e for v in values if isinstance(v, Collection) for e in self._get(("item", v.node, "*")))
+        if length is not None:
+            yield [self._part(values, place, has_more=False) for place in range(length)], False
+        if length is None or more:  # `parts = [model]; parts.append(optimizer)`
+            rest = more if length is not None else frozenset(e for v in values for e in self.elements(v))
+            yield [(rest, (argument,))], True
 
     def _length(self, node: ast.AST) -> int | None:
-        """How many items a tuple, a list or `*args` has, where that is known."""
-        if not isinstance(node, (ast.Tuple, ast.List, ast.arg)) or self._get(("item", node, "*")):
-            return None
-        return len(node.elts) if isinstance(node, (ast.Tuple, ast.List)) else len(self._keys(node))
+        """How many items a tuple, a list or `*args` has at known places, before any others."""
+        if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(e, ast.Starred) for e in node.elts):
+            return len(node.elts)
+        return len(self._keys(node)) if isinstance(node, ast.arg) else None
 
-    def _part(self, values: Values, key: object) -> Part:
-        """What containers hold at a key."""
-        places = [(value.node, at) for value in values if isinstance(value, Collection) for at in (key, "*")]
+    def _part(self, values: Values, key: object, has_more: bool = True) -> Part:
+        """What containers hold at a key; `has_more`: or may hold there, as it has items at unknown keys."""
+        keys = (key, "*") if has_more else (key,)
+        places = [(value.node, at) for value in values if isinstance(value, Collection) for at in keys]
         held = [place for place in places if place in self.put_by]
+        if not has_more:
+            return frozenset(v for place in places for v in self._get(("item", *place))), held
         return frozenset(v for value in values for v in self._item(value, key)), held
 
     def _named(self, keyword: ast.keyword, values: Values, known: Iterable[str]) -> Iterator[tuple[str, Part]]:
@@ -249,7 +256,8 @@ class Calls(Containers):
 
     def _fields(self, fields: Sequence[str], given: Given) -> Iterator[tuple[int, str, Part]]:
         """What each field of a record is given, as far as stars tell."""
-        parts = [part for argument, values in given.positional for part in self._spread(argument, values)[0]]
+        spread = (segment for argument, values in given.positional for segment in self._spread(argument, values))
+        parts = [part for parts, is_open in spread if not is_open for part in parts]
         for place, (name, part) in enumerate(zip(fields, parts, strict=False)):
             yield place, name, part
         for keyword, values in given.named:

@@ -49,6 +49,8 @@ def test_what_follows_a_star_of_unknown_length_reaches_each_place_that_it_may_ha
     assert taken("f(1, *items)", "items = []\nitems.append(2)") == ({"1"}, {"2"}, {"2"})
     assert taken("f(*items, 3)", "items = []\nitems.append(2)") == ({"2"}, {"2", "3"}, {"3"})
     assert taken("f(*unknown(), 3)")[2] == {"3"}
+    assert taken("f(*items)", "items = [1, 2]\nitems.append(3)") == ({"1"}, {"2"}, {"3"})
+    assert taken("f(*items, *items)", "items = [1]\nitems.append(3)") == ({"1"}, {"1", "3"}, {"1", "3"})
     assert taken("f(*items, b=3)", "items = []\nitems.append(2)") == ({"2"}, {"3"}, {"argument c of f"})
     assert taken("f(*items, **dict(c=3))", "items = []\nitems.append(2)") == ({"2"}, {"2"}, {"3"})
     assert taken("g(*items)", "def g(*args): f(args[0], args[1])\nitems = []\nitems.append(2)")[:2] == ({"2"}, {"2"})

@@ -29,7 +29,7 @@ from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.streams import RankSeed, choose_streams
 from accelify.runtime.gradients.accumulation import Accumulation
 from accelify.runtime.gradients.distributed import choose_strategy
-from accelify.runtime.gradients.optimizers import has_hooks, is_scheduler
+from accelify.runtime.gradients.optimizers import has_hooks, is_scheduler, wrapped_by
 from accelify.runtime.gradients.precision import choose_precision
 from accelify.runtime.gradients.training import Training
 from accelify.runtime.launch.config import accelerator_settings
@@ -269,15 +269,22 @@ class Accelerator:
     def prepare_optimizer(self, optimizer: Optimizer, device_placement: bool | None = None) -> Optimizer:
         """The optimizer itself; its parameters that no prepared model owns are kept equal on all ranks, too.
 
-        Raises: CannotPrepare for one of a class whose constructor does not run that of `torch.optim.Optimizer`.
+        One whose class only wraps another, and whose constructor does not run that of `torch.optim.Optimizer`, steps
+        with the one that it wraps, which is prepared.
+        Raises: CannotPrepare for such a one that keeps no optimizer, or whose steps would have to wait.
         """
-        if not has_hooks(optimizer):
+        if has_hooks(optimizer):
+            return self._training.prepare_optimizer(optimizer)
+        inner = wrapped_by(optimizer)
+        if not inner or self._training.steps_may_wait:
             raise CannotPrepare(
                 f"prepare: a {type(optimizer).__name__} has never run Optimizer.__init__, so its steps cannot be "
                 "followed. Call super().__init__(parameters, defaults) in its constructor, or prepare the optimizer "
                 "that it stands for; one that changes gradients when it steps cannot be distributed by accelify"
             )
-        return self._training.prepare_optimizer(optimizer)
+        for each in inner:
+            self.prepare_optimizer(each)
+        return optimizer
 
     def prepare_scheduler(self, scheduler: Any, *, per: str | None = None) -> Any:
         """The scheduler itself, held while its optimizer's step waits or is left out.

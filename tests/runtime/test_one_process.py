@@ -392,11 +392,33 @@ class Scaled(torch.optim.SGD):
         super().__init__(parameters, lr=0.1 * factor)
 
 
+class Unset(torch.optim.Optimizer):
+    """An optimizer whose constructor does not run torch's, and that wraps none."""
+
+    def __init__(self, parameters):
+        self.param_groups = [{"params": list(parameters)}]
+
+
 def test_an_optimizer_that_was_never_set_up_is_refused_by_name(accelerator):
     model = nn.Linear(2, 1)
-    inner = torch.optim.SGD(model.parameters(), lr=0.1)
-    for refused in ([Delegating(inner)], [model, Delegating(inner)], [[Delegating(inner)]]):
-        with pytest.raises(CannotPrepare, match=r"a Delegating has never run Optimizer.__init__"):
+    for refused in ([Unset(model.parameters())], [model, Unset(model.parameters())], [[Unset(model.parameters())]]):
+        with pytest.raises(CannotPrepare, match=r"a Unset has never run Optimizer.__init__"):
             accelerator.prepare(*refused)
     own = Scaled(model.parameters(), 2)
     assert accelerator.prepare(own) is own
+
+
+def test_an_optimizer_that_only_wraps_another_steps_with_it(accelerator):
+    model = nn.Linear(2, 1)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    for wrapper in (Delegating(inner), Delegating([inner])):
+        assert accelerator.prepare(wrapper) is wrapper
+        assert inner.step_was_skipped is False  # prepared
+        del inner.step_was_skipped
+
+
+def test_an_optimizer_that_only_wraps_another_cannot_wait_for_its_window():
+    inner = torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    with pytest.raises(CannotPrepare, match=r"a Delegating has never run Optimizer.__init__"):
+        accelerator.prepare(Delegating(inner))

@@ -54,6 +54,12 @@ def has_hooks(optimizer: Optimizer) -> bool:
     return hasattr(optimizer, "_optimizer_step_pre_hooks")
 
 
+def wrapped_by(optimizer: Optimizer) -> list[Optimizer]:
+    """The optimizers that another keeps in its attributes, to step with them."""
+    kept = [one for held in vars(optimizer).values() for one in (held if isinstance(held, (list, tuple)) else [held])]
+    return [one for one in kept if isinstance(one, Optimizer) and one is not optimizer]
+
+
 class Draws(Protocol):
     """The random numbers from which an optimizer may draw in its step, as Langevin dynamics do."""
 

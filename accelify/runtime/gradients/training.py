@@ -107,6 +107,11 @@ class Training:
         self._strategy.prepare_optimizer(optimizer)
         return self._stepping.prepare_optimizer(optimizer)
 
+    @property
+    def steps_may_wait(self) -> bool:
+        """Whether an optimizer's step may have to wait for its window, or be skipped."""
+        return self._stepping.may_wait
+
     def prepare_scheduler(self, scheduler: Any, times: int | None) -> Any:
         """The scheduler itself; a call of its `step` counts `times`; None: once per rank or, for an epoch, once."""
         self.schedulers.add(scheduler)

@@ -196,10 +196,11 @@ class Owners:
         return is_one and is_plain(node.value) and all(map(self.roles.is_module, self.program.values(node.value)))
 
     def _may_list(self, node: ast.Name) -> bool:
-        """Whether a variable holds parameters, or a list that may be one of them."""
+        """Whether a variable holds parameters, a list that may be one of them, or an optimizer that another wraps."""
         values = self.program.values(node)
         is_list = bool(values) and all(isinstance(v, Collection) for v in values)
-        return is_list or bool(self.roles.parameter_owners(values))
+        is_wrapped = any(map(self.roles.is_optimizer, values))
+        return is_list or is_wrapped or bool(self.roles.parameter_owners(values))
 
     def _owners_in_results(self, call: ast.Call, depth: int) -> list[ast.expr]:
         """The models whose parameters a function of the project's own gives back: `model` of `model.trainable()`."""

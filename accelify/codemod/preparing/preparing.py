@@ -12,11 +12,11 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.grouping import Group, Grouper, Item, trains
 from accelify.codemod.preparing.handed_back import goes_over, handed_back, is_handed_through
 from accelify.codemod.preparing.optimizer_models import Owners, is_plain
-from accelify.codemod.preparing.reach import node_of
+from accelify.codemod.preparing.reach import method_of, node_of
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Constant, Made, Value
+from accelify.codemod.semantics.values import Constant, Instance, Made, Value
 from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 from accelify.codemod.training.roles import Roles, stepped
@@ -107,7 +107,7 @@ class Preparer:
 
     def _optimizers(self) -> None:
         done: set[ast.AST] = set()
-        for step in self.training.steps:
+        for step in self._outer_steps():
             receiver = stepped(step)
             found = self.tracer.chains(receiver)
             chains = [c for c in found if not self._is_for_other_calls(c)] or found
@@ -126,6 +126,30 @@ class Preparer:
                     continue
                 done.add(binding.node)
                 self._optimizer(binding, chain, step)
+
+    def _outer_steps(self) -> Iterator[ast.Call]:
+        """The steps; of an optimizer of the project's own that steps another in its `step`, only its own."""
+        held = {v for step in self.training.steps for v in self.program.values(stepped(step))}
+        own = {v.cls for v in held if isinstance(v, Instance) and self.roles.is_optimizer(v)}
+        family = {each for cls in own for each in (cls, *self.program.flow.ancestors(cls))}
+        for step in self.training.steps:
+            if self._stepping_class(step) not in family:
+                yield step
+                for chain in self._wrapping(step):
+                    self._add_models(self._outermost(chain), chain)
+
+    def _stepping_class(self, step: ast.AST) -> Scope | None:
+        method = method_of(self.program.frame(step))
+        return method.parent if method is not None else None
+
+    def _wrapping(self, step: ast.AST) -> Iterator[Chain]:
+        """The ways back from the optimizers of the project's own that take a step with one that they wrap."""
+        cls, method = self._stepping_class(step), method_of(self.program.frame(step))
+        if cls is None or method is None or not self.roles.is_optimizer(Instance(cls)):
+            return
+        for call in self.program.flow.callers.get(method, ()):
+            if isinstance(call.func, ast.Attribute) and self._stepping_class(call) is not cls:
+                yield from self.tracer.chains(call.func.value)
 
     def _is_for_other_calls(self, chain: Chain) -> bool:
         """Whether an object is given to a function that trains by a call of it that does not come to its training."""

@@ -273,3 +273,48 @@ def test_a_part_of_a_model_that_is_prepared_is_not_prepared_beside_it() -> None:
     optimizer = f"{model}\noptimizer = torch.optim.SGD({groups}, lr=0.1)"
     found = Facts(script().replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", optimizer))
     assert [i.text for i in found.script.preparation.items if i.kind == "model"] == ["model"]
+
+
+WRAPPER = """\
+class Wrapper(torch.optim.Optimizer):
+    def __init__(self, {parameters}):
+        {made}
+
+    def {step}(self):
+        self.inner.step()
+
+model = nn.Linear(4, 1).to(device)
+{optimizer}
+for x, y in DataLoader(data, batch_size=2):
+    x, y = x.to(device), y.to(device)
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.{step}()
+"""
+OF_BASE = "super().__init__(parameters, {}); self.inner = torch.optim.SGD(self.param_groups, lr=0.1)"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "made", "optimizer"),
+    [
+        ("inner", "self.inner = inner", "base = torch.optim.SGD(model.parameters())\noptimizer = Wrapper(base)"),
+        ("inner", "self.inner = inner", "optimizer = Wrapper(torch.optim.SGD(model.parameters()))"),
+        ("parameters", OF_BASE, "optimizer = Wrapper(model.parameters())"),
+    ],
+)
+def test_of_an_optimizer_that_wraps_another_the_outer_one_is_prepared(
+    parameters: str, made: str, optimizer: str
+) -> None:
+    after = migrated(HEAD + WRAPPER.format(parameters=parameters, made=made, optimizer=optimizer, step="step"))
+    assert "\nmodel, optimizer = accelerator.prepare(model, optimizer)\n" in after
+    assert after.count("prepare(") == 2  # and the loader
+
+
+def test_an_optimizer_that_a_wrapper_steps_by_another_name_is_prepared_with_the_wrapper_s_models() -> None:
+    optimizer = "optimizer = Wrapper(model.parameters())"
+    after = migrated(
+        HEAD + WRAPPER.format(parameters="parameters", made=OF_BASE, optimizer=optimizer, step="second_step")
+    )
+    assert "self.inner = accelerator.prepare(self.inner)" in after
+    assert "\nmodel = accelerator.prepare(model)\n" in after

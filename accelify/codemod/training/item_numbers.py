@@ -112,7 +112,7 @@ class ItemNumbers:
                 continue
             for test in (n for n in ast.walk(node.test) if isinstance(n, ast.Compare) and len(n.ops) == 1):
                 sides = [test.left, test.comparators[0]]
-                whole = [s for s in sides if names_in(s) & told or self._is_whole(s, is_own)]
+                whole = [s for s in sides if self._named(s) & told or self._is_whole(s, is_own)]
                 counted = [s for s in sides if names_in(s) & rounds]
                 if len(whole) == len(counted) == 1 and whole != counted:
                     ends = test is node.test and isinstance(counted[0], ast.Name) and self._ends_before(test, counted)
@@ -120,6 +120,11 @@ class ItemNumbers:
                     batches = whole[0] if ends and is_plain and self._is_full_batches(whole[0], is_own) else None
                     yield Whole(node, self._steers(node, leaving=False), batches)
                     break
+
+    def _named(self, node: ast.expr) -> set[str]:
+        """The variables in an expression; not `config` of `config.patience`, which is another of its numbers."""
+        named = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+        return {n.id for n in named if not isinstance(self.program.parent(n), ast.Attribute)}
 
     @staticmethod
     def _ends_before(test: ast.Compare, counted: Sequence[ast.expr]) -> bool:

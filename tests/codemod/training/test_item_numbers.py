@@ -111,6 +111,8 @@ def test_what_does_not(body: str, loop: str) -> None:
         ("for step, i in enumerate(items(n), 1):", "step == n", True),
         ("for step, i in enumerate(all_items(), 1):", "n == step", True),
         ("for step, i in enumerate(xs, 1):", "step == n", True),
+        ("for step, i in enumerate(items(n), 1):", "step == n.patience", False),
+        ("for step, i in enumerate(items(n), 1):", "step - 3 > n.patience", False),
     ],
 )
 def test_what_waits_for_more_rounds_than_there_are(loop: str, test: str, waits: bool) -> None:

@@ -116,7 +116,8 @@ class StepCounts:
                     yield place
         yield from self._given_rates()
         for call, steps in _stepped_schedulers(self.metrics).items():
-            if any(_is_sharded(self.metrics, s, DEPTH) and self._counts_each(s) for s in steps):
+            fewer = [s for s in steps if self._fixed_rounds.isdisjoint(self.program.loops_round(s))]
+            if any(_is_sharded(self.metrics, s, DEPTH) and self._counts_each(s) for s in fewer):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
                 overlong = [g for g in given if _has_length(self.metrics, g) and _counts_all(self.metrics, g)]
                 if overlong or not any(self._is_count(g) or self._ends_training(g) for g in given):
@@ -187,6 +188,8 @@ class StepCounts:
                         self.chains.given(c, function, definition.node.arg) for c in self.program.calls_of(function)
                     )
                     yield from (g for g in given if g is not None)
+                elif isinstance(definition.node, ast.Call):
+                    continue  # what a call that changes an object gives is another value
                 elif (value := assigned_to(self.program, definition.node)) is not None:
                     yield value
         else:
@@ -302,8 +305,13 @@ class StepCounts:
 
     def rounds(self) -> list[ast.stmt]:
         """The training loops with as many steps as in one process, where all are: they ask for a batch in each."""
-        loops = {d.loop: self._sets_its_steps(d) for d in self.metrics.measured.training.data if d.loop is not None}
-        return [*loops] if all(loops.values()) else []
+        loops = dict.fromkeys(d.loop for d in self.metrics.measured.training.data if d.loop is not None)
+        return [*loops] if self._fixed_rounds.issuperset(loops) else []
+
+    @cached_property
+    def _fixed_rounds(self) -> set[ast.AST]:
+        found = {d.loop: self._sets_its_steps(d) for d in self.metrics.measured.training.data if d.loop is not None}
+        return {loop for loop, is_fixed in found.items() if is_fixed}
 
     def _sets_its_steps(self, data: Data) -> bool:
         """Whether a number that is the same in all processes says how many batches a loop asks a loader for."""

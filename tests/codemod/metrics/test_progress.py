@@ -238,6 +238,70 @@ def test_the_first_step_and_the_last_are_no_intervals() -> None:
     assert intervals("if epoch % 2 == 0:\n    print(n)") == []
 
 
+FINDING = """\
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+batches = iter(loader)
+for step in {rounds}:
+    x, y = next(batches)
+    optimizer.zero_grad()
+    (model(x) - y).pow(2).mean().backward()
+    optimizer.step()
+    scheduler.step()
+for epoch in range(3):
+    for x, y in loader:
+        optimizer.zero_grad()
+        (model(x) - y).pow(2).mean().backward()
+        optimizer.step()
+        {inside}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rounds", "inside", "found"),
+    [
+        ("range(100)", "pass", 0),
+        ("tqdm(range(steps))", "pass", 0),
+        ("range(len(loader))", "pass", 1),
+        ("range(100)", "scheduler.step()", 1),
+    ],
+)
+def test_a_schedule_of_a_loop_of_so_many_steps_takes_as_many_anywhere(rounds: str, inside: str, found: int) -> None:
+    text = script(imports="from tqdm import tqdm\nsteps = 100\n").partition("for epoch")[0]
+    facts = Facts(text + FINDING.format(rounds=rounds, inside=inside))
+    assert len(list(StepCounts(facts.script.metrics).learning_rates())) == found
+
+
+SCORED = """\
+class Scores:
+    n = 0
+    def of(self, model, x):
+        self.n += 1
+        model.weight.data.mul_(1)
+        return {result}
+scores = Scores()
+for x, y in loader:
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    found = scores.of(model, x)
+    print(found)
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "loss", "found"),
+    [
+        ("self.n", "model(x).mean()", []),
+        ("self.n", "scores.n * model(x).mean()", ["scores.n"]),
+        ("x.mean()", "model(x).mean()", []),
+    ],
+)
+def test_what_a_call_gives_that_also_changes_the_model(result: str, loss: str, found: list[str]) -> None:
+    facts = Facts(script().partition("for epoch")[0] + SCORED.format(result=result, loss=loss))
+    assert texts(StepCounts(facts.script.metrics).in_losses()) == found
+
+
 COUNTING = """\
 size = 2
 total, count = 0.0, 0

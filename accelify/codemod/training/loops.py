@@ -347,6 +347,9 @@ class Loops:
             return [Data("pass", loops[0], (once,))]
         if self._is_given_batches(backward):
             return [Data("given", loops[0] if loops else None)]
+        walked = next((loop for loop in loops if self.sources.walks(loop)), None)
+        if walked is not None and not self.sources.experience.asks:
+            return [Data("full", walked)]
         if self._draws(loops, backward) or next(Workers(self.program).drawing(), None) is not None:
             return [Data("random", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
         given = next((loop for loop in loops if self._goes_over_given_batches(loop, backward)), None)
@@ -501,6 +504,17 @@ class Sources:
         counters = _with_derived(names_in(loop.target), list(nodes_in(loop)))
         picked = [p.value for node in nodes_in(loop) for p in self._picked(node, counters)]
         return any(map(self.experience.holds, [source, *picked]))
+
+    def walks(self, loop: Loop) -> bool:
+        """Whether rounds of a `while` take one piece of data after the other, however long: `x[i : i + n]; i += n`."""
+        if not isinstance(loop, ast.While):
+            return False
+        moved = (n.target for n in nodes_in(loop) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add))
+        ends = (n.test for n in nodes_in(loop) if isinstance(n, ast.If) and isinstance(n.body[-1], ast.Break))
+        positions = {n.id for n in moved if isinstance(n, ast.Name)} & names_in(loop.test, *ends)
+        picked = [p for node in nodes_in(loop) for p in self._picked(node, positions)] if positions else []
+        slices = [p.slice for p in picked if isinstance(p.slice, ast.Slice) and p.slice.lower is not None]
+        return any(isinstance(s.lower, ast.Name) for s in slices)
 
     def is_part_of_a_batch(self, loop: ast.For | ast.AsyncFor) -> bool:
         """Whether a loop iterates over what an outer loop shards: the micro-batches of a batch, its sequences."""

@@ -294,3 +294,41 @@ for epoch in range(3):
 )
 def test_a_backward_pass_that_several_loops_share(before: str, after: str, expected: list[str]) -> None:
     assert kinds(Facts(SHARED.format(before, after))) == expected
+
+
+WALK = """\
+import numpy as np
+import torch
+from torch import nn
+rows = torch.randn(400, 4)
+def piece(source, at, size):
+    return source[at : at + size]
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+i = k = 0
+while {test}:
+    size = max(5, int(np.random.normal(20, 5)))
+    x = {x}
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+    {moved}
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "x", "moved", "kind"),
+    [
+        ("i < 400", "rows[i : i + size]", "i += size", "full"),
+        ("i < len(rows)", "piece(rows, i, size)", "i += size", "full"),
+        ("True", "rows[i : i + size]", "i += size\n    if i > 400: break", "full"),
+        ("i < 400", "rows[i : i + 8] + torch.randn(8, 4)", "i += 8", "full"),
+        ("k < 400", "rows[np.random.randint(0, 400, size)]", "k += 1", "random"),
+        ("k < 400", "rows[i : i + size]", "k += 1\n    i = np.random.randint(0, 300)", "random"),
+        ("k < 400", "torch.randn(size, 4)", "k += size", "random"),
+    ],
+)
+def test_pieces_of_drawn_lengths_one_after_the_other_are_the_same_everywhere(
+    test: str, x: str, moved: str, kind: str
+) -> None:
+    assert [d.kind for d in Facts(WALK.format(test=test, x=x, moved=moved)).training.data] == [kind]

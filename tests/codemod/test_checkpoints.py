@@ -107,6 +107,41 @@ def test_all_processes_wait_before_they_look_for_the_newest_file(found: str) -> 
     assert after.count("wait_for_everyone") == 1
 
 
+@pytest.mark.parametrize(
+    ("size", "saved", "loaded"),
+    [
+        ("len(os.listdir('data'))", "torch.save(model.state_dict(), 'out.pt')", "torch.load('out.pt')"),
+        ("len(glob('data/*'))", "for turn in range(2):\n    torch.save(model.state_dict(), PATH)", "torch.load(PATH)"),
+        ("len(os.listdir('data'))", "keep(model)", "torch.load(f'out/{size}.pt')"),
+        ("sorted(os.listdir('data'))", "keep(model)", "torch.load('out.pt' if size else PATH)"),
+    ],
+)
+def test_no_process_waits_above_the_save_where_the_files_of_the_data_were_listed(
+    size: str, saved: str, loaded: str
+) -> None:
+    before = f"""
+import os
+from glob import glob
+PATH = 'out.pt'
+size = {size}
+def keep(model):
+    torch.save(model.state_dict(), PATH)
+    torch.save(model.state_dict(), f'out/{{size}}.pt')
+"""
+    text = script(before=before, end=f"{saved}\nmodel.load_state_dict({loaded})")
+    after = run(text.replace("Linear(4, 1)", "Linear(4, 1 if size else 2)")).after.decode()
+    assert "\naccelerator.wait_for_everyone()\nmodel.load_state_dict(" in after, after
+    assert after.count("wait_for_everyone") == 1
+
+
+def test_what_the_model_is_made_of_gives_no_path() -> None:
+    made = "size = len(os.listdir('data'))\n    net = nn.Linear(4, size)"
+    load = LOAD.replace("model", "net")
+    end = f"{PATH}\nfor turn in range(2):\n    {made}\n    {load}\n    {SAVE}"
+    after = run(script(before="import os", end=end)).after.decode()
+    assert "    net = nn.Linear(4, size)\n    accelerator.wait_for_everyone()\n    net.load_state_dict(" in after, after
+
+
 def test_an_open_file_is_the_one_whose_path_was_opened() -> None:
     end = f"{PATH}\n{SAVE}\nwith open(path, 'rb') as f:\n    model.load_state_dict(torch.load(f))"
     assert "accelerator.wait_for_everyone()\n" in run(script(end=end)).after.decode()

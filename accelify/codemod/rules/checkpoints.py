@@ -241,7 +241,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
             read = [save for save in saves if may_be_of(script.written.stored, call, path, save)]
-            statement = _before_asking(script, script.program.statement(call), read)
+            statement = _before_asking(script, call, path, read)
             if call in script.written.guarding.covered or script.written.guarding.is_cached(call):
                 continue
             if accelerator is None or script.path(call) not in script.files:
@@ -278,7 +278,7 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
 
 def _waits_in_library(script: Script, load: ast.Call, saves: list[ast.Call]) -> Change:
     """Before a load that the accelerator does not reach."""
-    statement = _before_asking(script, script.program.statement(load), saves)
+    statement = _before_asking(script, load, load.args[0], saves)
     edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
     library = script.library_import(load, script.options.runtime.functions)
     edits = (edit, *script.written.meetings.before(load), *library)
@@ -361,12 +361,13 @@ def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
     return [(c, (script.tracer.written(c, function, ast.unparse(path)) if is_given else None) or path) for c in callers]
 
 
-def _before_asking(script: Script, statement: ast.stmt, saves: list[ast.Call]) -> ast.stmt:
+def _before_asking(script: Script, call: ast.Call, path: ast.expr, saves: list[ast.Call]) -> ast.stmt:
     """The statement before which to wait: all processes do, so it is none under a condition that asks for the file.
 
     It does not come before one of the `saves` whose file is read.
     """
-    found = _listing(script, statement, statement) or statement
+    statement = script.program.statement(call)
+    found = _listing(script, statement, path, saves) or statement
     for around in script.program.ancestors(statement):
         if not isinstance(around, (ast.If, ast.With, ast.Try)) or _saves_before(script, found, saves):
             break
@@ -374,7 +375,7 @@ def _before_asking(script: Script, statement: ast.stmt, saves: list[ast.Call]) -
             found = around
         if isinstance(around, ast.If) and script.program.block(around) != [found] and _asks_for_a_file(around.test):
             found = around
-        if isinstance(around, ast.If) and (listing := _listing(script, around, around.test)) is not None:
+        if isinstance(around, ast.If) and (listing := _listing(script, around, around.test, saves)):
             found = listing
     return found
 
@@ -391,10 +392,11 @@ def _save(script: Script, statements: list[ast.stmt], saves: list[ast.Call]) -> 
     return any(c is s or leads_to(script.written.stored, c, s) for c in calls for s in saves)
 
 
-def _listing(script: Script, statement: ast.stmt, asking: ast.AST) -> ast.stmt | None:
-    """The statement above another, or itself, that lists the files which a part of it asks for."""
+def _listing(script: Script, statement: ast.stmt, asking: ast.AST, saves: list[ast.Call]) -> ast.stmt | None:
+    """The statement above another, or itself, that lists the files which a part of it asks for, once they are saved."""
     block = script.program.block(statement)
     above = [s for s in block[: block.index(statement)] if not isinstance(s, _DEFINITIONS)]
+    above = above[max((i for i, s in enumerate(above, 1) if _save(script, [s], saves)), default=0) :]
     given, wanted = set[ast.stmt](), [asking]
     while wanted:
         found = {s for s in _given_in(script, wanted.pop()) if s in above} - given

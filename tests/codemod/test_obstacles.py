@@ -252,3 +252,54 @@ for x, y in loader:
 """
     found = [(n, message) for n, _, message in Facts(source).verdict.obstacles if "nothing assigns" in message]
     assert [(getattr(n, "lineno", 0), m.split()[0]) for n, m in found] == ([reason] if reason else [])
+
+
+OPTIONS = """\
+import argparse
+import types
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Settings:
+    def __init__(self, model):
+        self.model = model
+
+class Net(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.body = nn.Linear(4, 1 if kind == 'small' else 2)
+
+    def forward(self, x):
+        self.seen = self.body(x)
+        return self.seen
+
+class Runner:
+    def __init__(self, args):
+        self.model = Net(args.model)
+        self.loader = DataLoader(data)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self):
+        for x, y in self.loader:
+            nn.functional.mse_loss(self.model(x), y).backward()
+            self.optimizer.step()
+
+for name in ("small", "large"):
+    Runner({options}).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "argparse.ArgumentParser().parse_args()",
+        "argparse.Namespace(model=name)",
+        "types.SimpleNamespace(model=name)",
+        "Settings(name)",
+        "OmegaConf.load(name)",
+    ],
+)
+def test_an_option_of_the_name_of_an_attribute(options: str) -> None:
+    assert not Facts(OPTIONS.format(options=options)).verdict.obstacles

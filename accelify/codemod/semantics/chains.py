@@ -9,7 +9,7 @@ from accelify.codemod.libraries.row import Effect, Row, Trait
 from accelify.codemod.semantics.control_flow import ControlFlow
 from accelify.codemod.semantics.definitions import Definition, Definitions, Variable
 from accelify.codemod.semantics.effects.effects import Effects
-from accelify.codemod.semantics.effects.kinds import UNKNOWN
+from accelify.codemod.semantics.effects.kinds import OWN, UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -44,7 +44,24 @@ class Chains:
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
         """The definitions that may have given a name, an attribute or an item its value."""
-        return self.facts(read).definitions(read)
+        found = self.facts(read).definitions(read)
+        if isinstance(read, ast.Attribute) and self.variable(read) == Variable(None, read.attr, is_attribute=True):
+            return frozenset(d for d in found if d.variable.scope is None or self._may_be_of(read.value, d))
+        return found
+
+    def _may_be_of(self, owner: ast.expr, definition: Definition) -> bool:
+        """Whether an object may be of the class to whose `self` a definition gives an attribute: no options are."""
+        kinds, cls = self.kinds.of(owner), definition.variable.scope
+        if UNKNOWN not in kinds and OWN not in kinds:
+            return False
+        held = self.program.values(owner)
+        classes = [v.cls for v in held if isinstance(v, Instance)]
+        if cls is None or not held or len(classes) < len(held):
+            return True
+        return any(not self._relatives(c).isdisjoint(self._relatives(cls)) for c in classes)
+
+    def _relatives(self, cls: Scope) -> set[Scope]:
+        return {cls, *self.program.flow.ancestors(cls), *self.program.flow.descendants(cls)}
 
     def variable(self, node: ast.expr) -> Variable | None:
         """The variable that a name or an attribute refers to."""

@@ -108,9 +108,10 @@ effects=reads_files
     safetensors.torch safetensors.numpy: load_file
     safetensors.torch: load_model
     safetensors: safe_open
-    omegaconf: OmegaConf.load
     hydra: initialize compose
     logging.config: fileConfig
+effects=reads_files returns=namespace
+    omegaconf: OmegaConf.load
 effects=reads_files returns=ndarray device=host
     numpy: load loadtxt genfromtxt fromfile fromregex memmap lib.format.open_memmap
     scipy.io: loadmat mmread

@@ -577,6 +577,12 @@ def test_one_of_several_functions_is_chosen_by_a_name() -> None:
     left_alone(STEPS_BY_NAME.replace("= huber", "= compiled(huber)"), "passed on as a value")
 
 
+@pytest.mark.parametrize("exported", ["(huber, squared)", "[huber, squared]", "['huber', 'squared']"])
+def test_functions_that_a_module_exports_by_themselves(exported: str) -> None:
+    assert migrated(f"{STEPS_BY_NAME}__all__ = {exported}\n").count("accelerator.backward(") == 2
+    left_alone(f"{STEPS_BY_NAME}call_all({exported.replace(chr(39), '')})\n", "passed on as a value")
+
+
 def test_a_method_keeps_its_object() -> None:
     text = """\
         import torch

@@ -93,6 +93,8 @@ class Flow(Expressions):
             given, parent = parent, parents.get(parent)
         if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert, ast.UnaryOp, ast.Compare, ast.Expr)):
             return True
+        if isinstance(parent, (ast.Tuple, ast.List)) and isinstance(listed := parents.get(parent), ast.Assign):
+            return all(isinstance(t, ast.Name) and t.id == "__all__" for t in listed.targets)
         if isinstance(parent, ast.Assign):
             return all(isinstance(t, (ast.Name, ast.Attribute)) for t in parent.targets)
         if isinstance(parent, ast.Call) and parent.func is node:

@@ -674,6 +674,61 @@ Exp(parse()).train()
 
 
 @pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        ("keep({})", "find_device()"),
+        ("keep({})", "torch.device(find_device())"),
+        ("keep({}); self.device = find_device()", "self.device"),
+    ],
+)
+def test_it_is_created_where_a_model_goes_to_a_device_that_others_choose(chosen: str, found: str) -> None:
+    option = 'config["device"]'
+    result = run(f"""\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+_device = None
+
+def keep(device):
+    global _device
+    _device = device
+
+def find_device():
+    return _device
+
+def train(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = loader
+    for x in batches:
+        loss = model(x.cuda()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+class Main:
+    def __init__(self, config):
+        {chosen.format(option)}
+        self.loader = DataLoader(torch.randn(8, 4), batch_size=2)
+        self.model = nn.Linear(4, 1).to({found})
+
+    def run(self):
+        train(self.model, self.loader)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    main = Main({{"device": parser.parse_args().device}})
+    main.run()
+""")
+    after = result.after.decode()
+    assert "def train(model, loader, accelerator):" in after
+    assert "train(self.model, self.loader, self.accelerator)" in after
+    assert after.index("self.accelerator = Accelerator(") < after.index("self.model = ")
+
+
+@pytest.mark.parametrize(
     ("value", "kept"),
     [("settings.get('device', 'cuda')", ""), ("choose(settings)", "dev = choose(settings)\n")],
 )

@@ -437,16 +437,15 @@ class Own:
         return any(map(early.holds, NamedDevices(self.program, self.tracer, set(files), known.found).find()))
 
     def choosing(self, calls: Iterable[ast.Call]) -> Iterator[ast.AST]:
-        """The code that chooses the devices of some moves: the moves, or lines that give a variable its device."""
+        """The code that chooses the devices of some moves: lines that give a variable its device, else the moves."""
         paths = {parsed.path for parsed in self.program.files}
         known = Moves(self.program, self.roles, self.tracer, self.prepared, paths)
         moves = {m.call: m.device for m in known.found}
         for call in calls:
             device = moves.get(call, _keyword(call, "device"))
-            if device is None or not names_read_in(device):
-                yield call
-            else:
-                yield from (b.node for b in known.bindings if self._is_same(device, b.target))
+            is_named = device is not None and bool(names_read_in(device))
+            chosen = [b.node for b in known.bindings if is_named and self._is_same(device, b.target)]
+            yield from chosen or [call]
 
     def _is_same(self, read: ast.expr, target: ast.expr) -> bool:
         """Whether a variable is the one that a statement sets."""

@@ -443,8 +443,8 @@ class Own:
         moves = {m.call: m.device for m in known.found}
         for call in calls:
             device = moves.get(call, _keyword(call, "device"))
-            is_named = device is not None and bool(names_read_in(device))
-            chosen = [b.node for b in known.bindings if is_named and self._is_same(device, b.target)]
+            bindings = known.bindings if device is not None and names_read_in(device) else ()
+            chosen: list[ast.AST] = [b.node for b in bindings if device and self._is_same(device, b.target)]
             yield from chosen or [call]
 
     def _is_same(self, read: ast.expr, target: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Value
+from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Value, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Reach:
     homes: nodes (module, function or class scopes) that create it. parameters: functions that get it as a parameter.
     guarded: home modules that need it under their main guard alone. holders: classes that keep it. obstacles: frames
     that cannot be given it, each with the reason. nodes: all that have it. under_guard: functions that see it there.
+    beside: functions and classes that get it only because a call may also go to others that need it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Reach:
     obstacles: tuple[tuple[ast.AST, str], ...] = ()
     nodes: frozenset[Scope] = frozenset()
     under_guard: frozenset[Scope] = frozenset()
+    beside: frozenset[Scope] = frozenset()
 
     def expression(self, frame: Scope) -> str | None:
         """The accelerator's expression in a function, method or module; None where it does not reach."""
@@ -101,6 +103,7 @@ class _Found:
     obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
     nodes: set[Scope] = field(default_factory=set)
     under_guard: set[Scope] = field(default_factory=set)
+    beside: set[Scope] = field(default_factory=set)
 
 
 class Reacher:
@@ -145,6 +148,9 @@ class Reacher:
             nodes |= self._between(nodes)
             nodes |= self._callers_of_the_passed(nodes)
             nodes |= self._callers_in_loops(nodes)
+            beside = self._chosen_beside(nodes)
+            self.found.beside |= beside
+            nodes |= beside | {top for node in beside for top in self._family(node)}
             if nodes == before:
                 meeting = self._meeting(nodes)
                 if meeting is None:
@@ -164,14 +170,14 @@ class Reacher:
             obstacles=tuple(found.obstacles),
             nodes=frozenset(found.nodes),
             under_guard=frozenset(found.under_guard),
+            beside=frozenset(found.beside),
         )
 
     def _shared_calls(self) -> Iterator[tuple[ast.AST, str]]:
         """The calls that may also reach functions and classes that do not take the accelerator."""
         calls = {call: function for function in self.found.parameters for call in self.flow.callers.get(function, ())}
         for call in sorted(calls, key=self.program.position):
-            callees = self.flow.meant(call, self.program.values(call.func))
-            others = sorted(name for callee in callees for name in self._untaking(callee))
+            others = sorted(name for callee in self._callees(call) for name in self._untaking(callee))
             if others:
                 name = calls[call].qualified_name
                 yield (
@@ -265,6 +271,23 @@ class Reacher:
             if is_home and any(self._is_repeated(c) for calls in callers.values() for c in calls):
                 found |= set(callers)
         return found - nodes
+
+    def _chosen_beside(self, nodes: set[Scope]) -> set[Scope]:
+        """What calls may go to instead of what is passed the accelerator there, if nothing else calls it."""
+        passed = {
+            c for n in nodes if n.kind != "module" and not self._sees_global(n, nodes) for c in self._passed(n, nodes)
+        }
+        found = {
+            node_of(v.scope) for c in passed for v in self._callees(c) if isinstance(v, (FunctionValue, ClassValue))
+        }
+        return {n for n in found - nodes if passed.issuperset(c for calls in self.callers(n).values() for c in calls)}
+
+    def _passed(self, node: Scope, nodes: set[Scope]) -> list[ast.Call]:
+        """The calls that pass the accelerator to a function or class."""
+        return [c for caller, calls in self.callers(node).items() if caller in nodes for c in calls]
+
+    def _callees(self, call: ast.Call) -> Values:
+        return self.flow.meant(call, self.program.values(call.func))
 
     def _is_repeated(self, call: ast.Call) -> bool:
         statement = self.program.statement(call)

@@ -135,7 +135,8 @@ def _handed(
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     first = int(function.is_method and not function.has_decorator("staticmethod"))
     position = first if place is Place.FIRST else len(node.args.args)
-    edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, position, old)]}
+    added = AddParameter(node, name, position, old, is_unread=function in script.reach.beside)
+    edits: dict[str, list[Edit]] = {function.module: [added]}
     if function.name == "__init__" and function.parent in script.reach.holders:
         edits[function.module].append(kept_edit(function, f"{_self(function)}.{name} = {name}"))
     lines = {function.module: _line(function)}

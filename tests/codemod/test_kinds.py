@@ -577,6 +577,34 @@ def test_one_of_several_functions_is_chosen_by_a_name() -> None:
     left_alone(STEPS_BY_NAME.replace("= huber", "= compiled(huber)"), "passed on as a value")
 
 
+@pytest.mark.parametrize(
+    ("start", "chosen"),
+    [
+        ("MODES = {'huber': huber, 'squared': squared}", "MODES[args.mode]"),
+        (
+            "MODES = {'huber': huber, 'squared': squared}\nMODES.keys(); print(len(MODES), 'huber' in MODES)",
+            "MODES.get(args.mode)",
+        ),
+        ("MODES = [huber, squared]\nNAMES = sorted(MODES, key=str)", "MODES[args.mode]"),
+        ("", "{'huber': huber, 'squared': squared}[args.mode]"),
+        ("", "(huber, squared)[args.huber]"),
+    ],
+)
+def test_one_of_several_functions_is_taken_from_a_container(start: str, chosen: str) -> None:
+    branches = "    if args.huber:\n        train = huber\n    else:\n        train = squared\n"
+    assert branches in STEPS_BY_NAME
+    source = STEPS_BY_NAME.replace("def main", f"{start}\ndef main").replace(branches, f"    train = {chosen}\n")
+    text = migrated(source)
+    assert text.count("accelerator.backward(") == 2
+    assert "train(args, model, loader, optimizer, accelerator)" in text
+    left_alone(source.replace(f"train = {chosen}", f"train = compiled({chosen})"), "passed on as a value")
+
+
+def test_functions_of_a_container_that_goes_elsewhere() -> None:
+    start = "MODES = {'huber': huber, 'squared': squared}\nstart(MODES)"
+    left_alone(STEPS_BY_NAME.replace("def main", f"{start}\ndef main"), "passed on as a value")
+
+
 @pytest.mark.parametrize("exported", ["(huber, squared)", "[huber, squared]", "['huber', 'squared']"])
 def test_functions_that_a_module_exports_by_themselves(exported: str) -> None:
     assert migrated(f"{STEPS_BY_NAME}__all__ = {exported}\n").count("accelerator.backward(") == 2

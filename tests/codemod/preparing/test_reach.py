@@ -194,7 +194,7 @@ def test_a_class_that_others_have_a_say_in_gets_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("other", "chosen", "name"),
     [
-        ("def other(x): pass", "{'a': f, 'b': other}[name]", "other"),
+        ("def other(x): pass\nother(2)", "{'a': f, 'b': other}[name]", "other"),
         ("class Other: pass", "[f, Other][name]", "Other"),
         ("import math", "f if name else math.sqrt", "math.sqrt"),
     ],
@@ -275,3 +275,22 @@ def test_a_base_between_hands_it_on() -> None:
     text = AGENTS.replace("class Wide(Agent)", f"{between}class Wide(Between)")
     reach = Facts(HEAD + text.format(call="super().__init__(config)", run="")).script.reach
     assert {h.name for h in reach.holders} == {"Agent"}
+
+
+@pytest.mark.parametrize(
+    ("other", "chosen"),
+    [
+        ("def other(x): pass", "{'a': f, 'b': other}[name]"),
+        ("def other(x): pass", "f if name else other"),
+        ("def other(x, y=1): pass", "[f, other][int(name)]"),
+        ("class other:\n    def __init__(self, x): pass", "f if name else other"),
+    ],
+)
+def test_what_a_call_may_reach_instead_takes_it_too(other: str, chosen: str) -> None:
+    text = (
+        f"{other}\ndef f(x):\n    need()\ndef main(name):\n    first()\n    run = {chosen}\n    run(1)\nmain(input())\n"
+    )
+    _, found = reach(text, "need()", "first()")
+    assert not found.obstacles
+    assert {s.name for s in found.parameters} >= {"f"}
+    assert {s.name for s in found.beside} == {"other"}

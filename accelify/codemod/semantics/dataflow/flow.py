@@ -10,11 +10,12 @@ known, and adds nothing to what others hold by then.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import Effect, Row
 from accelify.codemod.semantics.dataflow.expressions import Expressions
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import (
@@ -25,6 +26,7 @@ from accelify.codemod.semantics.values import (
     External,
     FunctionValue,
     Instance,
+    Made,
     ModuleValue,
     Parameters,
     Values,
@@ -81,30 +83,65 @@ class Flow(Expressions):
         at, end = (call.lineno, call.col_offset), call.end_col_offset or 0
         return (self.scope_of[call].module, *at, end, scope.module, *_start(scope.node))
 
-    def _is_followed(self, node: ast.expr) -> bool:
-        """Whether a function goes to a name, or to a function, whose calls are known; or nowhere: `if callback:`.
+    def _parents(self, node: ast.expr) -> dict[ast.AST, ast.AST]:
+        return self.parsed_of[self.path_of_root[self.scope_of[node].root]].parents
 
-        So does a `functools.partial` of it; one that is called at once is a call of it.
-        """
-        parents = self.parsed_of[self.path_of_root[self.scope_of[node].root]].parents
-        given: ast.AST = node
-        parent = parents.get(node)
+    def _is_followed(self, node: ast.expr) -> bool:
+        """Whether a function goes to a name, or to a function, whose calls are known; or nowhere: `if callback:`."""
+        return self._goes_on(node, self._parents(node))
+
+    def _goes_on(self, given: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+        parent, first = parents.get(given), given
         while isinstance(parent, (ast.IfExp, ast.BoolOp, ast.keyword)) and given is not getattr(parent, "test", None):
             given, parent = parent, parents.get(parent)
         if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert, ast.UnaryOp, ast.Compare, ast.Expr)):
             return True
-        if isinstance(parent, (ast.Tuple, ast.List)) and isinstance(listed := parents.get(parent), ast.Assign):
-            return all(isinstance(t, ast.Name) and t.id == "__all__" for t in listed.targets)
+        if isinstance(parent, (ast.Tuple, ast.List, ast.Dict)):
+            return self._is_taken_out(parent, parents)
         if isinstance(parent, ast.Assign):
             return all(isinstance(t, (ast.Name, ast.Attribute)) for t in parent.targets)
-        if isinstance(parent, ast.Call) and parent.func is node:
-            return True
-        if isinstance(parent, ast.Call):
+        if isinstance(parent, ast.Call) and parent.func is not first:
             takers = self.values.get(parent.func, NOTHING)
-            if takers == {External("functools.partial")} and parent.args[0] is node:
-                return self._is_followed(parent)
             return bool(takers) and all(isinstance(t, (FunctionValue, ClassValue)) for t in takers)
         return False
+
+    def _is_taken_out(self, display: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool:
+        """Whether functions in a display are only taken out of it again: `MODES[name](x)`; or it is `__all__`."""
+        holder = parents.get(display)
+        if isinstance(holder, ast.Subscript):
+            return self._is_run(holder, parents)
+        targets = holder.targets if isinstance(holder, ast.Assign) else []
+        held = Collection(display)
+        reads = [n for n, values in self.values.items() if held in values and isinstance(n, (ast.Name, ast.Attribute))]
+        are_looked_up = (self._looks_up(n) for n in reads if isinstance(n.ctx, ast.Load))
+        return bool(targets) and all(isinstance(t, (ast.Name, ast.Attribute)) for t in targets) and all(are_looked_up)
+
+    def _looks_up(self, node: ast.Name | ast.Attribute) -> bool:
+        """Whether a container is only asked for what it holds, or given another name."""
+        parents = self._parents(node)
+        parent = parents.get(node)
+        if isinstance(parent, ast.Attribute):
+            part, call = methods.passes(parent.attr), parents.get(parent)
+            return part is not None and call is not None and (part != "element" or self._is_run(call, parents))
+        taker = parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if isinstance(taker, ast.Call):
+            rows = list(self._rows(taker.func))
+            return bool(rows) and all(r is not None and Effect.CALLS not in r.effects for r in rows)
+        if isinstance(parent, ast.Subscript):
+            return parent.value is node and self._is_run(parent, parents)
+        return isinstance(parent, (ast.Compare, ast.Assign, ast.For, ast.comprehension))
+
+    def _rows(self, function: ast.expr) -> Iterator[Row | None]:
+        """What is known of a library's function, or of a method of a library's object."""
+        yield from (table.function(v.name) for v in self.values.get(function, NOTHING) if isinstance(v, External))
+        if isinstance(function, ast.Attribute):
+            owners = (v for v in self.values.get(function.value, NOTHING) if isinstance(v, Made))
+            yield from (table.member(self._kind_of(v) or "", function.attr) for v in owners)
+
+    def _is_run(self, node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+        """Whether what an expression gives is called, or goes where calls of it are known."""
+        parent = parents.get(node)
+        return (isinstance(parent, ast.Call) and parent.func is node) or self._goes_on(node, parents)
 
     def _unit_body(self, unit: Scope) -> None:
         if unit.is_method:

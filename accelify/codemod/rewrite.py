@@ -156,7 +156,7 @@ def _rewrite(
     if any(p.is_migrated for p in named):
         return _from_accelerate(files, project, named, options) or unchanged
     if not _may_train(files):
-        return _from_accelerate(files, project, named, options) or _trained_by_name(files, project, named)
+        return _from_accelerate(files, project, named, options) or _trained_unread(files, project, named)
     first = _launcher_pass(files, project, named, options) if may_start_processes else None
     if isinstance(first, Plan):
         results = _rewrite(named, project, options, with_callers, may_start_processes=False)
@@ -165,7 +165,7 @@ def _rewrite(
         return first.results(_rewrite(first.named, first.project, options, with_callers, may_start_processes=False))
     made = _plan(files, project, named, options)
     if made is None:
-        return _from_accelerate(files, project, named, options) or _trained_by_name(files, project, named)
+        return _from_accelerate(files, project, named, options) or _trained_unread(files, project, named)
     if made.is_trial and (trainers := [c.path for c in project.importers(named) if ".backward" in c.text]):
         message = (
             f"the main block of this file is only a quick test; the training is in {', '.join(trainers)}: name "
@@ -186,24 +186,40 @@ def _rewrite(
     return _with_outside_callers(results, made, files, named, project, options)
 
 
-def _trained_by_name(files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> list[FileResult]:
-    """The named files as they are, with the files that train and that they import by names made at run time."""
-    if not any(sign in parsed.text for parsed in files for sign in _IMPORTS_BY_NAME):
-        return _unchanged(named)
-    from accelify.codemod.semantics.program import Program  # few scripts need it
+def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> list[FileResult]:
+    """The named files as they are, with the files that train and could not be read, or that only a name leads to."""
+    notes = _in_broken_files(files, project)
+    if not notes and any(sign in parsed.text for parsed in files for sign in _IMPORTS_BY_NAME):
+        from accelify.codemod.semantics.program import Program  # few scripts need it
+
+        program = Program(files, project, named)
+        notes = _imported_by_name(program, named) or _made_by_settings(program)
+    shown = [*named, *(f for f in files if f.path in notes and f not in named)]
+    return [replace(u, notes=notes.get(u.path, ())) for u in _unchanged(shown)]
+
+
+def _in_broken_files(files: Sequence[Parsed], project: Project) -> dict[str, tuple[Note, ...]]:
+    """The notes on imports of files that train and cannot be parsed, by the paths of those that import them."""
+    found: dict[str, tuple[Note, ...]] = {}
+    for parsed in files:
+        for node, error in project.unreadable(parsed):
+            if project.disk.has(error.path, ".backward("):
+                message = f"this imports a file that trains and cannot be parsed ({error}): fix it, and migrate again"
+                note = Note(parsed.statement(node).lineno, "callers", Tier.ADVICE, message)
+                found[parsed.path] = (*found.get(parsed.path, ()), note)
+    return found
+
+
+def _imported_by_name(program: Program, named: Sequence[Parsed]) -> dict[str, tuple[Note, ...]]:
+    """The note on files that train and that are imported by names made at run time."""
     from accelify.codemod.semantics.provenance import imported_by_name
 
-    program = Program(files, project, named)
     found = {path for _, paths in imported_by_name(program, ".backward(") for path in paths}
-    if not found:
-        notes = _made_by_settings(program)
-        shown = [*named, *(f for f in files if f.path in notes and f not in named)]
-        return [replace(u, notes=notes.get(u.path, ())) for u in _unchanged(shown)]
     message = (
         f"the training is in {', '.join(sorted(found))}, imported by a name that is made only at run time, so that it "
         "was not read: name the file that you use as well"
     )
-    return [replace(unchanged, notes=(Note(1, "callers", Tier.ADVICE, message),)) for unchanged in _unchanged(named)]
+    return {p.path: (Note(1, "callers", Tier.ADVICE, message),) for p in named} if found else {}
 
 
 def _made_by_settings(program: Program) -> dict[str, tuple[Note, ...]]:

@@ -80,3 +80,23 @@ def test_a_script_that_trains_what_a_configuration_names(
     (result,) = rewrite_together(("main.py",), Options())
     assert result.status is Status.UNCHANGED
     assert [(n.line, "agents/plain.py" in n.message) for n in result.notes] == [(3, True)] * is_said
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [
+        (RUNNER.replace("mean()", "mean(async=True)"), True),
+        (f"{RUNNER}print 'done'\n", True),
+        ("import torch\nprint 'done'\n", False),
+        (RUNNER.replace(".backward()", ""), False),
+    ],
+)
+def test_a_script_whose_training_is_in_a_file_that_cannot_be_parsed(
+    text: str, is_said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runner.py").write_text(text)
+    Path("main.py").write_text("import torch\nimport runner\nrunner.run(torch.zeros(8, 4))\n")
+    (result,) = rewrite_together(("main.py",), Options())
+    assert result.status is Status.UNCHANGED
+    assert [(n.line, "runner.py:" in n.message) for n in result.notes] == [(2, True)] * is_said

@@ -9,6 +9,7 @@ from accelify.codemod.devices.facts import Own, Placed, devices_of
 from accelify.codemod.devices.moves import Moves
 from accelify.codemod.devices.options import Cpu, CpuSetting
 from accelify.codemod.distributed.distribution import Distributions
+from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files_written.facts import written_of
 from accelify.codemod.metrics.batch_evaluations import Batchwise, ShardedEvaluation
 from accelify.codemod.metrics.facts import Measured, metrics_of
@@ -254,13 +255,19 @@ def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
         layout.prepared,
         measured.sums(measured.shared_loops(layout.files, ())),
     )
-    sharded = tuple(batchwise.find(layout.files))
+    sharded = tuple(d for d in batchwise.find(layout.files) if not _is_left_whole(code, d.loop))
     near = tuple(d for d in sharded if layout.access.at(d.loop) is not None)
     for some in filter(None, dict.fromkeys((sharded, near))):
         found = _further(layout, _laid(code, some, layout.reached))
         if found is not layout:
             return found
     return layout
+
+
+def _is_left_whole(code: _Code, loop: ast.AST) -> bool:
+    """Whether a comment or a setting keeps an evaluation loop as it is: each process evaluates all of the data."""
+    line, parsed = code.program.line(loop), code.program.parsed(loop)
+    return exemption(parsed, "metrics", line, code.options.selection) is not None
 
 
 def _reaching_own_tensors(code: _Code, layout: _Layout) -> _Layout:

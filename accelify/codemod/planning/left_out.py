@@ -72,6 +72,9 @@ class LeftOut:
                 self._exemption("writes", self._program.path(call), call.lineno)
         for path in sorted({change.path for change in plan.changes}):
             parsed = self._program.flow.parsed_of[path]
+            for loop in (n for n in parsed.nodes if isinstance(n, (ast.For, ast.AsyncFor))):
+                if any(effects.kinds.of(n) == {"loader"} for n in ast.walk(loop.iter) if isinstance(n, ast.expr)):
+                    self._exemption("metrics", path, loop.lineno)  # nor was sharing of its batches
             useless = [c for c in parsed.suppressions.all if (path, c) not in self._used and not _is_of_a_check(c)]
             said = [*parsed.suppressions.faults, *((comment.line, _useless(comment)) for comment in useless)]
             for line, message in said:

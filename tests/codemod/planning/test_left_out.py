@@ -135,3 +135,48 @@ def test_every_page_says_what_ignoring_does() -> None:
     assert pages()["writes"].endswith("If ignored: its changes and notes are left out.")
     assert "is declined" in pages()["backward"].splitlines()[-1]
     assert run(PLAIN, ("criterion =", "ignore[missing_set_epoch]")).notes[1:] == ()  # `accelify check` reads this one
+
+
+EVALUATED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def evaluate(model, loader):
+    model.eval()
+    right = 0
+    with torch.no_grad():
+        for x, y in loader:
+            right += (model(x).argmax(1) == y).sum().item()
+    return right
+
+
+loader = DataLoader(data, batch_size=8)
+test = DataLoader(held_out, batch_size=8)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(evaluate(model, test))
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "options"),
+    [
+        (("def evaluate", "skip"), Options()),
+        (("    for x, y in loader", "ignore[metrics]"), Options()),
+        (("", ""), Options(selection=Selection(ignore=frozenset({"metrics"})))),
+    ],
+)
+def test_an_evaluation_that_is_left_out_stays_whole(mark: tuple[str, str], options: Options) -> None:
+    assert "in accelerator.shard(" in after(run(EVALUATED))
+    result = run(EVALUATED, *([mark] if mark[0] else []), options=options)
+    assert "accelerator.backward(loss)" in after(result)
+    assert ".shard(" not in after(result)
+    assert ".reduce(" not in after(result)
+    assert not [note for note in result.notes if note.rule == "suppressions"]

@@ -176,8 +176,7 @@ class Access:
             init = constructor(self.program, home)
             if init is not None:
                 return kept_edit(init, code)
-            first = next(s for s in home.body if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)))
-            return Insert(first, "before", f"def __init__(self):\n    {code}", gap=1, order=_FIRST)
+            return _new_constructor(home, "self", code)
         if home.kind != "module":
             return Insert(body_start(home.body), "before", code, order=_FIRST)
         guard, last = self.reach.guarded.get(home), self.created_below.get(home)
@@ -186,6 +185,11 @@ class Access:
         if last is not None:
             return Insert(last, "after", code, gap=1, order=2)
         return Insert(body_start(home.body), "before", code, gap=1, order=2)
+
+    def keeping_edit(self, cls: Scope) -> Insert:
+        """The constructor in which a class that has none keeps the accelerator."""
+        name = self.reach.name
+        return _new_constructor(cls, f"self, {name}", f"self.{name} = {name}")
 
     def _imported_by(self, home: Scope, after: ast.stmt) -> ast.stmt:
         """A statement or, where the runtime is imported only below it, the last import there."""
@@ -217,6 +221,11 @@ class Access:
         if level or self.program.flow.project.resolve(self.program.path(statement), name, level) is not None:
             return 2
         return 0 if name.split(".")[0] in sys.stdlib_module_names else 1
+
+
+def _new_constructor(cls: Scope, parameters: str, code: str) -> Insert:
+    first = next(s for s in cls.body if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return Insert(first, "before", f"def __init__({parameters}):\n    {code}", gap=1, order=_FIRST)
 
 
 def kept_edit(init: Scope, code: str) -> Insert:

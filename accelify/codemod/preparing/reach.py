@@ -23,6 +23,7 @@ class Reach:
     homes: nodes (module, function or class scopes) that create it. parameters: functions that get it as a parameter.
     guarded: home modules that need it under their main guard alone. holders: classes that keep it. obstacles: frames
     that cannot be given it, each with the reason. nodes: all that have it. under_guard: functions that see it there.
+    constructed: classes that get a constructor to keep it, with the calls that build them.
     beside: functions and classes that get it only because a call may also go to others that need it.
     """
 
@@ -34,6 +35,7 @@ class Reach:
     obstacles: tuple[tuple[ast.AST, str], ...] = ()
     nodes: frozenset[Scope] = frozenset()
     under_guard: frozenset[Scope] = frozenset()
+    constructed: Mapping[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
     beside: frozenset[Scope] = frozenset()
 
     def expression(self, frame: Scope) -> str | None:
@@ -103,6 +105,7 @@ class _Found:
     obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
     nodes: set[Scope] = field(default_factory=set)
     under_guard: set[Scope] = field(default_factory=set)
+    constructed: dict[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
     beside: set[Scope] = field(default_factory=set)
 
 
@@ -122,13 +125,20 @@ class Reacher:
         """The nodes that call a function or build a class, with the calls."""
         if node not in self._callers:
             found: dict[Scope, list[ast.Call]] = {}
-            for function in self.entries(node):
-                for call in self.flow.callers.get(function, ()):
-                    caller = node_of(self.program.frame(call))
-                    if caller is not node:
-                        found.setdefault(caller, []).append(call)
+            for call in self._calls(node):
+                caller = node_of(self.program.frame(call))
+                if caller is not node:
+                    found.setdefault(caller, []).append(call)
             self._callers[node] = found
         return self._callers[node]
+
+    def _calls(self, node: Scope) -> list[ast.Call]:
+        """The calls of a function, and of a class, with or without a constructor."""
+        entries = self.entries(node)
+        if entries or node.kind != "class":
+            return [call for function in entries for call in self.flow.callers.get(function, ())]
+        made = ClassValue(node)
+        return [call for call in self.program.calls if made in self.program.values(call.func)]
 
     def entries(self, node: Scope) -> list[Scope]:
         """The functions through which a node is entered: itself, or its constructor."""
@@ -170,6 +180,7 @@ class Reacher:
             obstacles=tuple(found.obstacles),
             nodes=frozenset(found.nodes),
             under_guard=frozenset(found.under_guard),
+            constructed=found.constructed,
             beside=frozenset(found.beside),
         )
 
@@ -267,8 +278,10 @@ class Reacher:
         found: set[Scope] = set()
         for node in nodes:
             callers = self.callers(node)
+            calls = [c for listed in callers.values() for c in listed]
             is_home = node.kind != "module" and not self._sees_global(node, nodes) and not set(callers) & nodes
-            if is_home and any(self._is_repeated(c) for calls in callers.values() for c in calls):
+            has_no_constructor = node.kind == "class" and not self.entries(node)
+            if is_home and (any(map(self._is_repeated, calls)) or (has_no_constructor and len(calls) > 1)):
                 found |= set(callers)
         return found - nodes
 
@@ -364,7 +377,7 @@ class Reacher:
         if self._called_bases(node, nodes):
             return
         if init is None:
-            self._no_constructor(node)
+            self._no_constructor(node, passing)
             return
         if "__slots__" in node.writes:
             message = f"class {node.name} has `__slots__`, none of which could keep the accelerator"
@@ -394,14 +407,16 @@ class Reacher:
         holding = {f.parent for f in run}
         return [b for b in self.flow.ancestors(node) if b in nodes and b in holding]
 
-    def _no_constructor(self, node: Scope) -> None:
-        """A class by itself gets a constructor, in which it creates the accelerator for all that need it."""
-        if self._is_by_itself(node) and self.found.nodes <= {node} and not self._is_built_often(node):
+    def _no_constructor(self, node: Scope, passing: set[Scope]) -> None:
+        """A class by itself gets a constructor, which creates the accelerator for all that need it, or keeps it."""
+        calls = self._calls(node)
+        if self._is_by_itself(node) and passing:
+            self.found.constructed[node] = tuple(calls)
+        elif self._is_by_itself(node) and self.found.nodes <= {node} and not self._is_built_often(calls):
             self.found.homes.append(node)
-            return
-        self.found.obstacles.append(
-            (node.node, f"class {node.name} has no `__init__` in which it could keep the accelerator")
-        )
+        else:
+            message = f"class {node.name} has no `__init__` in which it could keep the accelerator"
+            self.found.obstacles.append((node.node, message))
 
     def _is_by_itself(self, cls: Scope) -> bool:
         """Whether no other class, and no decorator, has a say in how instances of a class are made."""
@@ -411,11 +426,9 @@ class Reacher:
         is_plain = not bases and not node.keywords and not node.decorator_list
         return is_plain and not self.flow.descendants(cls) and not {"__new__", "__slots__"} & set(cls.writes)
 
-    def _is_built_often(self, cls: Scope) -> bool:
+    def _is_built_often(self, calls: list[ast.Call]) -> bool:
         """Whether several instances of a class may be made, each of which would create an accelerator."""
-        made = ClassValue(cls)
-        built = [call for call in self.program.calls if made in self.program.values(call.func)]
-        return len(built) > 1 or any(map(self._is_repeated, built))
+        return len(calls) > 1 or any(map(self._is_repeated, calls))
 
     def _settle_function(self, function: Scope) -> None:
         if function in self.flow.lost and not function.is_method:

@@ -43,6 +43,8 @@ def find(script: Script) -> Iterator[Found]:
     given: set[ast.Call] = set()
     for function in dict.fromkeys(script.reach.parameters):
         yield from _parameter(script, function, given)
+    for cls, calls in script.reach.constructed.items():
+        yield from _constructed(script, cls, calls)
 
 
 def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
@@ -127,6 +129,30 @@ def _parameter(script: Script, function: Scope, done: set[ast.Call]) -> Iterator
     yield from added
 
 
+def _constructed(script: Script, cls: Scope, calls: Sequence[ast.Call]) -> Iterator[Found]:
+    """A class without a constructor gets one that keeps the accelerator."""
+    keeping = script.access.keeping_edit(cls)
+    edits: dict[str, list[Edit]] = {cls.module: [keeping]}
+    lines = {cls.module: keeping.node.lineno}
+    for call in calls:
+        given = _given(script, call)
+        if given is None:
+            message = f"`{cls.name}` needs the accelerator, which does not reach this call"
+            yield Obstacle(NAME, script.path(call), call, message)
+            return
+        make = partial(with_argument, given=given, name=None, is_first=False)
+        lines.setdefault(script.path(call), call.lineno)
+        edits.setdefault(script.path(call), []).append(
+            Replace(call, make, keeps=(call.func,), reads=(given.split(".")[0],))
+        )
+    yield from _passed(cls.qualified_name, edits, lines)
+
+
+def _passed(name: str, edits: dict[str, list[Edit]], lines: dict[str, int]) -> Iterator[Change]:
+    for path, listed in edits.items():
+        yield Change(NAME, path, lines[path], f"`{name}` is passed the accelerator", tuple(listed))
+
+
 def _handed(
     script: Script, function: Scope, calls: dict[ast.Call, str], old: str | None, place: Place
 ) -> Iterator[Change]:
@@ -143,8 +169,7 @@ def _handed(
     for call, given in calls.items():
         lines.setdefault(script.path(call), call.lineno)
         edits.setdefault(script.path(call), []).append(_argument(script, call, function, given, old, place))
-    for path, listed in edits.items():
-        yield Change(NAME, path, lines[path], f"`{function.qualified_name}` is passed the accelerator", tuple(listed))
+    yield from _passed(function.qualified_name, edits, lines)
 
 
 def _given(script: Script, call: ast.Call) -> str | None:

@@ -176,6 +176,13 @@ def test_a_class_by_itself_gets_a_constructor(text: str) -> None:
     assert reached(text) == (["Trainer"], [], "self.accelerator")
 
 
+@pytest.mark.parametrize("more", ["other = Trainer()", "several = [Trainer() for _ in range(3)]"])
+def test_several_instances_see_that_of_the_module(more: str) -> None:
+    homes, parameters, at = reached(f"{BUILT_LATER}{more}\n")
+    assert len(homes) == 1
+    assert (parameters, at) == ([], "accelerator")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -183,8 +190,6 @@ def test_a_class_by_itself_gets_a_constructor(text: str) -> None:
         BUILT_LATER.replace("class Trainer:", "class Trainer(Base):"),
         BUILT_LATER.replace("class Trainer:", "class Trainer:\n    __slots__ = ('model', 'optimizer')"),
         BUILT_LATER + "class Other(Trainer):\n    def __init__(self):\n        pass\n",
-        BUILT_LATER + "other = Trainer()\n",
-        BUILT_LATER + "several = [Trainer() for _ in range(3)]\n",
     ],
 )
 def test_a_class_that_others_have_a_say_in_gets_none(text: str) -> None:
@@ -294,3 +299,33 @@ def test_what_a_call_may_reach_instead_takes_it_too(other: str, chosen: str) -> 
     assert not found.obstacles
     assert {s.name for s in found.parameters} >= {"f"}
     assert {s.name for s in found.beside} == {"other"}
+
+
+STEPPING = """\
+class Step:
+    def take(self, x):
+        need()
+def main(name):
+    first()
+    {build}
+    step.take(name)
+main(input())
+"""
+
+
+@pytest.mark.parametrize(
+    "build", ["step = Step()", "step = (Step() if name else Step())", "kind = Step; step = kind()"]
+)
+def test_a_class_without_a_constructor_gets_one_that_keeps_it(build: str) -> None:
+    facts, found = reach(STEPPING.format(build=build), "need()", "first()")
+    assert not found.obstacles
+    assert [cls.name for cls in found.constructed] == ["Step"]
+    assert len(found.constructed[facts.scope("Step")]) == build.count("()")
+    assert found.expression(facts.scope("Step.take")) == "self.accelerator"
+
+
+@pytest.mark.parametrize("head", ["@decorated\nclass Step:", "class Step(Base):", "class Step:\n    __slots__ = ()"])
+def test_a_class_without_a_constructor_that_others_have_a_say_in(head: str) -> None:
+    text = STEPPING.format(build="step = Step()").replace("class Step:", head)
+    _, found = reach(text, "need()", "first()")
+    assert [message for _, message in found.obstacles if "has no `__init__`" in message]

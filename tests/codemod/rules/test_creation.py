@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.pairs import migrated
 
 TEXT = """\
@@ -59,3 +62,56 @@ def test_no_parameter_that_others_give_by_its_place_moves(
     after = migrated(TEXT.format(parameters=parameters, arguments=arguments))
     assert f"def train({taken}):" in after
     assert f"{handed})\n\n\nmain()" in after
+
+
+STEP = """\
+import torch
+from torch import nn
+
+
+class Step:
+    def take(self, x, model, optimizer):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+"""
+TAKEN = """\
+from torch.utils.data import DataLoader
+{imports}
+
+def main():
+    loader = DataLoader(torch.randn(8, 4), batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = {made}
+    for x in loader:
+        step.take(x, model, optimizer)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        ("Step()", "Step(accelerator)"),
+        ("Step(\n    )", "Step(\n    accelerator)"),
+        ("{'a': Step()}['a']", "{'a': Step(accelerator)}"),
+    ],
+)
+def test_a_class_without_a_constructor_is_given_it(made: str, given: str) -> None:
+    text = migrated(STEP + TAKEN.format(imports="", made=made))
+    assert "    def __init__(self, accelerator):\n        self.accelerator = accelerator\n\n    def take(" in text
+    assert "self.accelerator.backward(model(x).mean())" in text
+    assert f"step = {given}" in text
+
+
+def test_a_class_without_a_constructor_of_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("steps.py").write_text(STEP)
+    head = "import torch\nfrom torch import nn\n"
+    Path("main.py").write_text(head + TAKEN.format(imports="import steps", made="steps.Step()"))
+    main, steps = (r.after.decode() for r in rewrite_together(("main.py",), Options()))
+    assert "step = steps.Step(accelerator)" in main
+    assert "def __init__(self, accelerator):" in steps

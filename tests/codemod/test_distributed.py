@@ -287,3 +287,34 @@ def test_reasons_for_declining_have_the_lines_of_the_users_file() -> None:
     (note,) = run(text).notes
     assert (note.line, note.also[0][0]) == (15, 16)
     assert note.message.endswith("; also `torch.distributed.recv` (line 16)")
+
+
+def test_a_factory_that_gives_back_its_sampler() -> None:
+    text = migrated("""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel
+        from torch.utils.data import DataLoader
+        from torch.utils.data.distributed import DistributedSampler
+
+        def get_data(data):
+            sampler = DistributedSampler(data)
+            return DataLoader(data, batch_size=2, sampler=sampler), sampler
+
+        def main():
+            dist.init_process_group("gloo")
+            loader, sampler = get_data(torch.randn(8, 4))
+            model = DistributedDataParallel(nn.Linear(4, 1))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for epoch in range(2):
+                sampler.set_epoch(epoch)
+                for x in loader:
+                    optimizer.zero_grad()
+                    model(x).mean().backward()
+                    optimizer.step()
+
+        main()
+        """)
+    assert "sampler = None\n    return DataLoader(data, batch_size=2, shuffle=True), sampler" in text
+    assert "set_epoch" not in text

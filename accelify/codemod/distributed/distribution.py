@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from accelify.codemod.distributed.findings import Distribution, Guards, Place, is_part_of_a_name, option_of, reason_for
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.reach import method_of
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
@@ -378,8 +378,12 @@ class Ranks:
                 self._question(node)
             elif isinstance(node, ast.Subscript) and "os.environ" in self.program.externals(node.value):
                 is_read = isinstance(node.ctx, ast.Load) and self.program.parent(node) not in self.found.ranks
-                if is_read and isinstance(node.slice, ast.Constant) and node.slice.value in _VARIABLES:
+                name = str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
+                if is_read and name in _VARIABLES:
                     self.found.refuse(node, f"`{ast.unparse(node)}` is not converted to a number: write `int(...)`")
+                elif is_read and vocabulary.asked_by_variable(name) and not [*self.program.branches_round(node)]:
+                    message = f"`{name}` is set by another launcher: read `RANK`, `LOCAL_RANK` or `WORLD_SIZE` instead"
+                    self.found.refuse(node, message)
 
     def _question(self, node: ast.Compare) -> None:
         other = ast.unparse(node.comparators[0])
@@ -416,7 +420,10 @@ class Samplers:
             return
         statement = self.program.statement(call)
         if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
-            self.found.remove(statement)
+            if any(map(self._is_returned, users)):
+                self.found.returned.append(call)
+            else:
+                self.found.remove(statement)
         elif not isinstance(self.program.parent(call), ast.keyword):
             self.found.refuse(call, "cannot tell which loader this sampler is for")
         for user in [call, *users]:
@@ -447,9 +454,15 @@ class Samplers:
             return
         sets_epoch = isinstance(parent, ast.Attribute) and parent.attr == "set_epoch"
         is_asked = isinstance(parent, (ast.Compare, ast.Assign))
-        if not sets_epoch and not is_asked:
+        if not sets_epoch and not is_asked and not self._is_returned(node):
             more = "this sampler is used for more than the `sampler=` of a loader"
             self.found.refuse(node, _CONDITIONAL if isinstance(parent, ast.IfExp) else more)
+
+    def _is_returned(self, node: ast.AST) -> bool:
+        """Whether a function gives a sampler to its caller, perhaps beside the loader: its place has to stay."""
+        parent = self.program.parent(node)
+        whole = parent if isinstance(parent, ast.Tuple) else node
+        return isinstance(self.program.parent(whole), ast.Return)
 
     def uses(self) -> None:
         """`sampler.set_epoch(epoch)`: a loader that shuffles draws each epoch anew."""

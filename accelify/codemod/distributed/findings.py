@@ -21,11 +21,11 @@ class Distribution:
 
     removed: statements that go. ranks: what gives a process its number, with the accelerator's word for it; firsts:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
-    together. samplers: loaders whose sampler shards the data, with whether it shuffles. devices: where a process's
-    number stands for its GPU. parameters: those of functions that are given one. synchronised: where
-    batch norms use the batches of all processes. kept: options that only files outside the program read, with these
-    files. foreign: what is not understood; one is enough to leave the script
-    alone. known: all that is understood.
+    together. samplers: loaders whose sampler shards the data, with whether it shuffles. returned: samplers that others
+    are given. devices: where a process's number stands for its GPU. parameters: those of functions that are given one.
+    synchronised: where batch norms use the batches of all processes. kept: options that only files outside the program
+    read, with these files. foreign: what is not understood; one is enough to leave the script alone. known: all that
+    is understood.
     """
 
     removed: list[ast.stmt] = field(default_factory=list)
@@ -34,6 +34,7 @@ class Distribution:
     barriers: list[ast.Call] = field(default_factory=list)
     reductions: dict[ast.Call, str] = field(default_factory=dict)
     samplers: dict[ast.Call, bool] = field(default_factory=dict)
+    returned: list[ast.Call] = field(default_factory=list)
     devices: set[ast.expr] = field(default_factory=set)
     parameters: set[tuple[Scope, str]] = field(default_factory=set)
     synchronised: list[ast.Call] = field(default_factory=list)

@@ -43,6 +43,9 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     gone = set(found.removed)
     for statement in found.removed:
         yield from _remove(script, statement, gone)
+    for sampler in found.returned:
+        edits = (Replace(sampler, partial(_code, code="None")),)
+        yield Change(NAME, script.path(sampler), sampler.lineno, "a prepared loader needs no sampler", edits)
     inside = {n for s in gone for n in ast.walk(s)}
     for rank, word in found.ranks.items():
         if rank not in inside and not any(rank in ast.walk(question) for question in found.firsts):

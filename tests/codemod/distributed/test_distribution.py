@@ -190,3 +190,36 @@ def test_what_the_main_process_alone_goes_over_is_not_shared(evaluated: str, sha
 def test_what_all_processes_share_is_not_for_the_main_process_alone(evaluated: str) -> None:
     obstacles = distributed("import argparse\n" + EVALUATED.format(evaluated=evaluated)).verdict.obstacles
     assert [message for _, _, message in obstacles if message.startswith("only the main process iterates over")]
+
+
+@pytest.mark.parametrize(
+    ("returned", "taken", "is_understood"),
+    [
+        ("return loader, s", "loader, s = make()", True),
+        ("return s", "s = make()", True),
+        ("return (d, loader, s, 1)", "d, loader, s, one = make()", True),
+        ("return loader, s", "loader, s = make()\nprint(s.num_samples)", False),
+        ("return loader, [s]", "loader, several = make()", False),
+    ],
+)
+def test_a_sampler_that_a_function_gives_back(returned: str, taken: str, is_understood: bool) -> None:
+    made = "def make():\n    s = DistributedSampler(d)\n    loader = DataLoader(d, sampler=s)\n"
+    result = found(distributed(f"{START}{made}    {returned}\n{taken}\n"))
+    assert result.is_understood is is_understood
+    if is_understood:
+        assert texts(result.returned) == ["DistributedSampler(d)"]
+        assert "s = DistributedSampler(d)" not in texts(result.removed)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("rank = int(os.environ['OMPI_COMM_WORLD_RANK'])", True),
+        ("size = int(os.environ['SLURM_NTASKS'])", True),
+        ("if 'SLURM_PROCID' in os.environ:\n    rank = int(os.environ['SLURM_PROCID'])", False),
+        ("rank = int(os.environ.get('SLURM_PROCID', 0))", False),
+        ("os.environ['SLURM_PROCID'] = '0'", False),
+    ],
+)
+def test_variables_that_another_launcher_sets(text: str, is_refused: bool) -> None:
+    assert any("another launcher" in reason for reason in reasons(f"{text}\n")) is is_refused

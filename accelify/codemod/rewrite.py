@@ -193,7 +193,7 @@ def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[P
         from accelify.codemod.semantics.program import Program  # few scripts need it
 
         program = Program(files, project, named)
-        notes = _imported_by_name(program, named) or _made_by_settings(program)
+        notes = _imported_by_name(program) or _made_by_settings(program)
     shown = [*named, *(f for f in files if f.path in notes and f not in named)]
     return [replace(u, notes=notes.get(u.path, ())) for u in _unchanged(shown)]
 
@@ -210,16 +210,19 @@ def _in_broken_files(files: Sequence[Parsed], project: Project) -> dict[str, tup
     return found
 
 
-def _imported_by_name(program: Program, named: Sequence[Parsed]) -> dict[str, tuple[Note, ...]]:
-    """The note on files that train and that are imported by names made at run time."""
+def _imported_by_name(program: Program) -> dict[str, tuple[Note, ...]]:
+    """The notes on imports, by names made at run time, of files that train, by the paths of those that import them."""
     from accelify.codemod.semantics.provenance import imported_by_name
 
-    found = {path for _, paths in imported_by_name(program, ".backward(") for path in paths}
-    message = (
-        f"the training is in {', '.join(sorted(found))}, imported by a name that is made only at run time, so that it "
-        "was not read: name the file that you use as well"
-    )
-    return {p.path: (Note(1, "callers", Tier.ADVICE, message),) for p in named} if found else {}
+    notes: dict[str, tuple[Note, ...]] = {}
+    for call, paths in imported_by_name(program, ".backward("):
+        message = (
+            f"the training is in {', '.join(sorted(paths))}, imported by a name that is made only at run time, so that "
+            "it was not read: name the file that you use as well"
+        )
+        note = Note(program.line(call), "callers", Tier.ADVICE, message)
+        notes[program.path(call)] = (*notes.get(program.path(call), ()), note)
+    return notes
 
 
 def _made_by_settings(program: Program) -> dict[str, tuple[Note, ...]]:

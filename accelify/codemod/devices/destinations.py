@@ -288,7 +288,8 @@ class Destinations:
 def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
     """The options that the script declares, with their default and choices: `"--device", default="cuda:0"`.
 
-    The default is that of a machine with a GPU. None of an option that is no text, or whose default is not known.
+    The default is that of a machine with a GPU. None of an option that is no text; not those whose default is not
+    known, and that may be devices themselves, or None.
     """
     found: dict[str, tuple[str, ...]] = {}
     for call in program.calls:
@@ -300,8 +301,8 @@ def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
             is_known = isinstance(default, ast.Constant) and isinstance(default.value, str)
             offered = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
             texts = (str(t.value) for t in (default, *offered) if isinstance(t, ast.Constant))
-            if names:
-                found[names[-1].lstrip("-").replace("-", "_")] = tuple(texts) if is_text and is_known else ()
+            if names and (is_known or not is_text) and "torch.device" not in program.externals(kind):
+                found[names[-1].lstrip("-").replace("-", "_")] = tuple(texts) if is_text else ()
     return found
 
 
@@ -316,7 +317,10 @@ def _with_a_gpu(program: Program, default: ast.expr | None) -> ast.expr | None:
 
 
 def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
-    """Whether an expression is the default of an option, and nothing else."""
+    """Whether an expression is only what an option is where the user names none.
+
+    `default=device`, `args.device or device`, `if args.device is None: args.device = device`
+    """
     parent = program.parent(node)
     if isinstance(parent, ast.keyword):
         call = program.parent(parent)
@@ -324,8 +328,17 @@ def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
             isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _DECLARES
         )
         return parent.arg == "default" and is_declared
+    if isinstance(parent, ast.BoolOp):
+        return isinstance(parent.op, ast.Or) and parent.values[0] is not node and bool(options_in(parent.values[0]))
+    if isinstance(parent, ast.Call) and "torch.device" in program.called(parent):
+        return is_default(program, parent, depth)
     target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-    owner = program.scope(target).owner(target.id) if isinstance(target, ast.Name) and depth else None
+    if target is None or not depth:
+        return False
+    tests = (branching.test for branching, _ in program.branches_round(target))
+    if any(ast.unparse(target) in options_in(test) for test in tests):
+        return True
+    owner = program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
     reads = program.reads_of(owner, target.id) if owner is not None and isinstance(target, ast.Name) else []
     return bool(reads) and all(is_default(program, r, depth - 1) for r in reads)
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from accelify.codemod.devices.destinations import is_default, option_texts
-from accelify.codemod.devices.moves import Move, is_option, last_name
+from accelify.codemod.devices.moves import Move, Moves, is_option, last_name
+from accelify.codemod.devices.said_devices import SaidDevices
 from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
@@ -60,10 +61,11 @@ class Cpu:
             # A model that any GPU would get follows the device that its batches are brought to.
             moving = [choice for choice in moving if self._wished(choice)]
         choices = [*named, *moving]
+        said = self._said(files)
         if choices:
             each = [self._of_home(home, choices, by_branch=by_branch) for home in self.reach.homes]
         else:
-            each = [self._by_name(home) for home in self.reach.homes]
+            each = [self._by_name(home) or self._by_value(home, said) for home in self.reach.homes]
         known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
         if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
@@ -99,6 +101,8 @@ class Cpu:
             terms = self._wished(choice)
             if not terms:
                 return None
+            if choice not in self._cpu_first and settings.settle(_not_all(terms)) is None:
+                terms = self._terms(choice.test, 0)  # as it is asked there: `args.cuda`, whatever that comes from
             self._settle(settings, terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
 
@@ -107,7 +111,7 @@ class Cpu:
         named = self._naming_devices()
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
         found: dict[ast.expr, Setting | None] = {
-            n: settings.option(n) for n in named if settings.may_follow(self.program.frame(n))
+            n: settings.option(n) for n in named if self._is_at_home_or_later(settings, n)
         }
         found.update((read, settings.settle(read) if is_set else Setting(read)) for read, is_set in self._taken(home))
         if len({setting and setting.text for setting in found.values()}) != 1:
@@ -125,6 +129,24 @@ class Cpu:
             frozenset(f"{ast.unparse(n)} != 'cpu'" for n in found),
             frozenset(ast.unparse(n) for n in found if _may_be_numbered(known.get(last_name(n), ()))),
         )
+
+    def _is_at_home_or_later(self, settings: Settings, read: ast.expr) -> bool:
+        """Whether an option may be read once the accelerator is there, and not just where a module is imported."""
+        frame = self.program.frame(read)
+        is_imported = frame.kind == "module" and settings.frame is not None and frame is not settings.frame.root
+        return not is_imported and settings.may_follow(frame)
+
+    def _said(self, files: Collection[str]) -> SaidDevices:
+        moves = Moves(self.program, self.roles, self.tracer, self.prepared, frozenset(files))
+        return SaidDevices(moves, OnGpu(self.program.once(Conditions), self.tracer, ()).holds)
+
+    def _by_value(self, home: Scope, devices: SaidDevices) -> CpuSetting | None:
+        """The setting `str(config.get("device")) == "cpu"`, for the one device that the script has."""
+        said = devices.find(Settings(self.program, self.roles, self.tracer, self.reach, home))
+        if said is None:
+            return None
+        wishes = frozenset({f"{ast.unparse(said.device)} != 'cpu'"})
+        return CpuSetting(said.setting.code, said.setting.after, wishes, said.numbered)
 
     def _taken(self, home: Scope) -> Iterator[tuple[ast.Name, bool]]:
         """The reads of the home's parameters that such options are given for, `main(args.device)`, and click's.
@@ -152,15 +174,27 @@ class Cpu:
     def _naming_devices(self) -> dict[ast.Attribute | ast.Subscript, bool]:
         """The reads of options that name a device, each with whether the script makes a device of that text itself.
 
-        None that it gives any other value: `args.device = "cuda" if torch.cuda.is_available() else "cpu"`.
+        None that it gives any other value, whatever the user says: `args.device = "cuda:0"`.
         """
         declared = self.program.once(option_texts)
         nodes = (n for parsed in self.program.files for n in parsed.nodes)
         places = [n for n in nodes if isinstance(n, (ast.Attribute, ast.Subscript)) and _may_name_device(n, declared)]
         stores = [n for n in places if isinstance(n.ctx, ast.Store) and not ast.unparse(n).startswith("self.")]
+        stores = [n for n in stores if not self._is_fallback(n)]
         wraps = {last_name(s): self._wraps_itself(s) for s in stores}
         reads = (n for n in places if isinstance(n.ctx, ast.Load) and is_option(n))
         return {n: last_name(n) in wraps for n in reads if wraps.get(last_name(n), True)}
+
+    def _is_fallback(self, target: ast.expr) -> bool:
+        """Whether an option gets a value only where there is no GPU, or where the user names no device."""
+        value, worlds = self.tracer.assigned(target), worlds_where(Process.ONE, has_gpu=True)
+        truths = (
+            (self.program.once(Conditions).truth_in(b.test, worlds), b, is_body)
+            for b, is_body in self.program.branches_round(target)
+        )
+        if any(truth is (not is_body) for truth, _, is_body in truths):
+            return True
+        return value is not None and is_default(self.program, value)
 
     def _wraps_itself(self, target: ast.expr) -> bool:
         """`args.device = torch.device(args.device)`"""
@@ -171,6 +205,7 @@ class Cpu:
     @staticmethod
     def _settle(settings: Settings, terms: list[ast.expr], found: dict[str, CpuSetting | None]) -> None:
         setting = settings.settle(_not_all(terms))
+        setting = replace(setting, code=_without_gpu_tests(setting.code)) if setting is not None else None
         text = setting.text if setting is not None else ""
         before = found.get(text)
         wishes = frozenset(map(ast.unparse, terms)) | (before.wishes if before is not None else frozenset())
@@ -416,7 +451,10 @@ def _gives(statement: ast.stmt, model: str) -> bool:
 def _may_name_device(node: ast.expr, declared: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether an option may be the name of a device: by its default, or as `device` of options declared elsewhere."""
     name = last_name(node)
-    return name == "device" if name not in declared else any(map(vocabulary.is_device_text, declared[name][:1]))
+    if name not in declared:
+        return name == "device"
+    default = declared[name][:1]
+    return any(map(vocabulary.is_device_text, default)) or (name == "device" and default in (("",), ("auto",)))
 
 
 def _may_be_numbered(texts: tuple[str, ...]) -> bool:
@@ -428,6 +466,15 @@ def _not_all(terms: list[ast.expr]) -> ast.expr:
     if len(terms) > 1:
         return ast.UnaryOp(ast.Not(), ast.BoolOp(ast.And(), terms))
     return negated(terms[0])
+
+
+def _without_gpu_tests(code: ast.expr) -> ast.expr:
+    """`not args.cuda` for `not (args.cuda and torch.cuda.is_available())`: without a GPU, all is on the CPU anyway."""
+    both = code.operand if isinstance(code, ast.UnaryOp) and isinstance(code.op, ast.Not) else None
+    if not isinstance(both, ast.BoolOp) or not isinstance(both.op, ast.And):
+        return code
+    rest = [v for v in both.values if ast.unparse(v) != "torch.cuda.is_available()"]
+    return _not_all(rest) if rest else code
 
 
 def _option(given: ast.expr | None, name: str) -> str:

@@ -394,6 +394,7 @@ class Start:
             node
             for node in self.program.parsed(statement).parents
             if isinstance(node, ast.Assign) and any(self.roles.is_device(v) for v in self.program.values(node.value))
+            if not self.program.inside(node, statement)
         )
         return any(
             self.program.frame(n) is frame and self.program.before_end(n, statement) for n in used if n is not statement

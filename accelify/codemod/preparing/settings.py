@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.reach import Reach, method_of
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -138,6 +139,9 @@ class Settings:
         if isinstance(node, ast.Compare):
             parts = self._all([node.left, *node.comparators], depth)
             return None if parts is None else ast.Compare(parts[0], node.ops, parts[1:])
+        if isinstance(node, ast.IfExp):
+            parts = self._all([node.test, node.body, node.orelse], depth)
+            return None if parts is None else _either(*parts)
         return self._call(node, depth) if isinstance(node, ast.Call) else None
 
     def _item(self, node: ast.Subscript, key: ast.Constant, depth: int) -> ast.expr | None:
@@ -154,16 +158,29 @@ class Settings:
         if any(map(self.roles.is_cuda_test, self.program.values(node))):
             is_named = self.frame is not None and imports_torch(self.frame.root)
             return ast.parse("torch.cuda.is_available()", mode="eval").body if is_named else None
-        parts = None if node.keywords else self._all(node.args, depth)
+        parts = self._all([*node.args, *(k.value for k in node.keywords)], depth)
         if parts is None:
             return None
-        called = self.program.called(node)
+        called, count = self.program.called(node), len(node.args)
+        keywords = [ast.keyword(k.arg, v) for k, v in zip(node.keywords, parts[count:], strict=True)]
         if isinstance(node.func, ast.Name) and any(map(names.is_pure_builtin, called)):
-            return ast.Call(node.func, parts, [])
-        if isinstance(node.func, ast.Attribute) and not called and methods.only_asks(node.func.attr):
+            return ast.Call(node.func, parts[:count], keywords)
+        if isinstance(node.func, ast.Name) and self._only_answers(node):
+            function = self._name(node.func, depth)
+            return None if function is None else ast.Call(function, parts[:count], keywords)
+        is_lookup = not called or all(isinstance(part, ast.Constant) for part in parts)
+        if isinstance(node.func, ast.Attribute) and is_lookup and methods.only_asks(node.func.attr):
             owner = self._at_home(node.func.value, depth)
-            return None if owner is None else ast.Call(ast.Attribute(owner, node.func.attr, ast.Load()), parts, [])
+            return (
+                None
+                if owner is None
+                else ast.Call(ast.Attribute(owner, node.func.attr, ast.Load()), parts[:count], keywords)
+            )
         return None
+
+    def _only_answers(self, call: ast.Call) -> bool:
+        """Whether a call of the script's own functions does nothing but give a value."""
+        return bool(self.program.flow.callees.get(call)) and self.program.once(Effects).changes_nothing(call)
 
     def _all(self, nodes: list[ast.expr], depth: int) -> list[ast.expr] | None:
         parts = [self._at_home(n, depth) for n in nodes]
@@ -178,7 +195,10 @@ class Settings:
         writes = self.tracer.writes(owner, node.id)
         if self._is_a_device_later(node, writes):
             value = self.tracer.value_at(node)
-            return None if value is None else self._at_home(value, depth - 1)
+            if value is None:
+                is_given = owner is home and all(isinstance(w, ast.arg) for w in self.program.reaching(node, writes))
+                return ast.Name(node.id, ast.Load()) if is_given else None
+            return self._at_home(value, depth - 1)
         if owner is home or owner is home.root:
             frames = {self.program.frame(w) for w in writes} - {home}  # `global args` may be set in the home itself
             if owner is not home and any(f.kind == "function" for f in frames):
@@ -228,8 +248,8 @@ class Settings:
             if isinstance(write, ast.arg) or self.program.frame(write) is not self.frame:
                 continue
             statement = self.top(write)
-            is_class = isinstance(statement, ast.ClassDef) and statement is write  # `Config.use_cuda`
-            if isinstance(statement, (*LOOPS, ast.FunctionDef, ast.ClassDef)) and not is_class:
+            is_inside = statement is not write  # `Config.use_cuda` is known below the class, and what it sets is not
+            if isinstance(statement, (*LOOPS, ast.FunctionDef, ast.ClassDef)) and is_inside:
                 return False
             if statement is not None and not isinstance(statement, (ast.Import, ast.ImportFrom)):
                 self._after.append(statement)
@@ -340,6 +360,14 @@ class Settings:
             return ast.Attribute(ast.Name(self.frame.parameters[0].arg, ast.Load()), node.attr, ast.Load())
         value = self.tracer.assigned(write)
         return None if value is None or where.name != "__init__" else self._at_home(value, depth - 1)
+
+
+def _either(test: ast.expr, body: ast.expr, orelse: ast.expr) -> ast.expr:
+    """A choice; its condition, for `True if condition else False`."""
+    both = [n.value if isinstance(n, ast.Constant) else None for n in (body, orelse)]
+    if [type(value) for value in both] != [bool, bool] or both[0] is both[1]:
+        return ast.IfExp(test, body, orelse)
+    return test if both[0] else negated(test)
 
 
 def imports_torch(module: Scope) -> bool:

@@ -37,6 +37,9 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     assert (found and found.text) == setting
 
 
+ANY = "'cuda' if torch.cuda.is_available() else 'cpu'"
+
+
 @pytest.mark.parametrize(
     ("option", "before", "setting", "numbered"),
     [
@@ -57,7 +60,7 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
             True,
         ),
         ("default='cuda'", "args.device = 'cuda'\ndevice = args.device\n", None, False),
-        ("type=torch.device, default='cuda'", "device = args.device\n", None, False),
+        ("type=torch.device, default='cuda'", "device = args.device\n", "str(args.device) == 'cpu'", True),
         ("default='adam'", "device = torch.device('cuda')\n", None, False),
         (
             "default='cuda' if torch.cuda.is_available() else 'cpu'",
@@ -66,7 +69,33 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
             True,
         ),
         ("default=usual", "device = torch.device(args.device)\n", "args.device == 'cpu'", True),
-        ("default=pick()", "device = args.device\n", None, False),
+        ("default=pick()", "device = args.device\n", "str(args.device) == 'cpu'", True),
+        (
+            "default=None",
+            "device = args.device or ('cuda' if torch.cuda.is_available() else 'cpu')\n",
+            "str(args.device) == 'cpu'",
+            True,
+        ),
+        (
+            "default=None",
+            f"if args.device is None:\n    args.device = {ANY}\ndevice = args.device\n",
+            "str(args.device) == 'cpu'",
+            True,
+        ),
+        (
+            "default='auto'",
+            f"if args.device == 'auto':\n    args.device = {ANY}\ndevice = torch.device(args.device)\n",
+            "args.device == 'cpu'",
+            True,
+        ),
+        (
+            "default='cuda'",
+            "if not torch.cuda.is_available():\n    args.device = 'cpu'\ndevice = args.device\n",
+            "args.device == 'cpu'",
+            True,
+        ),
+        ("default='cuda'", f"args.device = {ANY}\ndevice = args.device\n", None, False),
+        ("default='cuda'", f"device = {ANY}\nprint(args.device)\n", None, False),
     ],
 )
 def test_an_option_that_names_the_device(option: str, before: str, setting: str | None, numbered: bool) -> None:
@@ -95,12 +124,24 @@ def test_types_of_tensors(gpu: str, cpu: str, setting: str | None) -> None:
     assert (found and found.text) == setting
 
 
+SAYING = "def pick(gpu):\n    print(gpu)\n    if gpu < 0: return torch.device('cpu')\n    return torch.device('cuda')\n"
+PICK = "def pick(gpu):\n    if gpu < 0: return torch.device('cpu')\n    return torch.device(f'cuda:{gpu}')\n"
+
+
 @pytest.mark.parametrize(
     ("before", "setting"),
     [
         ("config = json.load(open('c.json'))\ndevice = config['device']\n", "str(config['device']) == 'cpu'"),
         ("from settings import config\ndevice = config.device\n", "str(config.device) == 'cpu'"),
         ("from settings import config\ndevice = config.accelerator\n", None),
+        (
+            "config = json.load(open('c.json'))\ndevice = torch.device(config.get('device', 'cuda'))\n",
+            "str(config.get('device', 'cuda')) == 'cpu'",
+        ),
+        ("import os\nname = os.environ.get('DEVICE', 'cuda')\ndevice = torch.device(name)\n", "str(name) == 'cpu'"),
+        (f"{PICK}from settings import config\ndevice = pick(config.gpu)\n", "str(pick(config.gpu)) == 'cpu'"),
+        (f"{PICK}device = pick(0)\n", None),
+        (f"{SAYING}from settings import config\ndevice = pick(config.gpu)\n", None),
     ],
 )
 def test_an_option_of_a_file_that_names_the_device(before: str, setting: str | None) -> None:
@@ -145,9 +186,14 @@ CLICK = "@click.command()\n@click.option('--device', default={default})\n"
         ("", "pass", PARSED.replace("main(args.device)", "main(**vars(args))"), "device == 'cpu'"),
         ("", "if not torch.cuda.is_available(): device = 'cpu'", PARSED, "device == 'cpu'"),
         (CLICK.format(default="'cuda'"), "pass", "main()", "device == 'cpu'"),
-        (CLICK.format(default="'cpu', type=str"), "device = device or 'cpu'", "main()", None),
+        (
+            CLICK.format(default="'cpu', type=str"),
+            "device = device or 'cpu'",
+            "main()",
+            "str(device or 'cpu') == 'cpu'",
+        ),
         (CLICK.format(default="0, type=int"), "pass", "main()", None),
-        ("", "device = torch.device(device)", PARSED, None),
+        ("", "device = torch.device(device)", PARSED, "device == 'cpu'"),
         ("", "pass", PARSED.replace("    main", "    args.device = torch.device(args.device)\n    main"), None),
         ("", "pass", "main('cuda')", None),
         ("", "pass", PARSED.replace("'cuda'", "'adam'"), None),

@@ -14,6 +14,8 @@ args = argparse.ArgumentParser().parse_args()
 amp = args.amp
 class Options:
     amp = True
+def asked(value):
+    return value
 def train(level, flag):
     own = not flag
     use({0})
@@ -53,6 +55,9 @@ def settled(expression: str, text: str = TEXT) -> Setting | None:
         ("args.device.startswith('cuda')", "args.device.startswith('cuda')"),
         ("vars(args)['amp']", "args.amp"),
         ("Options.amp", "Options.amp"),
+        ("False if flag else True", "not args.fp16"),
+        ("level if flag else amp", "'O1' if args.fp16 else amp"),
+        ("asked(amp)", "asked(amp)"),
     ],
 )
 def test_expressions_where_the_accelerator_is_created(expression: str, code: str) -> None:

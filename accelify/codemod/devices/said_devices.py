@@ -1,0 +1,94 @@
+"""Which code says where training goes, where the user may say so? It also says whether that is the CPU.
+
+device = torch.device(config.get("device", "cuda"))    ->    Accelerator(cpu=str(config.get("device", "cuda")) == "cpu")
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.devices.destinations import GPU, HOST, NUMBERED, Destinations, option_texts
+from accelify.codemod.devices.moves import Moves, is_lookup, is_option, last_name, options_in
+from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.semantics.scopes import names_read_in
+
+_GPUS = {GPU.now, NUMBERED.now}
+_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The setting `str(args.device) == "cpu"`, with the expression that says the device in the script.
+
+    numbered: the options behind it that may also be one GPU by its number.
+    """
+
+    setting: Setting
+    device: ast.expr
+    numbered: frozenset[str]
+
+
+class SaidDevices:
+    """Find the one device that the user may say, if the script has no other.
+
+    holds: what a condition comes to on a machine with a GPU.
+    """
+
+    def __init__(self, moves: Moves, holds: Callable[[ast.expr], bool | None]) -> None:
+        self.moves = moves
+        self.program = moves.program
+        self.tracer = moves.tracer
+        self.devices = Destinations(self.program, moves.roles, moves.tracer, (), holds, lambda node: ())
+        self._bound = [b.value for b in moves.bindings if not moves.is_for_the_cpu(b)]
+
+    def find(self, settings: Settings) -> Said | None:
+        """The setting, and what says it; None where the script's devices are several, or not the user's to say."""
+        found: dict[str, Said] = {}
+        for device in map(self._without_names, self._sites()):
+            setting = settings.settle(device)
+            if setting is None or not _asks(setting.code) or not self._may_be_the_cpu(device):
+                return None
+            found[setting.text] = Said(self._asked(setting, device), device, frozenset(self._numbered(device)))
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def _sites(self) -> Iterator[ast.expr]:
+        """The values of the variables that hold the device, and what else something is moved to that is no variable."""
+        yield from self._bound
+        for move in self.moves.found:
+            if move.device is None or isinstance(move.device, (ast.Constant, ast.Call)) or is_option(move.device):
+                yield move.device or move.call
+
+    def _without_names(self, node: ast.expr, depth: int = _DEPTH) -> ast.expr:
+        """`args.device` of `torch.device(args.device)`, and of a variable that holds it."""
+        if isinstance(node, ast.Call) and "torch.device" in self.program.called(node) and node.args and depth:
+            return self._without_names(node.args[0], depth - 1)
+        value = self.tracer.only_value(node) or self.tracer.value_at(node)
+        return self._without_names(value, depth - 1) if value in self._bound and value and depth else node
+
+    def _may_be_the_cpu(self, device: ast.expr) -> bool:
+        """Whether the user may say the CPU, or a GPU, where the script says neither alone."""
+        if is_option(device) and self.program.once(option_texts).get(last_name(device)) == ():
+            return False  # a number
+        named = self.devices.of(device)
+        held = {d.now for d in self.devices.resolved(named)}
+        is_open = any(d.given is not None and not self.program.calls_of(self.program.scope(d.given)) for d in named)
+        return held != {HOST.now} and (is_open or not held <= _GPUS)
+
+    def _numbered(self, device: ast.expr) -> set[str]:
+        if not isinstance(device, ast.Call) or is_lookup(device):
+            return {ast.unparse(device)}
+        is_numbered = any(d.now is NUMBERED.now for d in self.devices.resolved(self.devices.of(device)))
+        return options_in(device) if is_numbered else set()
+
+    def _asked(self, setting: Setting, device: ast.expr) -> Setting:
+        is_text = last_name(device) in self.program.once(option_texts)
+        code = f"{setting.text if is_text else f'str({setting.text})'} == 'cpu'"
+        return Setting(ast.parse(code, mode="eval").body, setting.after)
+
+
+def _asks(code: ast.expr) -> bool:
+    """Whether code reads a variable, and does not just call functions."""
+    called = {n.func.id for n in ast.walk(code) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return bool(set(names_read_in(code)) - called - {"torch"})

@@ -1,0 +1,58 @@
+"""The code that says where training goes, if the user may say so."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.devices.said_devices import SaidDevices
+from accelify.codemod.preparing.settings import Settings
+from tests.codemod.training_scripts import training
+
+
+@pytest.mark.parametrize(
+    ("before", "model", "code"),
+    [
+        ("device = torch.device(config.get('device'))\n", "model.to(device)\n", "str(config.get('device')) == 'cpu'"),
+        (
+            "name = os.getenv('DEVICE')\ndevice = torch.device(name)\n",
+            "model = model.to(device)\n",
+            "str(name) == 'cpu'",
+        ),
+        ("", "model.to(config['device'])\n", "str(config['device']) == 'cpu'"),
+        ("device = torch.device('cuda')\n", "model.to(device)\n", None),
+        ("device = torch.device('cpu')\n", "model.to(device)\n", None),
+        ("device = torch.device(config.get('device'))\nmodel.to('cuda:1')\n", "model.to(device)\n", None),
+        ("device = torch.device(config.get('device'))\nmodel.cuda()\n", "model.to(device)\n", None),
+        ("device = torch.device(unknown())\n", "model.to(device)\n", None),
+    ],
+)
+def test_a_device_that_the_user_may_say(before: str, model: str, code: str | None) -> None:
+    facts = training(imports="import os\nfrom settings import config\n", before=before, model=model)
+    script = facts.script
+    found = SaidDevices(script.devices.known, lambda test: None).find(
+        Settings(script.program, script.roles, script.tracer, script.reach)
+    )
+    assert (found and ast.unparse(found.setting.code)) == code
+
+
+@pytest.mark.parametrize(
+    ("device", "numbered"),
+    [
+        ("config.get('device')", {"config.get('device')"}),
+        ("pick(config.gpu)", {"config.gpu"}),
+        ("put(config.gpu)", set()),
+    ],
+)
+def test_options_that_may_be_the_number_of_a_gpu(device: str, numbered: set[str]) -> None:
+    before = (
+        "def pick(gpu):\n    return f'cuda:{gpu}' if gpu >= 0 else 'cpu'\n"
+        f"def put(gpu):\n    return 'cuda' if gpu else 'cpu'\ndevice = {device}\n"
+    )
+    script = training(imports="from settings import config\n", before=before, model="model.to(device)\n").script
+    found = SaidDevices(script.devices.known, lambda test: None).find(
+        Settings(script.program, script.roles, script.tracer, script.reach)
+    )
+    assert found is not None
+    assert found.numbered == numbered

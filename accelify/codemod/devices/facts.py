@@ -24,6 +24,7 @@ from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, is_cpu, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
+from accelify.codemod.devices.remembered import Remembered
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.grouping import Item
@@ -100,6 +101,10 @@ class Devices:
     def goes_to_cpu(self, move: Move) -> bool:
         """Whether a move brings something to the CPU, whatever the device is."""
         return self.known.goes_to_cpu(move)
+
+    def is_placed_by_script(self, item: Item) -> bool:
+        """Whether a model that is prepared is moved to and fro by the script, which remembers where it is."""
+        return self.known.program.once(Remembered).is_one(item)
 
     def is_early(self, node: ast.AST) -> bool:
         """Whether a place may be run before the accelerator has chosen the process's GPU."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.devices.early_uses import EarlyUses
+from accelify.codemod.devices.remembered import Remembered
 from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
@@ -153,6 +154,8 @@ class Moves:
         target, value = assigned.target, assigned.value
         if not isinstance(target, (ast.Name, ast.Attribute)) or self.is_the_cpu(code(target)):
             return False
+        if code(target) in self.program.once(Remembered).places:
+            return False
         values = self.program.values(value)
         if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Call)):
             values = frozenset(v for v in values if not _is_left_out(v))  # `device or torch.device("cuda")`
@@ -199,7 +202,7 @@ class Moves:
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
-        if self.goes_to_cpu(move):
+        if self.goes_to_cpu(move) or self.program.values(move.receiver) & self.program.once(Remembered).models:
             return False
         if self.prepared.is_batch(move.receiver) or self.moves_nothing(move):
             return True

@@ -1081,3 +1081,44 @@ def test_the_accelerator_waits_for_the_import_below_the_options_that_decide_its_
     """
     after = run(dedent(text)).after.decode()
     assert after.index("import Accelerator") < after.index('accelerator = Accelerator(cpu=args.device == "cpu")')
+
+
+MODULE_DEVICE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{device}
+def noise(n):
+    return torch.randn(n, 4){moved}
+def main():
+    {first}
+    loader = DataLoader(torch.randn(16, 4), batch_size=4)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x.to(device) + noise(len(x)).to(x.device)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+if __name__ == "__main__":
+    main()
+"""
+CUDA_OR_CPU = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+
+
+@pytest.mark.parametrize(
+    ("device", "moved", "first", "is_for_cuda"),
+    [
+        (CUDA_OR_CPU, ".to(device)", "pass", True),
+        (CUDA_OR_CPU.replace("torch.device", ""), ".to(device)", "pass", True),
+        ("if torch.cuda.is_available():\n    device = 'cuda'\nelse:\n    device = 'cpu'", ".to(device)", "pass", True),
+        (CUDA_OR_CPU, "", "pass", False),
+        (CUDA_OR_CPU, "", CUDA_OR_CPU, False),
+        (CUDA_OR_CPU.replace("torch.cuda", "torch.accelerator"), ".to(device)", "pass", False),
+        ("device = torch.device('cuda')", ".to(device)", "pass", False),
+    ],
+)
+def test_a_device_of_the_module_that_stays(device: str, moved: str, first: str, is_for_cuda: bool) -> None:
+    after = migrated(MODULE_DEVICE.format(device=device, moved=moved, first=first))
+    assert ("Accelerator(cpu=not torch.cuda.is_available())\n" in after) is is_for_cuda
+    assert after.count("Accelerator(") == 1

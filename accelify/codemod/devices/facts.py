@@ -42,6 +42,7 @@ from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
 _GPUS = (Where.ACCELERATOR, Where.NUMBERED)
+_CUDA_OR_HOST = [{Where.ACCELERATOR}, {Where.HOST}]
 _TEXTUAL = (ast.Compare, ast.Attribute, ast.FormattedValue, ast.BinOp)  # what is done with a device as text
 _VARIABLES = (ast.Name, ast.Attribute, ast.Subscript)
 
@@ -537,7 +538,9 @@ def devices_of(
         numbered=tuple(sorted(placed.numbered, key=program.position)),
         numbers=tuple(place for place, texts in elsewhere if not texts),
         defaulted=tuple(placed.defaulted),
-        is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
+        is_for_cuda=not by_hand
+        and homemade is None
+        and (_is_for_cuda(own, files, cpu, moves, needless) or _keeps_cuda(known, access, needless)),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         moved_early=own.moved_early(early, cpu),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
@@ -595,6 +598,22 @@ def _is_for_cuda(
     typed = (n for n in nodes if Device.ACCELERATOR in map(names.memory_of_type, program.externals(n)))
     reached = (n for n in typed if program.frame(n) in program.reachable)
     return any(map(asks, reached))
+
+
+def _keeps_cuda(known: Moves, access: Access, needless: frozenset[ast.Call]) -> bool:
+    """Whether a device stays that is CUDA's or the CPU: a module's `device`, above a function with the accelerator."""
+    program, conditions = known.program, known.program.once(Conditions)
+    paths = {parsed.path for parsed in program.files}
+    tests = (OnGpu(conditions, known.tracer, (), has_gpu=has_gpu).holds for has_gpu in (True, False))
+    there, elsewhere = (Destinations(program, known.roles, known.tracer, (), t, lambda node: ()) for t in tests)
+    for binding in Moves(program, known.roles, known.tracer, known.prepared, paths).bindings:
+        name = binding.target.id if isinstance(binding.target, ast.Name) else ""
+        owner = program.scope(binding.target).owner(name) if name and access.at(binding.node) is None else None
+        reads = program.reads_of(owner, name) if owner is not None else []
+        left = [read for read in reads if needless.isdisjoint(program.ancestors(read))]
+        if any([{d.now for d in at.of(read)} for at in (there, elsewhere)] == _CUDA_OR_HOST for read in left):
+            return True
+    return False
 
 
 def _may_go_to_a_gpu(call: ast.Call) -> bool:

@@ -925,6 +925,8 @@ LITERAL = "{} no longer keeps the training on the CPU"
     [
         ("device = torch.device('cpu')", LITERAL.format("`torch.device('cpu')`"), 1),
         ("device = 'cpu'", LITERAL.format("`'cpu'`"), 1),
+        ("WHERE = 'cpu'\ndevice = torch.device(WHERE)", LITERAL.format("`torch.device(WHERE)`"), 1),
+        ("WHERE = 'cuda'\ndevice = torch.device(WHERE)", "no longer", 0),
         ("device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "no longer", 0),
         ("device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'", "no longer", 0),
         ("device = torch.device('cuda:1')", "`cuda:1` no longer selects the GPU: use `accelify launch --gpu-ids`", 1),

@@ -21,7 +21,7 @@ from accelify.codemod.devices.destinations import (
 from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves, is_cpu, options_in
+from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
 from accelify.codemod.devices.remembered import Remembered
@@ -37,7 +37,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
-from accelify.codemod.semantics.values import Constant, Instance, Made
+from accelify.codemod.semantics.values import Constant, Instance
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -145,11 +145,8 @@ class Devices:
 
     def trains_on_cpu(self, assigned: Assignment) -> bool:
         """Whether a variable is nothing but the CPU, where the plain script had its models: `device = "cpu"`."""
-        held = self.known.program.values(assigned.target)
-        texts = [v.value for v in held if isinstance(v, Constant)]
-        named = [n for v in held if isinstance(v, Made) and isinstance(n := v.node, ast.Call) and is_cpu(n)]
-        is_all = bool(held) and len(texts) + len(named) == len(held)
-        return self.lattice.is_plain_host and is_all and all(str(t).startswith("cpu") for t in texts)
+        named = self.lattice.devices.resolved(self.lattice.devices.of(assigned.value))
+        return self.lattice.is_plain_host and {d.was for d in named} == {Where.HOST}
 
     def ignored_options(
         self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = ()

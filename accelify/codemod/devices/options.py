@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from accelify.codemod.devices.destinations import is_default, option_texts
 from accelify.codemod.devices.moves import Move, Moves, is_option, last_name
@@ -217,13 +218,19 @@ class Cpu:
         """The choices between the names of a GPU and of the CPU."""
         for path in files:
             for node in self.program.flow.parsed_of[path].parents:
-                is_run = isinstance(node, (ast.If, ast.IfExp)) and self.program.frame(node) in self.program.reachable
+                is_run = isinstance(node, (ast.If, ast.IfExp)) and self.program.frame(node) in self._run
                 is_run = is_run and not is_default(self.program, node)
                 if is_run and any(self._is_between_devices(*both) for both in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
                     yield node  # type: ignore[misc]  # a choice
                 elif is_run and any(self._is_between_devices(b, a) for a, b in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
                     self._cpu_first.add(node)
                     yield node  # type: ignore[misc]  # a choice
+
+    @cached_property
+    def _run(self) -> set[Scope]:
+        """What runs where the accelerator is created; of what nothing creates it in, all that anybody may call."""
+        run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.named)
+        return run & self.program.reachable if run.issuperset(self.reach.homes) else self.program.reachable
 
     def _is_between_devices(self, gpu: ast.expr, cpu: ast.expr) -> bool:
         if self._has_tensors_of(gpu, Device.ACCELERATOR) and self._has_tensors_of(cpu, Device.HOST):
@@ -264,7 +271,7 @@ class Cpu:
 
         Or its batches, where somebody else moves the model.
         """
-        calls = [c for c in self.program.calls if self.program.frame(c) in self.program.reachable and _is_move(c)]
+        calls = [c for c in self.program.calls if self.program.frame(c) in self._run and _is_move(c)]
         calls.sort(key=self.program.position)
         models = [c for c in calls if self._moves_a_model(c)]
         for call in models or [c for c in calls if self.prepared.is_batch(c.func.value)]:  # type: ignore[attr-defined]  # a method

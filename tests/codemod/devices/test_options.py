@@ -110,6 +110,19 @@ def test_an_option_that_names_the_device(option: str, before: str, setting: str 
 
 
 @pytest.mark.parametrize(
+    ("call", "setting"),
+    [("", "not args.cuda"), ("place(Options(), model)\n", None), ("place(args, model)\n", "not args.cuda")],
+)
+def test_a_function_that_nothing_calls_chooses_no_device(call: str, setting: str | None) -> None:
+    place = "def place(options, net):\n    if options.cuda:\n        net.cuda()\n"
+    before = f"args = argparse.ArgumentParser().parse_args()\n{place}"
+    facts = training(imports="import argparse\n", before=before, model=f"if args.cuda:\n    model.cuda()\n{call}")
+    script = facts.script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+
+
+@pytest.mark.parametrize(
     ("gpu", "cpu", "setting"),
     [
         ("torch.cuda.FloatTensor", "torch.FloatTensor", "not args.cuda"),

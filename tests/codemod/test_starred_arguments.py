@@ -58,6 +58,8 @@ CALLS = {
     "attributes": "args = argparse.Namespace()\nargs.net, args.loader, args.held_out = net, first, second\n"
     "train(**vars(args))",
     "handed on": "def run(*args, **options):\n    return train(*args, **options)\nrun(net, first, held_out=second)",
+    "decorated": "def timed(f):\n    def w(*args, **options):\n        return f(*args, **options)\n    return w\n"
+    "@timed\ndef run(*args, **options):\n    train(*args, **options)\nrun(net, first, second)",
     "a partial": "run = functools.partial(train, net, held_out=second)\nrun(first)",
     "a partial, called at once": "functools.partial(train, net)(first, second)",
 }

@@ -71,6 +71,12 @@ class Scope:
         return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
     @property
+    def takes_by_name(self) -> bool:
+        """Whether all that a function is given can be given by name."""
+        arguments = getattr(self.node, "args", None)
+        return isinstance(arguments, ast.arguments) and arguments.vararg is None and not arguments.posonlyargs
+
+    @property
     def defaults(self) -> dict[str, ast.expr]:
         """The values that parameters have when they are not given."""
         if not isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):

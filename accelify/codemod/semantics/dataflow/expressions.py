@@ -17,6 +17,7 @@ from accelify.codemod.semantics.values import (
     External,
     FunctionValue,
     Instance,
+    Made,
     Parameters,
     Value,
     Values,
@@ -119,7 +120,8 @@ class Expressions(Calls):
         return values
 
     def _note_escape(self, node: ast.expr, values: Values) -> None:
-        for value in values:
+        partials = [v.node for v in values if isinstance(v, Made) and v.name == "functools.partial"]
+        for value in [*values, *(v for partial in partials for v in self._get(("item", partial, 0)))]:
             if isinstance(value, FunctionValue):
                 parsed = self.parsed_of[self.path_of_root[self.scope_of[node].root]]
                 parent = parsed.parents.get(node)

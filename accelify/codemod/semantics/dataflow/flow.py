@@ -17,7 +17,7 @@ from accelify.codemod.files.project import Project
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect, Row
 from accelify.codemod.semantics.dataflow.expressions import Expressions
-from accelify.codemod.semantics.scopes import Scope, main_guard
+from accelify.codemod.semantics.scopes import Scope, main_guard, returned
 from accelify.codemod.semantics.values import (
     NOTHING,
     ClassValue,
@@ -29,6 +29,7 @@ from accelify.codemod.semantics.values import (
     Made,
     ModuleValue,
     Parameters,
+    Value,
     Values,
 )
 
@@ -102,8 +103,15 @@ class Flow(Expressions):
             return all(isinstance(t, (ast.Name, ast.Attribute)) for t in parent.targets)
         if isinstance(parent, ast.Call) and parent.func is not first:
             takers = self.values.get(parent.func, NOTHING)
+            if takers == {External("functools.partial")} and parent.args[0] is first:
+                return self._may_keep(parent.args[0]) and self._is_run(parent, parents)
             return bool(takers) and all(isinstance(t, (FunctionValue, ClassValue)) for t in takers)
         return False
+
+    def _may_keep(self, function: ast.expr) -> bool:
+        """Whether a `functools.partial` can be given more by name: what it keeps stands before all `*args`."""
+        held = self.values.get(function, NOTHING)
+        return all(v.scope.takes_by_name for v in held if isinstance(v, FunctionValue))
 
     def _is_taken_out(self, display: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool:
         """Whether functions in a display are only taken out of it again: `MODES[name](x)`; or it is `__all__`."""
@@ -237,10 +245,21 @@ class Flow(Expressions):
             self.eval(decorator)
             function = decorator.func if isinstance(decorator, ast.Call) else decorator
             held = self.values.get(function, NOTHING)
-            if not held or not all(isinstance(v, External) and names.keeps_signature(v.name) for v in held):
+            is_kept = bool(held) and all(self._keeps_signature(v, isinstance(decorator, ast.Call)) for v in held)
+            if not is_kept and (held or self._settled):
                 self.escaped.add(scope)
                 self.lost.add(scope)
         self._set_name(self.scope_of[node], node.name, value)
+
+    @staticmethod
+    def _keeps_signature(decorator: Value, is_called: bool) -> bool:
+        """Whether a decorator, or what a call of it gives, leaves a function to be called as it is written."""
+        if isinstance(decorator, External):
+            return names.keeps_signature(decorator.name)
+        if not isinstance(decorator, FunctionValue) or not is_called:
+            return isinstance(decorator, FunctionValue) and _passes_all_on(decorator.scope)
+        made = _functions_returned(decorator.scope)
+        return bool(made) and all(inner is not None and _passes_all_on(inner) for inner in made)
 
     def _define_class(self, node: ast.ClassDef) -> None:
         scope = self.made_by[node]
@@ -311,6 +330,34 @@ class Flow(Expressions):
     def _module_or_external(self, importer: str, name: str, level: int) -> Values:
         root = self.module_named(importer, name, level)
         return frozenset({ModuleValue(root) if root is not None else External(name)})
+
+
+def _functions_returned(function: Scope) -> list[Scope | None]:
+    """The functions, defined in another, that it returns; None for anything else."""
+    named = {child.name: child for child in function.children if child.kind == "function"}
+    return [named.get(r.id) if isinstance(r, ast.Name) else None for r in returned([function])]
+
+
+def _passes_all_on(decorator: Scope) -> bool:
+    """Whether a decorator gives functions that hand all their arguments to the one that it is given."""
+    given = decorator.parameters[0].arg if len(decorator.parameters) == 1 else ""
+    wrappers = _functions_returned(decorator)
+    return bool(wrappers) and all(w is not None and _hands_all_to(w, given) for w in wrappers)
+
+
+def _hands_all_to(wrapper: Scope, function: str) -> bool:
+    """Whether `def wrapper(*args, **kwargs)` uses its arguments for `function(*args, **kwargs)` alone."""
+    node = wrapper.node
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    vararg, kwarg = node.args.vararg, node.args.kwarg
+    if vararg is None or kwarg is None or wrapper.parameters:
+        return False
+    whole = f"{function}(*{vararg.arg}, **{kwarg.arg})"
+    if any(whole in ast.unparse(n) for n in ast.walk(node) if isinstance(n, (ast.If, ast.IfExp, ast.While))):
+        return False  # it may leave the function uncalled, as one does that runs in the main process only
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call) and ast.unparse(n) == whole]
+    reads = [*wrapper.reads.get(vararg.arg, ()), *wrapper.reads.get(kwarg.arg, ())]
+    return bool(calls) and len(reads) == 2 * len(calls)
 
 
 def _is_defined_again(scope: Scope, name: str, imported: ast.stmt) -> bool:

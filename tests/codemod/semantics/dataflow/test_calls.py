@@ -326,3 +326,44 @@ def test_the_attributes_of_a_record_are_what_it_was_made_of(record: str) -> None
     assert values(text, "s.b") >= {"2"}
     assert not values(text, "s.a") & {"2"}
     assert not values(text, "s.b") & {"1"}
+
+
+DECORATORS = {
+    "def d(f):\n    def w(*args, **kwargs):\n        print(1)\n        return f(*args, **kwargs)\n    return w": (
+        "@d",
+        True,
+    ),
+    "def d(f):\n    @functools.wraps(f)\n    def w(*a, **k):\n        r = f(*a, **k)\n        return r\n    return w": (
+        "@d",
+        True,
+    ),
+    "def d(n):\n  def e(f):\n    def w(*a, **k):\n      return f(*a, **k)\n    return w\n  return e": (
+        "@d(1)",
+        True,
+    ),
+    "def d(f):\n    def w(*a, **k):\n        if main():\n            return f(*a, **k)\n    return w": ("@d", False),
+    "def d(f):\n    def w(*a, **k):\n        return f(*a[1:], **k)\n    return w": ("@d", False),
+    "def d(f):\n    def w(x, *a, **k):\n        return f(*a, **k)\n    return w": ("@d", False),
+    "def d(f):\n    register(f)\n    return f": ("@d", False),
+}
+
+
+@pytest.mark.parametrize("decorator", DECORATORS)
+def test_a_decorator_that_hands_all_arguments_on_leaves_the_calls_known(decorator: str) -> None:
+    name, is_known = DECORATORS[decorator]
+    facts = Facts(f"import functools\n{decorator}\n{name}\ndef g(x): pass\ng(1)\n")
+    assert (facts.scope("g") not in facts.program.flow.lost) is is_known
+
+
+@pytest.mark.parametrize(
+    ("text", "is_known"),
+    [
+        ("h = partial(f, 1)\nh(2)", True),
+        ("partial(f, 1)(2)", True),
+        ("h = partial(f, 1)\nloader.map(h)", False),
+        ("loader.map(partial(f, 1))", False),
+    ],
+)
+def test_the_calls_of_a_partial_are_known_unless_it_goes_to_unknown_code(text: str, is_known: bool) -> None:
+    facts = Facts(f"from functools import partial\ndef f(a, b): pass\n{text}\n")
+    assert (facts.scope("f") not in facts.program.flow.lost) is is_known

@@ -61,8 +61,8 @@ def rewritten(**slots: str) -> FileResult:
         ({"after": "print(model(data[0][0]))"}, "data[0][0]"),
         ({"built": "self.mask = torch.ones(4)"}, "torch.ones(4)"),
         ({"forward": "x = nn.Linear(4, 4)(x) + torch.ones(4)"}, "torch.ones(4)"),
-        ({"after": "import numpy as np\nh = torch.ones(1, 4)\nprint(np.exp(model(h)))"}, "h"),
-        ({"after": "import matplotlib.pyplot as plt\nh = torch.ones(1, 4)\nplt.plot([model(h)])"}, "h"),
+        ({"after": "import pickle\nh = torch.ones(1, 4)\nprint(pickle.dumps(model(h)))"}, "h"),
+        ({"after": "import numpy as np\nh = torch.ones(1, 4)\nnp.random.shuffle(model(h))"}, "h"),
     ],
 )
 def test_one_that_is_not_understood_keeps_the_script_on_the_cpu(slots: dict[str, str], where: str) -> None:

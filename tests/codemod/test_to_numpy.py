@@ -249,3 +249,88 @@ def test_what_unknown_code_returns_may_be_an_array(shown: str, then: str) -> Non
     after = migrated(text)
     assert "plt.imshow(m)" in after
     assert ("np.array(m.cpu())" in after) is (then == "m.detach()")
+
+
+ARRAYS = """\
+import numpy as np
+import matplotlib.pyplot as plt
+from sklearn.decomposition import PCA
+from sklearn.metrics import confusion_matrix
+figure, axes = plt.subplots(1, 2)
+def show(ax, image):
+    ax.imshow(image)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("axes[0].scatter(x[:, 0], x[:, 1], c=y)", "axes[0].scatter(x[:, 0].cpu(), x[:, 1].cpu(), c=y.cpu())"),
+        ("for ax, row in zip(axes.flat, x): ax.plot(row)", "for ax, row in zip(axes.flat, x): ax.plot(row.cpu())"),
+        ("print(PCA(2).fit_transform(x))", "print(PCA(2).fit_transform(x.cpu()))"),
+        (
+            "print(np.transpose(x), np.concatenate([x, y]))",
+            "print(np.transpose(x.cpu()), np.concatenate([x.cpu(), y.cpu()]))",
+        ),
+        ("plt.imshow(np.squeeze(x))", "plt.imshow(np.squeeze(x).cpu())"),
+        ("print((np.round(x) == y).sum())", "print((np.round(x.cpu()) == y.cpu()).sum())"),
+        ("table = np.zeros((2, 4)); table[0:2] = x", "table = np.zeros((2, 4)); table[0:2] = x.cpu()"),
+    ],
+)
+def test_libraries_of_arrays_read_on_the_cpu_whatever_the_function_is(old: str, new: str) -> None:
+    changed(f"-{old}", f"+{new}", imports=ARRAYS, batch=old)
+
+
+def test_an_argument_is_brought_where_the_function_reads_it() -> None:
+    changed("-ax.imshow(image)", "+ax.imshow(image.cpu())", imports=ARRAYS, batch="show(axes[0], x)")
+
+
+@pytest.mark.parametrize(
+    "guess",
+    ["model(x).argmax(1)", "torch.argmax(model(x), 1)", "model(x).max(1)[1]", "model(x)[:, 0]", "model(x)"],
+)
+def test_what_a_model_gives_is_brought_like_the_batch_beside_it(guess: str) -> None:
+    old, new = f"print(confusion_matrix(y, {guess}))", f"print(confusion_matrix(y.cpu(), {guess}.cpu()))"
+    changed(f"-{old}", f"+{new}", imports=ARRAYS, batch=old)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "end"),
+    [
+        ("seen.append(loss.detach())", "seen.append(loss.detach().cpu())", "plt.plot(seen)"),
+        ("seen.append(y)", "seen.append(y.cpu())", "print(np.concatenate(seen).mean(), torch.cat(seen).sum())"),
+        ("seen += list(y)", "seen += list(y.cpu())", "axes[0].hist(seen)"),
+        ("seen.append([y.sum(), 1])", "seen.append([y.sum().cpu(), 1])", "print(np.array(seen))"),
+    ],
+)
+def test_what_is_put_into_a_list_is_brought_for_all_that_read_it(old: str, new: str, end: str) -> None:
+    changed(f"-{old}", f"+{new}", imports=ARRAYS, before="seen = []", batch=old, end=end)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "print(np.shape(x), np.ndim(y))",
+        "axes[0].set_title(y[0])",
+        "plt.title(y)",
+        "print(np.mean([t.item() for t in y]))",
+        "print(np.array([len(x), x.shape[0], float(y[0])]))",
+        "axes[0].plot(x.cpu(), y.tolist())",
+        "print(x * np.sqrt(2))",
+        "axes[0].text(0, 0, 'loss %.3f' % y.mean())",
+        "axes[0].text(0, 0, 'loss {:.3f}'.format(y.mean()))",
+        "text = 'y: %s'; plt.annotate(text % y, (0, 0))",
+    ],
+)
+def test_what_needs_no_tensor_on_the_cpu_is_left(kept: str) -> None:
+    changed(imports=ARRAYS, batch=kept)
+
+
+def test_an_item_by_another_name_is_no_tensor() -> None:
+    batch = "names = batch['name']; plt.imshow(batch['image']); axes[0].annotate(batch['name'][0], (0, 0))"
+    text = script(imports=ARRAYS, batch=batch).replace(
+        "for x, y in loader:", "for batch in loader:\n        x = batch['image'].view(-1, 4); y = batch['y'].float()"
+    )
+    collated = "DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)"
+    after = migrated(text.replace(collated, "DataLoader(Rows(), batch_size=2)"))
+    assert "plt.imshow(batch['image'].cpu()); axes[0].annotate(batch['name'][0], (0, 0))" in after

@@ -89,7 +89,7 @@ class Bringing:
                 return self._all(meeting)
             if self._bring_what_is_handed_back(meeting.wanted):
                 continue
-            for origin, operand in meeting.wanted:
+            for origin, operand in sorted(meeting.wanted, key=_size_of_operand):
                 if origin in self.brought or operand in self.met or not self._is_left(origin, operand):
                     continue
                 is_copied = any(p.origin in meeting.read for p in self.whereabouts.of(operand))
@@ -312,6 +312,11 @@ class Bringing:
         known = [g for g in given if g is not None]
         is_known = len(known) == len(given) and all(self.whereabouts.of(g) - UNKNOWN for g in known)
         return tuple(known) if is_known else ()
+
+
+def _size_of_operand(wanted: tuple[ast.AST, ast.expr | None]) -> int:
+    """For the operands inside others first: what these are made of is there then."""
+    return 0 if wanted[1] is None else sum(1 for _ in ast.walk(wanted[1]))
 
 
 def _ends(method: str) -> bool:

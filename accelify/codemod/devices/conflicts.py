@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from accelify.codemod.devices.destinations import Where
-from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
-from accelify.codemod.devices.own_tensors import read_on_cpu
+from accelify.codemod.devices.host_reads import HostReads
+from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places, on_host
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.grouping import Group
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.provenance import Binding, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Instance, Made, Member
+from accelify.codemod.semantics.values import Instance, Made, Member, Value
 
 
 @dataclass
@@ -43,8 +43,10 @@ class Meetings:
         self.shapes = Shapes(whereabouts)
         self.cold = Cold(whereabouts.tensors, whereabouts.tracer)
         self.program = whereabouts.program
+        self.host = whereabouts.program.once(HostReads)
         self.roles = whereabouts.roles
         self.tensors = whereabouts.tensors
+        self.read: dict[ast.expr, None] = {}
         self.nodes = [n for n in self._nodes() if self._is_run(n)]
 
     def _is_run(self, node: ast.AST) -> bool:
@@ -63,7 +65,9 @@ class Meetings:
     def find(self, brought: Collection[ast.AST]) -> Meeting:
         """The conflicts once some tensors have been brought to the device."""
         self.brought = brought
-        self.found = Meeting()
+        self._read_listed()
+        self._read_beside_arrays()
+        self.found = Meeting(read=set(self.read))
         self.found.wanted += [(c, None) for c in self.tensors.made_in_models() if c not in brought]
         for node in self.nodes:
             if isinstance(node, ast.Call):
@@ -78,6 +82,29 @@ class Meetings:
             elif self.is_there(self.whereabouts.of(node.slice)):
                 self._want(node.value)
         return self.found
+
+    def _read_listed(self) -> None:
+        """Bring back what is put into lists that are read in the host's memory: it is there for all who read them."""
+        for node in sorted(self.host.listed, key=self.program.position):
+            if self.whereabouts.may_be_there(node, self.brought) and self.is_tensor(node):
+                self._read_back(node)
+
+    def _read_beside_arrays(self) -> None:
+        """Bring back what meets what NumPy made of tensors: `np.argmax(out, axis=1) == y`."""
+        for node in self.nodes:
+            operands = _operands(node) or [] if isinstance(node, (ast.BinOp, ast.Compare)) else []
+            arrays = [o for o in operands if self._is_array(o)]
+            for operand in operands if arrays else ():
+                if operand not in arrays and self.is_there(self.whereabouts.of(operand)) and self.is_tensor(operand):
+                    self._read_back(operand)
+
+    def _read_back(self, node: ast.expr) -> None:
+        self.read[node] = None
+        self.whereabouts.bring(node, on_host(node))
+
+    def is_tensor(self, node: ast.expr) -> bool:
+        """Whether an expression is one tensor."""
+        return self.shapes.is_tensor(node)
 
     def is_there(self, places: Places) -> bool:
         """Whether some of it is on the device by then."""
@@ -103,6 +130,11 @@ class Meetings:
         if any(self.is_there(self.whereabouts.of(o)) for o in operands):
             for operand in operands:
                 self._want(operand, strictly=strictly or self._is_some_tensor(operand))
+
+    def _is_array(self, node: ast.expr) -> bool:
+        """Whether something is what NumPy made of tensors: of an array, and a tensor, in the host's memory."""
+        made = [p.origin for p in self.whereabouts.of(node)]
+        return bool(made) and all(isinstance(m, ast.Call) and self.host.is_of_arrays(m) for m in made)
 
     def _is_some_tensor(self, node: ast.expr) -> bool:
         """Whether something is a tensor of which nothing else is known."""
@@ -143,8 +175,8 @@ class Meetings:
             for argument in given:
                 self._want(argument, strictly=not is_own)
             return
-        readable = read_on_cpu(self.program, call)
-        for argument in readable:
+        read = self.host.of(call)
+        for argument in read:
             self._read(call, argument)
         if self.tensors.is_loss(call):
             self._meet(given, strictly=not is_own)
@@ -156,7 +188,7 @@ class Meetings:
                 self._refuse_what_is_brought(argument)
         elif self._is_hosted(call, called):
             for argument in given:
-                if argument not in readable:
+                if not any(node in read for node in ast.walk(argument)):
                     self._refuse(argument)
         else:
             self._other_call(call, given, called, is_own=is_own)
@@ -204,7 +236,7 @@ class Meetings:
 
     def _is_hosted(self, call: ast.Call, called: Collection[str]) -> bool:
         """Whether a call is to a library that knows of no device, or to an object of such a one."""
-        if "numpy.squeeze" in called:
+        if any(map(names.leaves_to_argument, called)) or any(map(names.takes_text, called)):
             return False
         if isinstance(call.func, ast.Attribute) and call.func.attr == "add_embedding":
             return True  # TensorBoard puts the pictures beside some of its own
@@ -227,12 +259,13 @@ class Shapes:
 
     def is_tensor(self, node: ast.expr | None, depth: int = _DEPTH) -> bool:
         """Whether an expression is one tensor."""
-        if node is None or not depth:
+        if node is None or not depth or self.whereabouts.is_text(node):
             return False
-        if isinstance(node, ast.BinOp):
-            return self.is_tensor(node.left, depth - 1) or self.is_tensor(node.right, depth - 1)
+        if (operands := _operands(node)) is not None:
+            return any(self.is_tensor(o, depth - 1) for o in operands)
         if isinstance(node, ast.Subscript):
             is_item = not isinstance(node.slice, ast.Slice) and self._has_such_items(node.value, node.slice)
+            is_item = is_item or (isinstance(node.slice, ast.Tuple) and self._is_of_a_model(node.value))
             return is_item or self.is_tensor(node.value, depth - 1) or self._is_a_part(node)
         if isinstance(node, ast.Attribute):
             if methods.is_tensor_of(node.attr):
@@ -245,10 +278,16 @@ class Shapes:
             return False
         owner = self.program.scope(node).owner(node.id)
         writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
+        if any(isinstance(self.program.parent(w), ast.AugAssign) for w in writes):
+            writes = [w for w in writes if not self._gives_a_number(w)]  # `total = 0`, to which tensors are added
         return bool(writes) and owner is not None and all(self.holds_one(owner, w, depth) for w in writes)
 
+    def _gives_a_number(self, write: ast.AST) -> bool:
+        value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
+        return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
+
     def _is_made_one(self, call: ast.Call, depth: int) -> bool:
-        if self.tensors.is_creator(call):
+        if self.tensors.is_creator(call) or self.tensors.is_loss(call):
             return True
         callees = self.program.flow.callees.get(call)
         if callees:
@@ -258,11 +297,24 @@ class Shapes:
         is_joined = any(r is not None and r.returns == "tensor" and r.has(Trait.ONE_DEVICE) for r in rows)
         if is_joined or any(map(_is_variable, called)):
             return True
-        if any(n.startswith("torch.") and n.rpartition(".")[2].islower() for n in called):
-            return any(self.is_tensor(a, depth - 1) for a in call.args)
+        if any(map(names.leaves_to_argument, called)):
+            return self.is_tensor(call.args[0] if call.args else None, depth - 1)
+        is_torch = any(n.startswith("torch.") and n.rpartition(".")[2].islower() for n in called)
+        if is_torch or any(r is not None and r.returns == "tensor" for r in rows):
+            is_one = any(map(names.takes_a_tensor, called)) and any(map(self._is_of_a_model, call.args[:1]))
+            return is_one or any(self.is_tensor(a, depth - 1) for a in call.args)
+        if self.tensors.is_model_call(call):
+            return all(map(_gives_one, self.program.values(call.func)))
         if not isinstance(call.func, ast.Attribute) or called or methods.gives_no_tensor(call.func.attr):
             return False
-        return self.is_tensor(call.func.value, depth - 1)
+        is_of_tensors = table.member("tensor", call.func.attr) is not None
+        return (is_of_tensors and self._is_of_a_model(call.func.value)) or self.is_tensor(call.func.value, depth - 1)
+
+    def _is_of_a_model(self, node: ast.expr) -> bool:
+        """Whether something is what a prepared model gives, or a part of it."""
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        return isinstance(node, ast.Call) and self.tensors.is_model_call(node)
 
     def holds_one(self, owner: Scope, write: ast.AST, depth: int = _DEPTH) -> bool:
         """Whether a binding gives its name a tensor."""
@@ -275,15 +327,27 @@ class Shapes:
             )
         if not isinstance(write, ast.Name):
             return False
-        value = self.tracer.assigned(write)
+        value = self.tracer.assigned(write) or self._gone_over(write)
         loop = self.program.parent(write)
-        if isinstance(loop, (ast.For, ast.AsyncFor, ast.comprehension)) and loop.target is write:
-            value = loop.iter  # of its rows
+        if isinstance(loop, ast.AugAssign):
+            value = loop.value
         if value is not None and self.is_tensor(value, depth - 1):
             return True
         if value is None and isinstance(loop, (ast.Tuple, ast.List)) and self._is_part_of_one(write, loop, depth - 1):
             return True
         return self._is_of_tensors(write) or self._is_given_one(owner, write.id, write)
+
+    def _gone_over(self, write: ast.Name) -> ast.expr | None:
+        """What a loop's variable gets the rows of: `x` for `row` of `for k, (row, y) in enumerate(zip(x, ys))`."""
+        path, holder = self.program.binding(write)
+        is_loop = isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension))
+        over = holder.iter if is_loop else None  # type: ignore[union-attr]  # a loop
+        while isinstance(over, ast.Call):
+            passed = self.whereabouts.gone_over_by(over, path)
+            if passed is None or passed[0] is over:
+                break
+            over, path = passed
+        return over if not path else None
 
     def _is_from_elsewhere(self, owner: Scope, write: ast.AST, depth: int = _DEPTH) -> bool:
         """Whether what a binding gives its name may be what unknown code returns: a tensor, or an array."""
@@ -429,6 +493,23 @@ class Shapes:
         return bool(taken) and all(
             self._is_name_used_as_one(c, name, depth - 1, of_arrays=of_arrays) for c, name in taken
         )
+
+
+def _operands(node: ast.expr) -> list[ast.expr] | None:
+    """The operands of an operator, one of which makes a tensor of the result."""
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.Compare):
+        is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
+        return [] if is_about else [node.left, *node.comparators]
+    is_sign = isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
+    return [node.operand] if isinstance(node, ast.UnaryOp) and is_sign else None
+
+
+def _gives_one(model: Value) -> bool:
+    """Whether a module of torch's gives one tensor: all but recurrent networks and attention do."""
+    kind = table.kind_made_by(model.name) if isinstance(model, Made) else None
+    return kind is not None and kind != "recurrent"
 
 
 def _is_variable(name: str) -> bool:

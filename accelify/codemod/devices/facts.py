@@ -19,11 +19,12 @@ from accelify.codemod.devices.destinations import (
     numbers_of_gpus,
 )
 from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
-from accelify.codemod.devices.lattice import Lattice
+from accelify.codemod.devices.host_reads import HostReads
+from accelify.codemod.devices.lattice import Lattice, on_host
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
-from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
+from accelify.codemod.devices.own_tensors import Homemade, OnDevice
 from accelify.codemod.devices.remembered import Remembered
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
@@ -409,6 +410,8 @@ class Own:
         brought = Brought()
         if tensor is not None:
             brought = self.brought(access, is_settled=True) if self.has_model else Brought(stuck=tensor)
+        for read in brought.read:
+            lattice.bring(read, on_host(read))
         return Placed(lattice, brought, Mismatches(lattice).is_tensor, frozenset())
 
     def stranded(self, files: frozenset[str], access: Access) -> Iterator[ast.Call]:
@@ -513,12 +516,11 @@ def devices_of(
         settled = {read for option in placed.options for read in option.reads}
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
     homemade = tensor if not brought.bringing else None
-    read = frozenset(_read_on_host(program, read_on_cpu))
-    listed = frozenset(put for node in read for put in put_into(program, node))
-    read |= listed
-    may_be_there = [t for t in read if lattice.may_be_there(t, brought.origins)]
+    host = program.once(HostReads)
+    may_be_there = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
     own_reads = [t for t in may_be_there if placed.is_tensor(t)]
-    doubtful = {*_read_on_host(program, kept_on_cpu), *listed}.intersection(may_be_there).difference(own_reads)
+    kept = (read for call in host.calls for read in host.kept(call))
+    doubtful = {*kept, *host.listed}.intersection(may_be_there).difference(own_reads)
     kinds = own.effects.kinds
     doubtful = {t for t in doubtful if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
     back = sorted({*brought.read, *own_reads}, key=program.position)
@@ -530,7 +532,7 @@ def devices_of(
     compared = Comparisons(known, lattice.devices, placed.options, lambda node: access.at(node) is not None)
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
-        *(brought, homemade, tuple(back), read, setting, placed.options),
+        *(brought, homemade, tuple(back), host.all, setting, placed.options),
         maybe_brought_back=tuple(sorted(doubtful, key=program.position)),
         numbered=tuple(sorted(placed.numbered, key=program.position)),
         numbers=tuple(place for place, texts in elsewhere if not texts),
@@ -678,9 +680,3 @@ def _places_elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.
 def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:
     """Whether what is moved is still on the device, once some of it is read in the host's memory."""
     return not placed.brought.read or prepared.is_model(move.receiver) or placed.lattice.is_there(move.receiver)
-
-
-def _read_on_host(program: Program, read_by: Callable[[Program, ast.Call], list[ast.expr]]) -> Iterator[ast.expr]:
-    for call in program.calls:
-        if program.frame(call) in program.reachable:
-            yield from read_by(program, call)

@@ -23,7 +23,7 @@ from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.prepared import brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.contents import Kept
-from accelify.codemod.semantics.effects.kinds import tells_about
+from accelify.codemod.semantics.effects.kinds import Kinds, tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, gone_over, names_in, returned
@@ -83,7 +83,7 @@ class Lattice:
         self.tensors = tensors
         self.holds = holds
         self.is_early = is_early
-        self.kept = Kept(program)
+        self.kept = program.once(Kept)
         self.is_plain_host = Where.ACCELERATOR not in plain
         self.named = named
         self.of_models = _on_accelerator({*plain, *(each for places in named.values() for each in places)})
@@ -234,7 +234,7 @@ class Lattice:
     # Expressions.
 
     def _of(self, node: ast.expr) -> Places:
-        if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Lambda)) or tells_about(node):
+        if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Lambda)) or tells_about(node) or self.is_text(node):
             return NONE
         found = self._structural(node)
         if self.prepared.is_batch(node):
@@ -242,6 +242,13 @@ class Lattice:
         return (
             self._as_left(found, node) if isinstance(node, ast.Attribute) and self.prepared.may_be_left(node) else found
         )
+
+    def is_text(self, node: ast.expr) -> bool:
+        """`"loss %.3f" % loss`, `"loss {}".format(loss)`"""
+        text = node.left if isinstance(node, ast.BinOp) else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            text = node.func.value
+        return text is not None and self.program.once(Kinds).of(text) == {"string"}
 
     @staticmethod
     def _as_left(found: Places, node: ast.Attribute) -> Places:
@@ -523,7 +530,7 @@ class Lattice:
     def _element(self, node: ast.expr, path: tuple[int, ...], write: ast.Name) -> Places:
         """The places of the elements that iteration yields, at one position of each."""
         if isinstance(node, ast.Call):
-            over = self._gone_over(node, path)
+            over = self.gone_over_by(node, path)
             if over is None:
                 return NONE
             if over[0] is not node:
@@ -542,14 +549,14 @@ class Lattice:
 
     def _yielded(self, loader: ast.expr, write: ast.Name) -> Places:
         """The places of a loader's batches: on the device if it is prepared; if it may be, both."""
-        own = frozenset({Place(Where.HOST, Where.HOST, write)})
+        own = on_host(write)
         if self.prepared.yields_objects(loader):
             return own
         if self.prepared.is_loader(loader):
             return BATCH
         return own | BATCH if self.prepared.may_be_loader(loader) else own
 
-    def _gone_over(self, node: ast.Call, path: tuple[int, ...]) -> tuple[ast.expr, tuple[int, ...]] | None:
+    def gone_over_by(self, node: ast.Call, path: tuple[int, ...]) -> tuple[ast.expr, tuple[int, ...]] | None:
         """The iterable whose items a call passes on, and their position in each; None for items that are no tensors."""
         called = self.program.called(node)
         if "enumerate" in called and node.args:
@@ -597,7 +604,7 @@ class Lattice:
         if brings_to_cpu(node):
             assert isinstance(node.func, ast.Attribute)
             held = self.symbolic(node.func.value)
-            return frozenset({Place(Where.HOST, Where.HOST, node)}) if held else NONE
+            return on_host(node) if held else NONE
         callees = self.program.flow.callees.get(node)
         if callees:
             return self._at_call(node, self._all(self._returned(callees)))
@@ -610,22 +617,26 @@ class Lattice:
             return self.of_models if inside else self._or_unknown(self._all(_given(node)))
         if isinstance(node.func, ast.Attribute) and not called:
             return self._method(node, node.func)
-        if "numpy.squeeze" in called:
-            return self._all(_given(node))  # NumPy leaves it to the tensor
+        if any(map(names.gives_an_array, called)):
+            return self._hosted(node)
         if any(n.startswith("torch.utils.data.") for n in called):
             return UNKNOWN
-        if any(map(_makes_no_tensor, called)):
-            return NONE
         if any(map(names.gives_on, called)):
             return self._all(_given(node))
+        if any(map(_makes_no_tensor, called)):
+            return NONE
         if any(n.startswith("torch.") or names.stays_with_arguments(n) for n in called):
             return _mixed([self.symbolic(g) for g in _given(node)])
         return self._handed_on(node)
 
     def _of_run(self, call: ast.Call) -> Places:
         if self.is_early(call):
-            return frozenset({Place(Where.HOST, Where.HOST, call)})
+            return on_host(call)
         return self.of_model(call.func)
+
+    def _hosted(self, call: ast.Call) -> Places:
+        """The places of what NumPy makes of tensors: an array, or a tensor as well, in the host's memory."""
+        return on_host(call) if self._all(_given(call)) else NONE
 
     def _returned(self, callees: Iterable[Scope]) -> list[ast.expr | None]:
         """The expressions that some functions return on a machine with a GPU."""
@@ -661,7 +672,7 @@ class Lattice:
             return self.of_models
         device = next((k.value for k in node.keywords if k.arg == "device"), None)
         if device is None:
-            return self._of_type(node.func, node) or frozenset({Place(Where.HOST, Where.HOST, node)})
+            return self._of_type(node.func, node) or on_host(node)
         return self._on(self.devices.of(device), node)
 
     def _of_type(self, kind: ast.expr, origin: ast.Call) -> Places:
@@ -775,11 +786,16 @@ def _mixed(parts: list[Places]) -> Places:
     return frozenset(p for p in found if p.where is Where.ACCELERATOR)
 
 
+def on_host(origin: ast.AST) -> Places:
+    """The places of what something makes, or brings back, in the host's memory."""
+    return frozenset({Place(Where.HOST, Where.HOST, origin)})
+
+
 def _given(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(k.value for k in node.keywords)]
 
 
 def _makes_no_tensor(name: str) -> bool:
-    if vocabulary.is_on_host(name) or vocabulary.makes_arrays(name) or any(is_one(name) for is_one in _NO_TENSORS):
+    if vocabulary.is_on_host(name) or any(is_one(name) for is_one in _NO_TENSORS):
         return True
     return "." not in name and hasattr(builtins, name) and not names.gives_on(name)

@@ -16,8 +16,8 @@ from itertools import islice
 from accelify.codemod.devices.bringing import draws_into
 from accelify.codemod.devices.conflicts import Meeting, Meetings
 from accelify.codemod.devices.destinations import Where
-from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
-from accelify.codemod.devices.own_tensors import is_placed_by_callee
+from accelify.codemod.devices.host_reads import is_placed_by_callee
+from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places, on_host
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Row, Trait
 from accelify.codemod.semantics.effects.kinds import tells_about
@@ -67,13 +67,13 @@ class Mismatches(Meetings):
     def __init__(self, lattice: Lattice) -> None:
         super().__init__(lattice)
         self.lattice = lattice
-        self.read: dict[ast.expr, None] = {}
         self.following: dict[ast.Call, ast.Name] = {}
         self.doubtful: dict[ast.expr, None] = {}
 
     def find(self, brought: Collection[ast.AST]) -> Meeting:
         """The tensors that must come to the device, once some are there, and those to be read in the host's memory."""
         self.brought = brought
+        self._read_listed()
         for _ in range(_ROUNDS):
             self.found = Meeting()
             before = len(self.read), len(self.following)
@@ -307,7 +307,7 @@ class Mismatches(Meetings):
                 self.doubtful[source] = None
                 continue
             self.read[source] = None
-            self.lattice.bring(source, frozenset({Place(Where.HOST, Where.HOST, source)}))
+            self.lattice.bring(source, on_host(source))
 
     def is_tensor(self, node: ast.expr) -> bool:
         """Whether an expression is one tensor, by itself or by what is done to the same value elsewhere."""

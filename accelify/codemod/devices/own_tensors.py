@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from accelify.codemod.files.parse import Parsed
-from accelify.codemod.libraries import methods, names, vocabulary
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
@@ -298,60 +298,3 @@ class OnDevice:
 
 def _is_type_on_host(name: str) -> bool:
     return names.memory_of_type(name) is Device.HOST
-
-
-def read_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
-    """The arguments that a call reads in the CPU's memory only: `x` of `x.numpy()`, `np.array(x)`, `plt.plot(x)`."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
-        return [call.func.value]
-    called = program.called(call)
-    given = call.args[:1] if any(names.makes_an_array(n) or _is_type_on_host(n) for n in called) else []
-    if any(map(vocabulary.makes_arrays, called)):
-        given = [*call.args, *(k.value for k in call.keywords)]
-    given = [*given, *kept_on_cpu(program, call)]
-    return [a for a in given if not isinstance(a, ast.Starred)]
-
-
-def put_into(program: Program, read: ast.expr) -> Iterator[ast.expr]:
-    """The values put into the list that a variable holds: `y` of `labels.extend(y)`, for `np.array(labels)`."""
-    owner = program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
-    held = program.reads_of(owner, read.id) if isinstance(read, ast.Name) and owner is not None else []
-    for node in held:
-        method = program.parent(node)
-        call = program.parent(method) if isinstance(method, ast.Attribute) and method.value is node else None
-        if isinstance(call, ast.Call) and isinstance(method, ast.Attribute) and methods.extends(method.attr):
-            yield from (a for a in call.args if not isinstance(a, ast.Starred))
-
-
-def kept_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
-    """The arguments that a function needs in the CPU's memory, wherever the others are."""
-    kept = {which for name in program.called(call) for which in names.read_on_host(name)}
-    numbered = [a for k, a in enumerate(call.args) if str(k) in kept]
-    return [*numbered, *(k.value for k in call.keywords if k.arg in kept)]
-
-
-def is_placed_by_callee(program: Program, tracer: Tracer, call: ast.Call, argument: ast.expr) -> bool:
-    """Whether the project's function that gets a tensor moves it, or reads it in the CPU's memory, before all else."""
-    taken = [
-        (function, parameter)
-        for function in program.flow.callees.get(call, ())
-        for parameter in function.parameters
-        if tracer.argument(call, function, parameter.arg) is argument
-    ]
-    reads = [
-        read
-        for function, parameter in taken
-        for read in program.reads_of(function, parameter.arg)
-        if parameter in program.reaching(read, tracer.writes(function, parameter.arg))
-    ]
-    on_cpu = {a for function, _ in taken for inner in program.calls_in(function) for a in read_on_cpu(program, inner)}
-    return bool(reads) and all(read in on_cpu or _is_moved_or_tested(program, read) for read in reads)
-
-
-def _is_moved_or_tested(program: Program, read: ast.expr) -> bool:
-    """`x` of `x.to(device)` and of `x is None`."""
-    parent = program.parent(read)
-    if isinstance(parent, ast.Compare):
-        return all(isinstance(o, (ast.Is, ast.IsNot)) for o in parent.ops)
-    is_called = isinstance(parent, ast.Attribute) and isinstance(program.parent(parent), ast.Call)
-    return is_called and isinstance(parent, ast.Attribute) and methods.moves_to_device(parent.attr)

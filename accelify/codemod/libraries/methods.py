@@ -41,6 +41,11 @@ def extends(name: str) -> bool:
     return row is not None and bool(row.keeps)
 
 
+def takes_text(name: str) -> bool:
+    """Methods of figures that write what they are given as text: `set_title`."""
+    return _row_has(table.member("figure", name), Trait.TAKES_TEXT)
+
+
 def changes_in_place(name: str) -> bool:
     """Methods of tensors that change the tensor itself, by the name that torch gives them: `add_`, `copy_`."""
     return name.endswith("_") and not name.endswith("__")

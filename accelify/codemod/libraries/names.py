@@ -7,6 +7,7 @@ from functools import cache
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import DRAWS, Asks, Device, Effect, Role, Rows, Same, Trait
 
+_KEPT_ROWS = (Rows.EACH, Rows.ALONG, Rows.SELECTS, Rows.CONCATENATES)
 _OF_ONE_TENSOR = (Rows.ALONG, Rows.SUM, Rows.MEAN, Rows.EXTREME)
 
 
@@ -270,10 +271,29 @@ def same_values(name: str | None) -> bool:
     return row is not None and row.returns == "tensor" and Trait.SAME_VALUES in row.traits
 
 
-def makes_an_array(name: str | None) -> bool:
-    """Functions that make an array in the host's memory of a tensor that is there: `numpy.array`."""
+def gives_an_array(name: str | None) -> bool:
+    """Functions of NumPy whose result has values of what they are given, an array or a tensor: `numpy.argmax`."""
     row = table.function(name)
-    return row is not None and row.role is Role.FACTORY and Trait.NEEDS_HOST in row.traits
+    is_array = row is not None and row.returns == "ndarray" and row.rows in _KEPT_ROWS
+    return is_array and _has_trait(name, Trait.NEEDS_HOST) and not leaves_to_argument(name)
+
+
+def leaves_to_argument(name: str | None) -> bool:
+    """Functions of NumPy that leave it to a tensor what they do, and so give a tensor where it is: `numpy.squeeze`."""
+    row = table.function(name)
+    return row is not None and row.returns == "ndarray" and row.has(Trait.LIKE_ARGUMENT)
+
+
+def takes_text(name: str | None) -> bool:
+    """Functions that write what they are given as text: `matplotlib.pyplot.title`."""
+    return _has_trait(name, Trait.TAKES_TEXT)
+
+
+def makes_a_container(name: str | None) -> bool:
+    """Builtins that make a container of what they are given, or pass it on: `list`, `zip`, `dict`, `reversed`."""
+    row = table.function(name)
+    is_one = row is not None and row.returns in ("list", "tuple", "set", "dict", "iterator") and row.is_pure
+    return is_one and "." not in str(name) and not is_counter(name)
 
 
 def read_on_host(name: str | None) -> tuple[str, ...]:
@@ -289,10 +309,10 @@ def needing_host() -> frozenset[str]:
 
 
 def gives_on(name: str | None) -> bool:
-    """Builtins that give what they are given, one by one, together, or computed by it: `list`, `map`, `sum`, `abs`."""
+    """What gives what it is given, one by one, together, or computed by it: `list`, `map`, `sum`, `numpy.squeeze`."""
     row = table.function(name)
     if row is None or "." in str(name):
-        return False
+        return leaves_to_argument(name)
     return Trait.LIKE_ARGUMENT in row.traits or row.role is Role.ITERATION or row.returns in ("dict", "iterator")
 
 

@@ -45,9 +45,14 @@ _NEXT_STEP = {
     "transformers": _TRAINER,
     "trl": _TRAINER,
 }
-# Libraries that know of no device: they take what is in the host's memory, as it is or made into an array.
-_ON_HOST = frozenset("numpy gym gymnasium PIL cv2 json csv pickle imageio".split())
-_MAKE_ARRAYS = frozenset("matplotlib sklearn scipy pandas seaborn skimage plotly".split())
+# Libraries that know of no device: they make an array of what they take, or fail.
+_OF_ARRAYS = frozenset(
+    "numpy scipy pandas polars xarray sklearn skimage cv2 PIL imageio tifffile nibabel SimpleITK h5py pywt librosa "
+    "soundfile resampy matplotlib mpl_toolkits pylab seaborn plotly bokeh altair statsmodels nltk umap hdbscan "
+    "imblearn xgboost lightgbm catboost mlxtend scikitplot numba pycocotools medpy gym gymnasium".split()
+)
+# Those that write down what they are given, and take what is in the host's memory.
+_WRITE_DOWN = frozenset("json csv pickle".split())
 _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), Asks.RANK),
     **dict.fromkeys(("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), Asks.LOCAL_RANK),
@@ -199,12 +204,12 @@ def next_step(library: str, path: str) -> str:
 
 def is_on_host(name: str) -> bool:
     """Whether this belongs to a library that knows no device and needs its data in the host's memory."""
-    return name.partition(".")[0] in _ON_HOST
+    return takes_arrays(name) or name.partition(".")[0] in _WRITE_DOWN
 
 
-def makes_arrays(name: str) -> bool:
+def takes_arrays(name: str) -> bool:
     """Whether this belongs to a library that makes arrays of its arguments: a tensor in the host's memory will do."""
-    return name.partition(".")[0] in _MAKE_ARRAYS
+    return name.partition(".")[0] in _OF_ARRAYS
 
 
 def asked_by_variable(name: str) -> Asks | None:

@@ -2,7 +2,8 @@
 
     losses.append(loss.data.numpy())    ->    losses.append(loss.data.cpu().numpy())
     np.array(y)                         ->    np.array(y.cpu())
-    plt.plot(x, y)                      ->    plt.plot(x.cpu(), y.cpu())
+    axes[0].plot(x, y)                  ->    axes[0].plot(x.cpu(), y.cpu())
+    losses.append(loss.detach())        ->    losses.append(loss.detach().cpu()), for plt.plot(losses)
     torch.FloatTensor(x)                ->    torch.FloatTensor(x.cpu())
     pack_padded_sequence(x, lengths)    ->    pack_padded_sequence(x, lengths.cpu())
     right = out.cpu().argmax(1) == y    ->    right = out.cpu().argmax(1) == y.cpu()
@@ -10,6 +11,7 @@
 Why: prepared loaders and models keep their tensors on the process's device, and these read the CPU's memory only. A
 script that knew of no GPU, or left the labels where they were, would stop there on a GPU; on the CPU `cpu()` does
 nothing.
+A library of arrays reads there whatever its function is, or its object's method: an axis of a plot, an estimator.
 Left alone: what is brought to the CPU already, and tensors that the script made itself and that stay there.
 """
 

@@ -28,7 +28,7 @@ class Kept:
     @cached_property
     def _found(self) -> dict[tuple[Scope | None, str], list[ast.expr]]:
         found: dict[tuple[Scope | None, str], list[ast.expr]] = {}
-        for container, value in self._puts():
+        for container, value in self.puts():
             while isinstance(container, ast.Subscript):
                 container = container.value
             if isinstance(container, ast.Attribute):
@@ -39,11 +39,16 @@ class Kept:
                     found.setdefault((owner, container.id), []).append(value)
         return found
 
-    def _puts(self) -> Iterator[tuple[ast.expr, ast.expr]]:
+    def puts(self) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """All that is put into a container, each with the expression that the container is held by."""
         for call in self.program.calls:
             is_function = any(map(table.function, self.program.called(call)))  # `np.append(a, b)`
             if isinstance(call.func, ast.Attribute) and methods.puts_in(call.func.attr) and not is_function:
                 yield from ((call.func.value, a) for a in call.args)
+        yield from self.stored()
+
+    def stored(self) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """What is stored at a place of a container or an array: `x` of `rows[k] = x`."""
         for parsed in self.program.files:
             for node in parsed.parents:
                 if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

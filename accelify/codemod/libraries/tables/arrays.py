@@ -183,6 +183,8 @@ returns=string
 
 + traits=counts
     numpy: arange
++ traits=like_argument
+    numpy: squeeze swapaxes nonzero
 + traits=same_values
     <ndarray>: astype copy flatten ravel reshape squeeze view tolist item
     numpy: array asarray copy ravel reshape squeeze

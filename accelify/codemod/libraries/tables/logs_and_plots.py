@@ -127,6 +127,8 @@ effects=plots returns=figure
     mpl_toolkits: *
 effects=plots returns=figure
     matplotlib.figure: Figure
+effects=plots returns=figure traits=takes_text
+    matplotlib.pyplot: title suptitle xlabel ylabel legend
 effects=writes_files returns=pages traits=opens
     matplotlib.backends.backend_pdf: PdfPages
 effects=writes_files mutates=self
@@ -179,6 +181,8 @@ returns=axes
 returns=figure traits=attribute
     <figure>: axes canvas figure patch spines xaxis yaxis transAxes
 
++ traits=takes_text
+    <figure>: set_title set_xlabel set_ylabel suptitle legend
 + traits=blocks
     matplotlib.pyplot: show waitforbuttonpress ginput
 + traits=unblocks

@@ -1,0 +1,193 @@
+"""What is read in the CPU's memory only: by NumPy and what is built on it, and by the few such functions of torch's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from accelify.codemod.libraries import methods, names, table, vocabulary
+from accelify.codemod.libraries.row import Device, Trait
+from accelify.codemod.semantics.contents import Kept
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.values import Collection, Constant, Element, External, Made, Member, Value
+
+_DEPTH = 4
+
+
+class HostReads:
+    """Look at the arguments of calls, and at what is in the containers among them.
+
+    A library of arrays knows of no device, whatever its function or its object's method is: `np.argmax(x)`,
+    `axes.imshow(x)` of `figure, axes = plt.subplots()`, `PCA(2).fit(x)`.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._of: dict[ast.Call, list[ast.expr]] = {}
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """The calls that are run."""
+        return [c for c in self.program.calls if self.program.frame(c) in self.program.reachable]
+
+    @cached_property
+    def listed(self) -> frozenset[ast.expr]:
+        """What is put into the containers that are read there."""
+        return frozenset(put for call in self.calls for read in self.of(call) for put in self.put_into(read))
+
+    @cached_property
+    def all(self) -> frozenset[ast.expr]:
+        """All that is read there."""
+        return self.listed.union(self._stored(), (read for call in self.calls for read in self.of(call)))
+
+    def _stored(self) -> Iterator[ast.expr]:
+        """What a part of an array or a table gets: `x` of `rows[k] = x`."""
+        for held, value in self.program.once(Kept).stored():
+            if self.program.frame(value) in self.program.reachable and self._is_object(held):
+                yield from self._leaves(value)
+
+    def of(self, call: ast.Call) -> list[ast.expr]:
+        """What a call reads there: `x` of `x.numpy()`, `np.array([x])` and `plt.plot(x)`."""
+        if call not in self._of:
+            self._of[call] = [*self._read_by(call), *self.kept(call)]
+        return self._of[call]
+
+    def _read_by(self, call: ast.Call) -> list[ast.expr]:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
+            return [call.func.value]
+        if self.is_of_arrays(call):
+            return [read for given in self._taken(call) for read in self._leaves(given)]
+        is_type = any(names.memory_of_type(n) is Device.HOST for n in self.program.called(call))
+        return [a for a in call.args[:1] if is_type and not isinstance(a, ast.Starred)]
+
+    def kept(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments that a function needs there, wherever the others are: the lengths to pack a sequence by."""
+        kept = {which for name in self.program.called(call) for which in names.read_on_host(name)}
+        numbered = [a for k, a in enumerate(call.args) if str(k) in kept]
+        return [*numbered, *(k.value for k in call.keywords if k.arg in kept)]
+
+    def is_of_arrays(self, call: ast.Call) -> bool:
+        """Whether a call goes to a library of arrays, or to an object of its."""
+        called = self.program.called(call)
+        if called or not isinstance(call.func, ast.Attribute):
+            return any(map(vocabulary.takes_arrays, called)) and not any(map(names.takes_text, called))
+        return not methods.takes_text(call.func.attr) and self._is_object(call.func.value)
+
+    def _is_object(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether such a library made an object, or what it is a part of."""
+        made = [self._is_made(v, depth) for v in self.program.values(node) if not isinstance(v, Constant)]
+        return bool(made) and all(made)
+
+    def _is_made(self, value: Value, depth: int) -> bool:
+        while isinstance(value, (Member, Element)):
+            value = value.owner
+        if isinstance(value, External) or (isinstance(value, Made) and value.name is not None):
+            return vocabulary.takes_arrays(value.name or "")
+        method = value.node.func if isinstance(value, Made) and isinstance(value.node, ast.Call) else None
+        if not isinstance(method, ast.Attribute) or not depth:
+            return False
+        row = table.member("ndarray", method.attr)
+        return (row is None or row.returns != "list") and self._is_object(method.value, depth - 1)
+
+    def _taken(self, call: ast.Call) -> Iterator[ast.expr]:
+        """The arguments whose values such a call reads: not those whose size it asks for, or that it changes."""
+        called = self.program.called(call)
+        rows = [row for n in called if (row := table.function(n)) is not None]
+        is_size = any(row.returns == "number" and row.has(Trait.SHAPE_ONLY) for row in rows)
+        if is_size or any(map(names.leaves_to_argument, called)):
+            return
+        changed = {"out", *(which for row in rows for which in row.mutates)}
+        yield from (a for k, a in enumerate(call.args) if str(k) not in changed)
+        yield from (k.value for k in call.keywords if k.arg not in changed)
+
+    def _leaves(self, node: ast.expr) -> Iterator[ast.expr]:
+        """What is in a container that is written out, or made there: `x` and `y` of `[x, *y]`, `list(zip(x, y))`."""
+        inner = self._inside(node)
+        if inner is None:
+            yield node
+        for part in inner or ():
+            yield from self._leaves(part) if part is not None else ()
+
+    def _inside(self, node: ast.expr) -> Sequence[ast.expr | None] | None:
+        """The parts of an expression that is nothing but a container or a choice of them; None for any other."""
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            return node.elts
+        if isinstance(node, ast.Dict):
+            return node.values
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            return [node.elt]
+        if isinstance(node, ast.DictComp):
+            return [node.value]
+        if isinstance(node, ast.IfExp):
+            return [node.body, node.orelse]
+        if isinstance(node, ast.Starred):
+            return [node.value]
+        is_one = isinstance(node, ast.Call) and any(map(names.makes_a_container, self.program.called(node)))
+        return [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) and is_one else None
+
+    def put_into(self, read: ast.expr) -> Iterator[ast.expr]:
+        """What is put into the containers that an expression may hold: `x`, `y` of `rows = [x]; rows.append(y)`."""
+        yield from (held for held in self._held(read, set()) if held is not read)
+
+    def _held(self, node: ast.expr, seen: set[Collection]) -> Iterator[ast.expr]:
+        parts = self._inside(node)
+        if parts is None:
+            yield node
+        found = [*(parts or ())]
+        for container in {v for v in self.program.values(node) if isinstance(v, Collection)} - seen:
+            made = self._inside(container.node) if isinstance(container.node, ast.expr) else None
+            found += [*(made or ()), *self._puts.get(container, ()), *self._added(node)]
+            seen.add(container)
+        for part in dict.fromkeys(found):
+            yield from self._held(part, seen) if part is not None else ()
+
+    def _added(self, node: ast.expr) -> Iterator[ast.expr]:
+        """`x` of `rows += x`."""
+        writes: Sequence[ast.AST] = ()
+        if isinstance(node, ast.Name):
+            owner = self.program.scope(node).owner(node.id)
+            writes = owner.writes.get(node.id, ()) if owner is not None else ()
+        elif isinstance(node, ast.Attribute):
+            writes = self.program.attribute_writes.get(node.attr, ())
+        statements = map(self.program.parent, writes)
+        yield from (s.value for s in statements if isinstance(s, ast.AugAssign) and isinstance(s.op, ast.Add))
+
+    @cached_property
+    def _puts(self) -> dict[Collection, list[ast.expr]]:
+        """What is put into each container after it is made."""
+        found: dict[Collection, list[ast.expr]] = {}
+        for owner, value in self.program.once(Kept).puts():
+            for container in self.program.values(owner):
+                if isinstance(container, Collection):
+                    found.setdefault(container, []).append(value)
+        return found
+
+
+def is_placed_by_callee(program: Program, tracer: Tracer, call: ast.Call, argument: ast.expr) -> bool:
+    """Whether the project's function that gets a tensor moves it, or reads it in the CPU's memory, before all else."""
+    taken = [
+        (function, parameter)
+        for function in program.flow.callees.get(call, ())
+        for parameter in function.parameters
+        if tracer.argument(call, function, parameter.arg) is argument
+    ]
+    reads = [
+        read
+        for function, parameter in taken
+        for read in program.reads_of(function, parameter.arg)
+        if parameter in program.reaching(read, tracer.writes(function, parameter.arg))
+    ]
+    host = program.once(HostReads)
+    on_cpu = {read for function, _ in taken for inner in program.calls_in(function) for read in host.of(inner)}
+    return bool(reads) and all(read in on_cpu or _is_moved_or_tested(program, read) for read in reads)
+
+
+def _is_moved_or_tested(program: Program, read: ast.expr) -> bool:
+    """`x` of `x.to(device)` and of `x is None`."""
+    parent = program.parent(read)
+    if isinstance(parent, ast.Compare):
+        return all(isinstance(o, (ast.Is, ast.IsNot)) for o in parent.ops)
+    is_called = isinstance(parent, ast.Attribute) and isinstance(program.parent(parent), ast.Call)
+    return is_called and isinstance(parent, ast.Attribute) and methods.moves_to_device(parent.attr)

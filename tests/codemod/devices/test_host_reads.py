@@ -1,0 +1,112 @@
+"""What is read in the CPU's memory only."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.devices.host_reads import HostReads
+from tests.codemod.facts import Facts, texts
+
+IMPORTS = """\
+import json
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.decomposition import PCA
+from torch.nn.utils.rnn import pack_padded_sequence
+x = y = torch.zeros(1)
+figure, axes = plt.subplots(2, 4)
+ax = figure.add_subplot(111)
+"""
+
+
+def read(code: str, call: str) -> list[str]:
+    facts = Facts(f"{IMPORTS}{code}\n{call}\n")
+    return texts(HostReads(facts.program).of(facts.call(call)))
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("x.numpy()", ["x"]),
+        ("np.array(x)", ["x"]),
+        ("np.argmax(x, axis=1)", ["x", "1"]),
+        ("plt.scatter(x, y, c=y)", ["x", "y", "y"]),
+        ("torch.FloatTensor(x)", ["x"]),
+        ("pack_padded_sequence(x, y)", ["y"]),
+        ("torch.cat(x)", []),
+        ("json.dumps(x)", []),
+        ("np.shape(x)", []),
+        ("np.squeeze(x)", []),
+        ("np.random.shuffle(x)", []),
+        ("np.add(1, 2, out=x)", ["1", "2"]),
+    ],
+)
+def test_functions_of_libraries_of_arrays(call: str, found: list[str]) -> None:
+    assert read("", call) == found
+
+
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [
+        ("", "axes[0, 1].imshow(x)"),
+        ("", "axes.flat[0].imshow(x)"),
+        ("", "ax.hist(x)"),
+        ("", "ax.twinx().plot(x)"),
+        ("", "plt.gca().plot(x)"),
+        ("for k, a in enumerate(axes.ravel()):", " a.imshow(x)"),
+        ("def show(a, image):\n    a.imshow(image)", "a.imshow(image)"),
+        ("", "PCA(2).fit_transform(x)"),
+        ("table = pd.read_csv('t.csv').dropna()", "table.insert(x)"),
+    ],
+)
+def test_methods_of_what_such_libraries_make(code: str, call: str) -> None:
+    more = "\nshow(ax, x)" if "def" in code else ""
+    facts = Facts(f"{IMPORTS}{code}\n{call}{more}\n" if not more else f"{IMPORTS}{code}{more}\n")
+    assert texts(HostReads(facts.program).of(facts.call(call.strip()))) == ["image" if more else "x"]
+
+
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [("rows = []", "rows.append(x)"), ("rows = np.ones(3).tolist()", "rows.append(x)"), ("", "x.add(y)")],
+)
+def test_methods_of_other_objects(code: str, call: str) -> None:
+    assert read(code, call) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("[x, (y, x)]", ["x", "y", "x"]),
+        ("{'a': x, 'b': y}", ["x", "y"]),
+        ("[r + 1 for r in x]", ["r + 1"]),
+        ("list(zip(x, y))", ["x", "y"]),
+        ("dict(a=x)", ["x"]),
+        ("x if y is None else y", ["x", "y"]),
+        ("sum(x)", ["sum(x)"]),
+        ("x[0]", ["x[0]"]),
+    ],
+)
+def test_containers_among_the_arguments(given: str, found: list[str]) -> None:
+    assert read("", f"np.array({given})") == found
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("rows = []\nrows.append(x)", ["x"]),
+        ("rows = []\nrows += list(y)", ["y"]),
+        ("rows = [x]\nrows.extend([y])", ["x", "y"]),
+        ("rows = [r for r in x]", ["r"]),
+        ("rows = {}\nrows['a'] = x", ["x"]),
+        ("class A:\n  def __init__(self): self.rows = []\na = A()\na.rows.append(x)\nrows = a.rows", ["x"]),
+        ("rows = [[]]\nrows[0].append(x)", ["x"]),
+    ],
+)
+def test_what_is_put_into_containers(code: str, found: list[str]) -> None:
+    facts = Facts(f"{IMPORTS}{code}\nnp.array(rows)\n")
+    reads = HostReads(facts.program)
+    (rows,) = reads.of(facts.call("np.array(rows)"))
+    assert texts(reads.put_into(rows)) == found
+    assert reads.listed <= reads.all

@@ -63,6 +63,8 @@ def rewritten(**slots: str) -> FileResult:
         ({"forward": "x = nn.Linear(4, 4)(x) + torch.ones(4)"}, "torch.ones(4)"),
         ({"after": "import pickle\nh = torch.ones(1, 4)\nprint(pickle.dumps(model(h)))"}, "h"),
         ({"after": "import numpy as np\nh = torch.ones(1, 4)\nnp.random.shuffle(model(h))"}, "h"),
+        ({"forward": "assert isinstance(x, torch.FloatTensor)"}, "x"),
+        ({"loss": "error(model(x), y) if y.type() == 'torch.FloatTensor' else None"}, "y"),
     ],
 )
 def test_one_that_is_not_understood_keeps_the_script_on_the_cpu(slots: dict[str, str], where: str) -> None:

@@ -67,7 +67,7 @@ class Meetings:
         self.brought = brought
         self._read_listed()
         self._read_beside_arrays()
-        self.found = Meeting(read=set(self.read))
+        self.found = Meeting(read=set(self.read), stuck=list(self.host.asked))
         self.found.wanted += [(c, None) for c in self.tensors.made_in_models() if c not in brought]
         for node in self.nodes:
             if isinstance(node, ast.Call):

@@ -11,6 +11,7 @@ from accelify.codemod.libraries.row import Device, Trait
 from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Collection, Constant, Element, External, Made, Member, Value
 
 _DEPTH = 4
@@ -41,6 +42,27 @@ class HostReads:
     def all(self) -> frozenset[ast.expr]:
         """All that is read there."""
         return self.listed.union(self._stored(), (read for call in self.calls for read in self.of(call)))
+
+    @cached_property
+    def asked(self) -> list[ast.expr]:
+        """The tensors whose type says that they are there, for code but that of data sets.
+
+        `isinstance(x, torch.LongTensor)`, `x.type() == "torch.LongTensor"`
+        """
+        asked = [c.args[0] for c in self.calls if "isinstance" in self.program.called(c) and self._names_a_type(c)]
+        compared = (c for c in self.calls if _is_compared(self.program.parent(c)))
+        asked += [c.func.value for c in compared if isinstance(c.func, ast.Attribute) and c.func.attr == "type"]
+        return [a for a in asked if not self._loads(self.program.frame(a))]
+
+    def _names_a_type(self, call: ast.Call) -> bool:
+        """Whether an `isinstance` is for a type of tensors in the CPU's memory alone, not for `torch.Tensor`."""
+        kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else call.args[1:2]
+        named = {n for kind in kinds for n in self.program.externals(kind)}
+        return any(n != "torch.Tensor" and names.memory_of_type(n) is Device.HOST for n in named)
+
+    def _loads(self, frame: Scope) -> bool:
+        owner = frame.parent if frame.is_method else None
+        return owner is not None and self.program.flow.method(owner, "__getitem__") is not None
 
     def _stored(self) -> Iterator[ast.expr]:
         """What a part of an array or a table gets: `x` of `rows[k] = x`."""
@@ -163,6 +185,12 @@ class HostReads:
                 if isinstance(container, Collection):
                     found.setdefault(container, []).append(value)
         return found
+
+
+def _is_compared(node: ast.AST | None) -> bool:
+    """`x.type() == "torch.FloatTensor"`"""
+    texts = [n.value for n in node.comparators if isinstance(n, ast.Constant)] if isinstance(node, ast.Compare) else []
+    return any(names.memory_of_type(str(text)) is Device.HOST for text in texts)
 
 
 def is_placed_by_callee(program: Program, tracer: Tracer, call: ast.Call, argument: ast.expr) -> bool:

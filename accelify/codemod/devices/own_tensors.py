@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Device
@@ -58,7 +59,8 @@ class Homemade:
         """What has no known place on a device, if the script names none."""
         if self.names_a_device():
             return []
-        return [*self._given(), *self.tensors.made_in_models(), *self._without_a_model()]
+        asked = self.program.once(HostReads).asked
+        return [*self._given(), *self.tensors.made_in_models(), *self._without_a_model(), *asked]
 
     def _is_given_by_others(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether something is of what nothing here gives: a parameter, or the result of a function that is one.

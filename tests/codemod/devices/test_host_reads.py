@@ -110,3 +110,20 @@ def test_what_is_put_into_containers(code: str, found: list[str]) -> None:
     (rows,) = reads.of(facts.call("np.array(rows)"))
     assert texts(reads.put_into(rows)) == found
     assert reads.listed <= reads.all
+
+
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        ("assert isinstance(x.data, torch.LongTensor)", ["x.data"]),
+        ("if isinstance(y, (torch.FloatTensor, list)): pass", ["y"]),
+        ("if x.type() == 'torch.FloatTensor': pass", ["x"]),
+        ("assert y.type() != 'torch.LongTensor'", ["y"]),
+        ("assert isinstance(x, torch.Tensor)", []),
+        ("assert isinstance(x, torch.cuda.LongTensor)", []),
+        ("assert x.type() == y.type() and type(x) == 'torch.FloatTensor'", []),
+        ("class Rows:\n def __getitem__(self, k): return isinstance(k, torch.LongTensor)\nRows()[x]", []),
+    ],
+)
+def test_tensors_whose_memory_is_asked_for(code: str, asked: list[str]) -> None:
+    assert texts(HostReads(Facts(f"{IMPORTS}{code}\n").program).asked) == asked

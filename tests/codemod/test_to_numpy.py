@@ -252,6 +252,7 @@ def test_what_unknown_code_returns_may_be_an_array(shown: str, then: str) -> Non
 
 
 ARRAYS = """\
+import elsewhere
 import numpy as np
 import matplotlib.pyplot as plt
 from sklearn.decomposition import PCA
@@ -317,6 +318,7 @@ def test_what_is_put_into_a_list_is_brought_for_all_that_read_it(old: str, new: 
         "print(np.array([len(x), x.shape[0], float(y[0])]))",
         "axes[0].plot(x.cpu(), y.tolist())",
         "print(x * np.sqrt(2))",
+        "print(x / np.sqrt(elsewhere.width()), [x / np.power(n, 2) for n in elsewhere.widths])",
         "axes[0].text(0, 0, 'loss %.3f' % y.mean())",
         "axes[0].text(0, 0, 'loss {:.3f}'.format(y.mean()))",
         "text = 'y: %s'; plt.annotate(text % y, (0, 0))",

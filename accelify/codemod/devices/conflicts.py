@@ -287,11 +287,13 @@ class Shapes:
         return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
 
     def _is_made_one(self, call: ast.Call, depth: int) -> bool:
-        if self.tensors.is_creator(call) or self.tensors.is_loss(call):
+        if self.tensors.is_creator(call):
             return True
         callees = self.program.flow.callees.get(call)
         if callees:
             return all(self.is_tensor(r, depth - 1) for r in returned(callees))
+        if self.tensors.is_loss(call):
+            return True
         called = self.program.called(call)
         rows = [table.function(n) for n in called]
         is_joined = any(r is not None and r.returns == "tensor" and r.has(Trait.ONE_DEVICE) for r in rows)

@@ -636,7 +636,7 @@ class Lattice:
 
     def _hosted(self, call: ast.Call) -> Places:
         """The places of what NumPy makes of tensors: an array, or a tensor as well, in the host's memory."""
-        return on_host(call) if self._all(_given(call)) else NONE
+        return on_host(call) if self.resolved(self._all(_given(call))) - UNKNOWN else NONE
 
     def _returned(self, callees: Iterable[Scope]) -> list[ast.expr | None]:
         """The expressions that some functions return on a machine with a GPU."""

@@ -143,6 +143,29 @@ def test_the_accelerator_is_asked_instead(asked: str, answer: str) -> None:
     assert answer in after(end=asked)
 
 
+@pytest.mark.parametrize(
+    ("context", "comes_out"),
+    [
+        ("model.no_sync()", "with accelerator.no_sync(model):"),
+        ("model.no_sync() if epoch else nullcontext()", "with accelerator.no_sync(model) if epoch else nullcontext():"),
+        ("(nullcontext if epoch else model.no_sync)()", "else (lambda: accelerator.no_sync(model)))():"),
+    ],
+)
+def test_gradients_that_are_averaged_later(context: str, comes_out: str) -> None:
+    text = after(imports="from contextlib import nullcontext\n", end=f"with {context}:\n            model(x).mean()")
+    assert comes_out in text
+
+
+def test_a_method_that_only_asks_for_its_object_s_rank_keeps_its_object() -> None:
+    text = after(
+        imports="class Run:\n    def __init__(self):\n        self.rank = dist.get_rank()\n\n"
+        "    def is_first(self):\n        return self.rank == 0\n",
+        end="if Run().is_first(): print(epoch)",
+    )
+    assert "def is_first(self" in text
+    assert "is_main_process" in text
+
+
 def test_a_function_that_only_started_processes_goes() -> None:
     setup = (
         "def setup(rank):\n    '''Start.'''\n    os.environ['MASTER_PORT'] = '1'\n    dist.init_process_group('gloo')\n"

@@ -12,7 +12,7 @@ from accelify.codemod.semantics.conditions import Conditions, Process, worlds_wh
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.semantics.values import External, Made
+from accelify.codemod.semantics.values import External, FunctionValue, Made
 from accelify.codemod.training.loops import Data, Loops, Training
 
 _ASKED = {
@@ -65,6 +65,7 @@ class Distributions:
         self.ranks.options(calls)
         self.ranks.questions()
         self.ranks.devices(calls)
+        self._unsynchronised()
         self._empty_functions()
         self._checks()
         self._foreigners()
@@ -180,6 +181,14 @@ class Distributions:
             if not isinstance(self.program.parent(write), ast.AugAssign):
                 values.append(self.tracer.assigned(write))
         return bool(values) and all(map(_makes_anew, values))
+
+    def _unsynchronised(self) -> None:
+        """`model.no_sync()`, or `model.no_sync` to be called later."""
+        for node in self.place.nodes():
+            if isinstance(node, ast.Attribute) and node.attr == "no_sync" and self.place.holds(node):
+                held = self.program.values(node)
+                if not any(isinstance(v, FunctionValue) for v in held):
+                    self.found.unsynchronised.append(node)
 
     # Loaders.
 
@@ -341,6 +350,8 @@ class Ranks:
 
     def _only_tells_ranks(self, function: Scope, name: str) -> bool:
         """Whether a parameter is read for the number of a process and for nothing else: `args.gpu`."""
+        if function.is_method and not function.has_decorator("staticmethod") and name == function.parameters[0].arg:
+            return False
         holders = [self.program.parent(n) for n in function.reads.get(name, ())]
         return bool(holders) and all(isinstance(h, ast.Attribute) and self.rank_of(h) is not None for h in holders)
 

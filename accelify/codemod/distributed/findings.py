@@ -23,9 +23,9 @@ class Distribution:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
     together. samplers: loaders whose sampler shards the data, with whether it shuffles. returned: samplers that others
     are given. devices: where a process's number stands for its GPU. parameters: those of functions that are given one.
-    synchronised: where batch norms use the batches of all processes. kept: options that only files outside the program
-    read, with these files. foreign: what is not understood; one is enough to leave the script alone. known: all that
-    is understood.
+    synchronised: where batch norms use the batches of all processes. unsynchronised: the wrapper's `no_sync`, called or
+    not. kept: options that only files outside the program read, with these files. foreign: what is not understood; one
+    is enough to leave the script alone. known: all that is understood.
     """
 
     removed: list[ast.stmt] = field(default_factory=list)
@@ -38,6 +38,7 @@ class Distribution:
     devices: set[ast.expr] = field(default_factory=set)
     parameters: set[tuple[Scope, str]] = field(default_factory=set)
     synchronised: list[ast.Call] = field(default_factory=list)
+    unsynchronised: list[ast.Attribute] = field(default_factory=list)
     kept: dict[ast.Call, list[str]] = field(default_factory=dict)
     foreign: list[tuple[ast.AST, str]] = field(default_factory=list)
     known: set[ast.AST] = field(default_factory=set)
@@ -50,7 +51,8 @@ class Distribution:
     def replaced(self) -> list[ast.AST]:
         """The places where the accelerator is asked instead."""
         gone = {n for s in self.removed for n in ast.walk(s)}
-        return [n for n in [*self.ranks, *self.firsts, *self.barriers, *self.reductions] if n not in gone]
+        asked = [*self.ranks, *self.firsts, *self.barriers, *self.reductions, *self.unsynchronised]
+        return [n for n in asked if n not in gone]
 
     def refuse(self, node: ast.AST, reason: str) -> None:
         """Note something that is not understood."""

@@ -150,3 +150,12 @@ def comma_like(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
         return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     line = after.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
     return cst.Comma(whitespace_after=after.with_changes(first_line=line, empty_lines=()))
+
+
+def without_sync(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`accelerator.no_sync(model)` for `model.no_sync()`; for `model.no_sync`, a function that does that."""
+    function = node.func if isinstance(node, cst.Call) else node
+    assert isinstance(function, cst.Attribute)
+    held = f"{accelerator}.no_sync({{model}})"
+    template = held if isinstance(node, cst.Call) else f"(lambda: {held})"
+    return expression(template, model=bare(function.value))

@@ -34,7 +34,7 @@ def find(script: AccelerateUses) -> Iterator[Change]:
     for node, accelerator in script.unsynchronised:
         parent = script.program.parent(node)
         whole = parent if isinstance(parent, ast.Call) and parent.func is node else node
-        make = partial(held_back, accelerator=accelerator)
+        make = partial(snippets.without_sync, accelerator=accelerator)
         edit = Replace(whole, make, keeps=(node.value,), reads=(accelerator.partition(".")[0],))
         yield Change(NAME, script.program.path(node), node.lineno, _REASON, (edit,))
 
@@ -43,12 +43,3 @@ def itself(node: cst.CSTNode) -> cst.BaseExpression:
     """`model` for `model.module`."""
     assert isinstance(node, cst.Attribute)
     return node.value
-
-
-def held_back(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
-    """`accelerator.no_sync(model)` for `model.no_sync()`; for `model.no_sync`, a function that does that."""
-    function = node.func if isinstance(node, cst.Call) else node
-    assert isinstance(function, cst.Attribute)
-    held = f"{accelerator}.no_sync({{model}})"
-    template = held if isinstance(node, cst.Call) else f"(lambda: {held})"
-    return snippets.expression(template, model=snippets.bare(function.value))

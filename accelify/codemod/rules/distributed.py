@@ -9,6 +9,7 @@
     if dist.get_rank() == 0:                               ->    if accelerator.is_main_process:
     dist.barrier()                                         ->    accelerator.wait_for_everyone()
     dist.all_reduce(total)                                 ->    total = accelerator.reduce(total)
+    with model.no_sync():                                  ->    with accelerator.no_sync(model):
     dist.destroy_process_group()                           ->    (nothing)
 
 Why: the same script then runs on a CPU, one GPU or many: `accelify launch` starts the processes, `prepare` shards the
@@ -27,6 +28,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.distributed.findings import stays_for
+from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -57,6 +59,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield from _ask(script, barrier, "wait_for_everyone()", "all processes wait for each other")
     for call, kind in found.reductions.items():
         yield from _reduce(script, call, kind)
+    for node in found.unsynchronised:
+        yield from _hold_back(script, node)
     for call in found.synchronised:
         message = "not changed: batch norms are synchronised across processes; several processes need GPUs for this"
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
@@ -83,6 +87,21 @@ def _ask(script: Script, node: ast.expr, word: str, reason: str) -> Iterator[Cha
     negation, _, name = word.rpartition(" ")
     code = f"{negation} {accelerator}.{name}".strip()
     edit = Replace(node, partial(_code, code=code), reads=(accelerator.split(".")[0],))
+    yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
+def _hold_back(script: Script, node: ast.Attribute) -> Iterator[Change | Obstacle]:
+    accelerator = script.accelerator(node)
+    if accelerator is None:
+        yield Obstacle(
+            NAME, script.path(node), node, "the accelerator cannot be passed to where this waits with averages"
+        )
+        return
+    parent = script.program.parent(node)
+    whole = parent if isinstance(parent, ast.Call) and parent.func is node else node
+    make = partial(snippets.without_sync, accelerator=accelerator)
+    edit = Replace(whole, make, keeps=(node.value,), reads=(accelerator.split(".")[0],))
+    reason = "the accelerator averages gradients, and waits with it inside"
     yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
 
 

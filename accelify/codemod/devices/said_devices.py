@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from accelify.codemod.devices.destinations import GPU, HOST, NUMBERED, Destinations, option_texts
 from accelify.codemod.devices.moves import Moves, is_lookup, is_option, last_name, options_in
 from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import names_read_in
 
 _GPUS = {GPU.now, NUMBERED.now}
@@ -71,6 +72,8 @@ class SaidDevices:
         """Whether the user may say the CPU, or a GPU, where the script says neither alone."""
         if is_option(device) and self.program.once(option_texts).get(last_name(device)) == ():
             return False  # a number
+        if self.program.once(Kinds).of(device) == {"number"}:
+            return False  # `int(os.environ["LOCAL_RANK"])`
         named = self.devices.of(device)
         held = {d.now for d in self.devices.resolved(named)}
         is_open = any(d.given is not None and not self.program.calls_of(self.program.scope(d.given)) for d in named)

@@ -871,3 +871,28 @@ def test_an_optimizer_made_elsewhere_is_not_prepared_without_its_model() -> None
 
 def test_the_model_beside_an_optimizer_made_elsewhere_is_known_by_what_is_called_on_it() -> None:
     assert "model, optimizer" in prepared(ELSEWHERE.format(mode="model.train()"))[0]
+
+
+@pytest.mark.parametrize("kept", ["for name, part in zip(names, parts):", "for part, name in [*zip(parts, names)]:"])
+def test_the_model_of_an_optimizer_in_an_unknown_attribute_is_prepared_where_that_is_made(kept: str) -> None:
+    after = run(
+        HEAD
+        + f"""\
+class State:
+    def __init__(self, names, *parts):
+        {kept}
+            setattr(self, name, part)
+
+def build():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    return State(["model", "optimizer"], model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+state = build()
+for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2):
+    loss = nn.functional.mse_loss(state.model(x), y)
+    state.optimizer.zero_grad()
+    loss.backward()
+    state.optimizer.step()
+"""
+    ).after.decode()
+    assert "    model = accelerator.prepare(model)\n    return State(" in after

@@ -172,6 +172,7 @@ class Preparer:
             item = replace(item, text=ast.unparse(receiver), assigned=False)
             if not any(i.text == item.text and i.statement is item.statement for i in self._items):
                 self._items.append(item)
+                self._models_where_made(receiver)
             return True
         return False
 
@@ -363,8 +364,20 @@ class Preparer:
                 self.found.wrapped.append((kind, node))
                 self.needed.add(node_of(self.program.frame(node)))
             if kind == "optimizer":
-                binding = Binding("assign", self.program.frame(node), node, self.program.statement(node), node)
-                self._add_models(binding, (binding,))
+                self._add_models_at(node)
+
+    def _models_where_made(self, optimizer: ast.expr) -> None:
+        """The models of an optimizer are prepared where it is made, wherever it is prepared itself."""
+        made = [
+            v.node for v in self.program.values(optimizer) if self.roles.is_built_optimizer(v) and isinstance(v, Made)
+        ]
+        for node in sorted(made, key=self.program.position):
+            self._add_models_at(node)
+
+    def _add_models_at(self, node: ast.AST) -> None:
+        assert isinstance(node, ast.expr)
+        binding = Binding("assign", self.program.frame(node), node, self.program.statement(node), node)
+        self._add_models(binding, (binding,))
 
     def _has_role(self, kind: str, value: Value) -> bool:
         return self.roles.is_optimizer(value) if kind == "optimizer" else self.roles.is_loader(value)

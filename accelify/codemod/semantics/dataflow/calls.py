@@ -240,6 +240,8 @@ class Calls(Containers):
         else:
             for _, name, part in self._fields(self._annotated(cls), given):
                 self._keep(instance, name, *part)
+        if any(table.kind_made_by(base) == "dict" for base in self.external_bases(cls)):
+            self._namespace(node, instance, given.arguments, given.keywords)
         for name in _RUN_UNASKED:
             method = self.method(cls, name)
             if method is not None:
@@ -272,7 +274,7 @@ class Calls(Containers):
             self._keep(made, name, *part)
         return frozenset({made})
 
-    def _namespace(self, node: ast.Call, made: Made, arguments: list[Values], keywords: Keywords) -> None:
+    def _namespace(self, node: ast.Call, made: Value, arguments: list[Values], keywords: Keywords) -> None:
         """`SimpleNamespace(model=model)`, `EasyDict({"model": model})`: a dictionary that has attributes, too."""
         for keyword, (name, values) in zip(node.keywords, keywords, strict=False):
             if name is not None:

@@ -63,6 +63,8 @@ class Expressions(Calls):
         elif isinstance(target, ast.Attribute):
             for owner in self.eval(target.value):
                 self._add(self._attribute_key(owner, target.attr), values)
+                for value in values if target.attr == "__dict__" else ():
+                    self._keep_all(owner, value)
             self.values[target] = self.values.get(target, NOTHING) | values
         elif isinstance(target, ast.Subscript):
             key = self._literal(target.slice)

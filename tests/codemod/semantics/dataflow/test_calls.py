@@ -312,6 +312,8 @@ RECORDS = {
     "a subclass": "class R:\n    a: int\nclass S(R):\n    b: int\ns = S(1, 2)",
     "a namespace": "import types\ns = types.SimpleNamespace(a=1, **{'b': 2})",
     "a dictionary with attributes": "from easydict import EasyDict\ns = EasyDict({'a': 1}, b=2)",
+    "a dictionary of one's own": "class S(dict):\n    def __getattr__(self, k): return self[k]\ns = S({'a': 1}, b=2)",
+    "__dict__ itself": "class S:\n    def __init__(self, **o): self.__dict__ = o\ns = S(a=1, b=2)",
     "setattr": "class S:\n    def __init__(self, **o):\n        for k, v in o.items(): setattr(self, k, v)\n"
     "s = S(a=1, b=2)",
     "__dict__": "class S:\n    def __init__(self, **o): self.__dict__.update(o)\ns = S(a=1, b=2)",

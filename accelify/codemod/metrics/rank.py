@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, cached_property
 
-from accelify.codemod.libraries import methods, table
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row, Rows, Same, Trait
 from accelify.codemod.metrics.sinks import leaves
 from accelify.codemod.semantics.chains import Chains
@@ -25,7 +25,7 @@ from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue
+from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue, View
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -1034,6 +1034,22 @@ class Ranks:
         return _without_place(self._all([*call.args, *call.keywords]))
 
     def _called(self, call: ast.Call, position: int | None) -> _Labels:
+        labels, iterator = self._result(call, position), self.program.iterator(call)
+        if not labels or iterator is None or self._may_count(iterator):
+            return labels
+        return frozenset(la for la in labels if isinstance(la, Given) or la.mark is not Mark.STEPS)
+
+    def _may_count(self, iterator: ast.expr) -> bool:
+        """Whether an iterator numbers the rounds in which it is asked: `itertools.count()`, a generator of our own."""
+        made = [chain[-1].value for chain in self.chains.tracer.chains(iterator)]
+        calls = [n for value in made if value is not None for n in ast.walk(value) if isinstance(n, ast.Call)]
+        views = [v.node for v in self.program.values(iterator) if isinstance(v, View)]
+        called = {name for n in (*calls, *views) if isinstance(n, ast.Call) for name in self.program.called(n)}
+        is_own = any(self.program.flow.callees.get(call) for call in calls)
+        counts = any(names.is_counter(name) or names.iteration(name) == "enumerate" for name in called)
+        return None in made or not calls or is_own or counts
+
+    def _result(self, call: ast.Call, position: int | None) -> _Labels:
         if self._takes_a_batch(call):
             return frozenset({Origin(Mark.BATCH, call)})
         iterator = self.program.iterator(call)

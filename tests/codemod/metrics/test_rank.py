@@ -314,6 +314,34 @@ def test_one_part_of_an_object_is_not_another(values: str) -> None:
     assert rank("plan.name", before=before).is_own
 
 
+ASKED = """\
+import itertools
+import shards
+def numbers():
+    n = 0
+    while True:
+        yield n
+        n += 1
+it = {made}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "counts"),
+    [
+        ("iter(shards.load())", False),
+        ("iter(shards.load().batch(8).as_numpy_iterator())", False),
+        ("itertools.count()", True),
+        ("iter(range(99))", True),
+        ("enumerate(shards.load())", True),
+        ("numbers()", True),
+    ],
+)
+def test_an_item_of_an_iterator_that_is_not_known_is_no_count(made: str, counts: bool) -> None:
+    found = rank("item", before=ASKED.format(made=made), batch="item = next(it)")
+    assert bool(found.of(Mark.STEPS)) is counts
+
+
 STAMPED = """\
 import argparse, time
 class options:

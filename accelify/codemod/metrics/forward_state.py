@@ -39,7 +39,8 @@ def hook_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     calls = (call for call in program.calls if _adds_hook(call) and program.frame(call) in program.reachable)
     given = (a for call in calls for a in (*call.args, *(k.value for k in call.keywords)))
     hooks = [v.scope for a in given for v in program.values(a) if isinstance(v, FunctionValue)]
-    run = program.run_from(hooks) if metrics.ranks.shards.loops else set()
+    has_own = bool(metrics.ranks.rounds) or metrics.ranks.shards.draws
+    run = program.run_from(hooks) if has_own else set()
     for cls in _classes(program) if run else ():
         changes = [c for c in _changes(cls, run) if not isinstance(c[0], ast.AugAssign)]  # which count, mostly
         taken = _taken_with_gradients(program, cls, run) if changes else set()

@@ -273,7 +273,7 @@ def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
 def _left(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
-    removed = _removed(script)
+    temporary = _temporary(script)
     for call in script.written.guarding.unguarded:
         if script.program.statement(call) in _written_with_saves(script):
             continue
@@ -281,7 +281,8 @@ def _left(script: Script) -> Iterator[Remark]:
             continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
         if "torch.save" not in script.program.called(call) and call not in script.written.guarding.handed_on:
             frame = script.program.frame(call)
-            left.setdefault((frame, _is_removed(script, call, removed[frame])), []).append(call)
+            places = map(script.written.guarding.place_of, _paths(script, call))
+            left.setdefault((frame, not temporary[frame].isdisjoint(places)), []).append(call)
     for call in script.program.calls:
         frame = script.program.frame(call)
         is_run = frame in script.run.run or (script.path(call) in script.files and frame in script.program.reachable)
@@ -325,20 +326,16 @@ def _left(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(first), first, message, tier, about=named)
 
 
-def _removed(script: Script) -> dict[Scope, set[object]]:
-    """The places of the files that each function removes."""
-    found: dict[Scope, set[object]] = defaultdict(set)
-    for call in _rows_of(script, list(script.program.calls), Trait.REMOVES):
-        found[script.program.frame(call)] |= set(map(script.written.guarding.place_of, _paths(script, call)))
+def _temporary(script: Script) -> dict[Scope, set[object]]:
+    """The places of the files that each function writes, and removes after that; none that it moves, and no folders."""
+    place_of, found = script.written.guarding.place_of, defaultdict[Scope, set[object]](set)
+    for removal in _rows_of(script, list(script.program.calls), Trait.REMOVES):
+        frame = script.program.frame(removal)
+        before = [c for c in script.program.calls_in(frame) if script.program.before(c, removal)]
+        written = {place_of(p) for c in before for p in _made_at(script, c)}
+        if not any(_rows_of(script, [removal], trait) for trait in (Trait.REMOVES_FOLDERS, Trait.COPIES_FILE)):
+            found[frame] |= written.intersection(map(place_of, _paths(script, removal)))
     return found
-
-
-def _is_removed(script: Script, call: ast.Call, removed: set[object]) -> bool:
-    """Whether a call writes, or removes, a file that its function both writes and removes."""
-    place_of = script.written.guarding.place_of
-    places = removed & set(map(place_of, _paths(script, call)))
-    written = {place_of(p) for c in script.program.calls_in(script.program.frame(call)) for p in _made_at(script, c)}
-    return not places.isdisjoint(written)
 
 
 def _unknown(script: Script) -> Iterator[Remark]:

@@ -112,6 +112,12 @@ def test_what_hooks_keep_for_a_step(registers: str, kept: str, names: list[str])
     assert [name for _, name in hook_states(script.metrics)] == names
 
 
+def test_what_hooks_keep_of_batches_that_each_rank_draws() -> None:
+    text = HOOKED.format(registers="register_forward_hook(self.keep)", kept=KEEPS, taken="self.inputs")
+    text = text.replace("for x in DataLoader(rows, 4):", "for i in range(99):\n    x = torch.randn(4, 1)")
+    assert [name for _, name in hook_states(Facts(text).script.metrics)] == ["inputs"]
+
+
 def test_what_hooks_keep_to_be_shown_is_not_for_a_step() -> None:
     text = HOOKED.format(registers="register_forward_hook(self.keep)", kept=KEEPS, taken="[]")
     text = text.replace(".data -= self.factor(module) * module.weight.grad", "")

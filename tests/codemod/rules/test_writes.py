@@ -333,7 +333,7 @@ def test_a_function_without_the_accelerator_is_waited_for_and_guarded_where_it_i
 
 
 TEMPORARY = """\
-import os, torch
+import os, shutil, torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 def rows():
@@ -360,6 +360,9 @@ OPENED = "    with open('rows.tmp', 'w') as f:\n        f.write('1')\n    kept =
         (f"{OPENED}\n    os.remove('rows.tmp')\n    open('log', 'w').write(kept)", ["`open`, `write`, `remove`"]),
         (OPENED, []),
         (f"{OPENED}\n    os.remove('older.tmp')", []),
+        (f"    if os.path.exists('rows.tmp'):\n        os.remove('rows.tmp')\n{OPENED}", []),
+        ("    shutil.make_archive('rows', 'zip', 'rows')\n    shutil.rmtree('rows')", []),
+        (f"{OPENED}\n    os.replace('rows.tmp', 'rows')", []),
     ],
 )
 def test_a_file_that_is_written_and_removed_again_needs_a_path_for_each_process(body: str, named: list[str]) -> None:

@@ -15,7 +15,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import returned
-from accelify.codemod.semantics.values import Collection, Constant, Made, Parameters, Value, template
+from accelify.codemod.semantics.values import Collection, Constant, Instance, Made, Parameters, Value, template
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
@@ -71,6 +71,7 @@ class _Terms:
         self.program = program
         self.roles = roles
         self.means = RowMeans(program)
+        self.totals = program.once(Totals)
 
     def has(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression, or a part that is added to it, is what is looked for."""
@@ -226,31 +227,9 @@ class Losses(_Terms):
 
     def _adds_rows(self, summed: ast.expr, depth: int) -> bool:
         """Whether the sum of a value is one over the rows; that of one number is the number."""
-        if self._is_one_number(summed, depth):
+        if self.totals.is_one_number(summed):
             return self.is_sum(summed, depth - 1)
         return self._is_over_rows(summed)
-
-    def _is_one_number(self, node: ast.expr, depth: int) -> bool:
-        """Whether a tensor is added up or averaged already; what is assigned in place keeps its shape."""
-        if not depth or self.program.once(Effects).kinds.of(node) == {"number"}:
-            return bool(depth)
-        if isinstance(node, ast.BinOp):
-            return all(self._is_one_number(side, depth - 1) for side in (node.left, node.right))
-        if isinstance(node, ast.Name):
-            found = [d.node for d in self._definitions(node)]
-            return bool(found) and all(self._holds_one_number(target, depth - 1) for target in found)
-        if not isinstance(node, ast.Call) or node.keywords:
-            return False
-        rows = [table.function(name) for name in sorted(self.program.called(node))]
-        if isinstance(node.func, ast.Attribute) and not any(rows):
-            return not node.args and _is_total([table.member("tensor", node.func.attr)])
-        return len(node.args) == 1 and _is_total(rows)
-
-    def _holds_one_number(self, target: ast.AST, depth: int) -> bool:
-        statement, value = self.program.statement(target), self._assigned(target)
-        if isinstance(statement, ast.AugAssign):
-            value = statement.target
-        return value is not None and self._is_one_number(value, depth)
 
     def _is_over_rows(self, node: ast.expr) -> bool:
         """Whether what is summed may be of a batch: no losses that the script put side by side, and no weights."""
@@ -288,7 +267,7 @@ class Losses(_Terms):
         return bool(calls) and all(isinstance(call, ast.Call) and self._is_of_batch(call, depth) for call in calls)
 
     def _is_of_batch(self, call: ast.Call, depth: int) -> bool:
-        if any(map(self.roles.is_loss, self.program.values(call.func))) or self._is_one_number(call, depth):
+        if any(map(self.roles.is_loss, self.program.values(call.func))) or self.totals.is_one_number(call):
             return True
         is_loss = any(map(names.gives_loss, self.program.called(call))) and not _names_a_reduction(call)
         function = call.func
@@ -316,10 +295,7 @@ class MeanLosses(_Terms):
 
     def _averages(self, call: ast.Call) -> bool:
         """Whether a loss takes the mean, as it does unless it is asked for something else."""
-        asked = [k for k in call.keywords if k.arg in ("reduction", "size_average", "reduce", None)]
-        held = [v for k in asked for v in (self.program.values(k.value) or (k.value,))]
-        given = [v.value if isinstance(v, (ast.Constant, Constant)) else "" for v in held]
-        return all(v in ("mean", "elementwise_mean", True, None) for v in given)
+        return all(v in ("mean", "elementwise_mean", True, None) for _, v in _asked(self.program, call))
 
     def _counts_rows(self, node: ast.expr, depth: int) -> bool:
         """Whether a number is how many rows a batch has: `len(x)`, `x.size(0)`, `n` of `n, c = x.shape`."""
@@ -370,6 +346,67 @@ class DividedMeans(MeanLosses):
 
     def _reduces(self, call: ast.Call, depth: int) -> bool | None:
         return None
+
+
+class Totals:
+    """Find tensors that are added up or averaged already, so that their sum and their mean are the same number."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.kinds = program.once(Effects).kinds
+
+    def is_one_number(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether a value has no dimension; what is assigned in place keeps its shape."""
+        if not depth or self.kinds.of(node) == {"number"}:
+            return bool(depth)
+        if isinstance(node, ast.BinOp):
+            return all(self.is_one_number(side, depth - 1) for side in (node.left, node.right))
+        if isinstance(node, ast.Name):
+            found = [d.node for d in self.program.definitions(node).definitions(node)]
+            return bool(found) and all(self._holds_one_number(target, depth - 1) for target in found)
+        return isinstance(node, ast.Call) and self._is_called(node, depth)
+
+    def _is_called(self, call: ast.Call, depth: int) -> bool:
+        if losses := self._losses(call):
+            return all(map(self._is_reduced, losses))
+        callees = self.program.flow.callees.get(call)
+        if callees:
+            values = [v for v in returned(callees) if not isinstance(v, ast.Constant)]
+            is_single = bool(values) and all(v and self.is_one_number(v, depth - 1) for v in values)
+            return is_single and not self._is_of_parts(call)
+        if call.keywords:
+            return False
+        rows = [table.function(name) for name in sorted(self.program.called(call))]
+        if isinstance(call.func, ast.Attribute) and not any(rows):
+            return not call.args and _is_total([table.member("tensor", call.func.attr)])
+        return len(call.args) == 1 and _is_total(rows)
+
+    def _losses(self, call: ast.Call) -> list[ast.Call]:
+        """What says how a loss of PyTorch reduces the rows' losses: its call, and those that make it."""
+        functions, values = self.program.called(call), self.program.values(call.func)
+        made = [v.node for v in values if isinstance(v, Made) and names.is_loss(v.name) and _is_of_torch(v.name)]
+        is_made = bool(made) and len(made) == len(values)
+        is_function = bool(functions) and all(names.gives_loss(name) and _is_of_torch(name) for name in functions)
+        return [call, *(m for m in made if isinstance(m, ast.Call))] if is_made or is_function else []
+
+    def _is_of_parts(self, call: ast.Call) -> bool:
+        """Whether a model may give a number for each part of a batch, which a `DataParallel` divides."""
+        is_model = any(isinstance(v, Instance) for v in self.program.values(call.func))
+        return is_model and any(names.is_wrapper(n) for c in self.program.calls for n in self.program.called(c))
+
+    def _is_reduced(self, call: ast.Call) -> bool:
+        return all(
+            value in ("mean", "elementwise_mean", "sum", "batchmean", True, None)
+            or (value is False and key == "size_average")
+            for key, value in _asked(self.program, call)
+        )
+
+    def _holds_one_number(self, target: ast.AST, depth: int) -> bool:
+        statement, parent = self.program.statement(target), self.program.parent(target)
+        value = parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
+        if isinstance(statement, ast.AugAssign):
+            value = statement.target
+        return value is not None and self.is_one_number(value, depth)
 
 
 class RowMeans:
@@ -492,6 +529,18 @@ def _is_zero(node: ast.expr) -> bool:
 def _is_total(rows: Sequence[Row | None]) -> bool:
     """Whether all that a call may be makes one number of all rows."""
     return bool(rows) and all(row is not None and row.rows in (Rows.SUM, Rows.MEAN) for row in rows)
+
+
+def _asked(program: Program, call: ast.Call) -> Iterator[tuple[str | None, object]]:
+    """What a loss is asked for by keyword, with its values; empty text where one is unknown."""
+    for keyword in call.keywords:
+        if keyword.arg in ("reduction", "size_average", "reduce", None):
+            for held in program.values(keyword.value) or (keyword.value,):
+                yield keyword.arg, held.value if isinstance(held, (ast.Constant, Constant)) else ""
+
+
+def _is_of_torch(name: str | None) -> bool:
+    return name is not None and name.startswith("torch.")
 
 
 def _names_a_reduction(call: ast.Call) -> bool:

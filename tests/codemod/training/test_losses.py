@@ -69,6 +69,7 @@ def test_whether_a_loss_is_a_sum(loss: str, is_sum: bool) -> None:
     assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
 
 
+WHOLE = "class Whole(nn.Module):\n    def forward(self, x, y):\n        return F.mse_loss(x, y)\n"
 SUM = "F.mse_loss(x, y, reduction='sum')"
 
 
@@ -102,6 +103,20 @@ SUM = "F.mse_loss(x, y, reduction='sum')"
         ("kld = torch.sum(y**2)\nkld = kld / len(x)\nloss = torch.sum(kld)", False),
         ("kld = y.pow(2).sum()\nloss = kld.sum()", True),
         ("kld = torch.sum(y**2, 1)\nkld /= 2\nloss = kld.sum()", True),
+        ("loss = torch.sum(F.mse_loss(x, y))", False),
+        ("loss = F.mse_loss(x, y, reduction='mean').sum()", False),
+        ("criterion = nn.CrossEntropyLoss()\nloss = criterion(x, y)\nloss = loss.sum()", False),
+        ("loss = sum(parts) + torch.sum(nn.BCELoss()(x, y) + 2 * F.l1_loss(x, y))", False),
+        ("def f(x, y):\n    return F.mse_loss(x, y)\nloss = f(x, y).sum()", False),
+        (f"loss = {SUM}.sum()", True),
+        ("loss = nn.MSELoss(size_average=False)(x, y).sum()", True),
+        ("loss = F.mse_loss(x, y, reduction='none').sum()", True),
+        ("loss = nn.MSELoss(reduce=False)(x, y).sum()", True),
+        ("loss = nn.MSELoss(**options)(x, y).sum()", True),
+        ("def f(x, y):\n    return (x - y).pow(2)\nloss = f(x, y).sum()", True),
+        ("def f(x, y):\n    return F.mse_loss(x, y, reduction='none')\nloss = torch.sum(f(x, y))", True),
+        (f"{WHOLE}loss = nn.DataParallel(Whole())(x, y).sum()", True),
+        (f"{WHOLE}loss = Whole()(x, y).sum()", False),
     ],
 )
 def test_what_divides_a_sum_before_it_is_used(code: str, is_sum: bool) -> None:

@@ -16,6 +16,7 @@ from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import names_written_in
 from accelify.codemod.semantics.values import Made
+from accelify.codemod.training.losses import Totals
 
 _DEPTH = 4
 
@@ -65,6 +66,9 @@ class Summand:
         rows = rows_of(self.program, call)
         if rows and all(row.rows in (Rows.SUM, Rows.COUNT) for row in rows):
             parts = self._listed(call)
+            summed = object_of(self.program, call) or next(iter(call.args), None)
+            if summed is not None and self.program.once(Totals).is_one_number(summed):
+                return self.is_of_rows(summed, depth)
             return not (parts and depth) or any(self.is_of_rows(part, depth - 1) is not False for part in parts)
         if rows and all(row.has(Trait.SAME_VALUES) or row.has(Trait.SCALAR) for row in rows):
             inner = object_of(self.program, call) or next(iter(call.args), None)

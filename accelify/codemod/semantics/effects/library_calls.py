@@ -9,7 +9,7 @@ from accelify.codemod.semantics.effects.aliases import Aliases
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.summary import EMPTY, FileUse, Place, Summary
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.values import Made
+from accelify.codemod.semantics.values import Collection, Made, Value
 
 _FILES = frozenset({"string", "path", "file", "binary_file", "buffer"})
 _OUTPUT = frozenset({Effect.WRITES_FILES, Effect.LOGS, Effect.SHOWS, Effect.PLOTS, Effect.PRINTS})
@@ -107,9 +107,17 @@ class LibraryCalls:
         is_method = isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func)
         given = named or call.args[0 if is_method else 1 :][:1]
         if not given:
-            return None if any(k.arg is None for k in call.keywords) else "r"
+            options = [v for k in call.keywords if k.arg is None for v in self.program.values(k.value) or {None}]
+            return None if any(self._may_hold(v, "mode") for v in options) else "r"
         mode = given[0]
         return mode.value if isinstance(mode, ast.Constant) and isinstance(mode.value, str) else None
+
+    def _may_hold(self, options: Value | None, name: str) -> bool:
+        """Whether options may have one of a name: `{"encoding": "utf-8"}` has no mode."""
+        flow = self.program.flow
+        if not isinstance(options, Collection) or flow.has_open_keys(options):
+            return True
+        return (options.node, name) in flow.put_by
 
     def _opened_paths(self, call: ast.Call) -> tuple[ast.expr, ...]:
         """The path of `open(path)`, `open(file=path)` and `path.open()`."""

@@ -51,7 +51,12 @@ class SaidDevices:
             setting = settings.settle(device)
             if setting is None or not _asks(setting.code) or not self._may_be_the_cpu(device):
                 return None
-            found[setting.text] = Said(self._asked(setting, device), device, frozenset(self._numbered(device)))
+            code = _of_device(setting.code)
+            if not (self._bound or is_option(device) or isinstance(setting.code, ast.Call)):
+                return None  # it may be anything that a caller gives: the number of a process
+            asked = f"str({ast.unparse(code)}) == 'cpu'"  # of a text, and of a device
+            known = Setting(ast.parse(asked, mode="eval").body, setting.after)
+            found[known.text] = Said(known, device, frozenset(self._numbered(device, code)))
         return next(iter(found.values())) if len(found) == 1 else None
 
     def _sites(self) -> Iterator[ast.expr]:
@@ -60,6 +65,9 @@ class SaidDevices:
         for move in self.moves.found:
             if move.device is None or isinstance(move.device, (ast.Constant, ast.Call)) or is_option(move.device):
                 yield move.device or move.call
+            elif isinstance(move.device, ast.Attribute) and not self._bound:
+                value = self.tracer.only_value(move.device)  # a parameter: `self.device = device`
+                yield from [] if value is None else [value]
 
     def _without_names(self, node: ast.expr, depth: int = _DEPTH) -> ast.expr:
         """`args.device` of `torch.device(args.device)`, and of a variable that holds it."""
@@ -79,16 +87,17 @@ class SaidDevices:
         is_open = any(d.given is not None and not self.program.calls_of(self.program.scope(d.given)) for d in named)
         return held != {HOST.now} and (is_open or not held <= _GPUS)
 
-    def _numbered(self, device: ast.expr) -> set[str]:
-        if not isinstance(device, ast.Call) or is_lookup(device):
-            return {ast.unparse(device)}
+    def _numbered(self, device: ast.expr, code: ast.expr) -> set[str]:
+        if not isinstance(code, ast.Call) or is_lookup(code):
+            return options_in(code) or {ast.unparse(code)}
         is_numbered = any(d.now is NUMBERED.now for d in self.devices.resolved(self.devices.of(device)))
-        return options_in(device) if is_numbered else set()
+        return options_in(code) if is_numbered else set()
 
-    def _asked(self, setting: Setting, device: ast.expr) -> Setting:
-        is_text = last_name(device) in self.program.once(option_texts)
-        code = f"{setting.text if is_text else f'str({setting.text})'} == 'cpu'"
-        return Setting(ast.parse(code, mode="eval").body, setting.after)
+
+def _of_device(code: ast.expr) -> ast.expr:
+    """`args.device` of `torch.device(args.device)`."""
+    is_made = isinstance(code, ast.Call) and ast.unparse(code.func) == "torch.device" and len(code.args) == 1
+    return code.args[0] if isinstance(code, ast.Call) and is_made else code
 
 
 def _asks(code: ast.expr) -> bool:

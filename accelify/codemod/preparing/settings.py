@@ -163,6 +163,8 @@ class Settings:
             return None
         called, count = self.program.called(node), len(node.args)
         keywords = [ast.keyword(k.arg, v) for k, v in zip(node.keywords, parts[count:], strict=True)]
+        if "torch.device" in called and self.frame is not None and imports_torch(self.frame.root):
+            return ast.Call(ast.parse("torch.device", mode="eval").body, parts[:count], keywords)
         if isinstance(node.func, ast.Name) and any(map(names.is_pure_builtin, called)):
             return ast.Call(node.func, parts[:count], keywords)
         if isinstance(node.func, ast.Name) and self._only_answers(node):

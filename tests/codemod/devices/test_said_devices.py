@@ -8,6 +8,7 @@ import pytest
 
 from accelify.codemod.devices.said_devices import SaidDevices
 from accelify.codemod.preparing.settings import Settings
+from tests.codemod.pairs import migrated
 from tests.codemod.training_scripts import training
 
 
@@ -56,3 +57,42 @@ def test_options_that_may_be_the_number_of_a_gpu(device: str, numbered: set[str]
     )
     assert found is not None
     assert found.numbered == numbered
+
+
+TRAINER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from settings import config
+class Trainer:
+    def __init__(self, device):
+        self.device = device
+        self.net = nn.Linear(4, 2).to(self.device)
+        self.start = torch.zeros(2, device=self.device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def step(self, x):
+        loss = (self.net(x.to(self.device)) - self.start).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+where = config.get("device") or "cuda"
+trainer = Trainer({given})
+for x in DataLoader(rows):
+    trainer.step(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [
+        ("torch.device(config.get('device', 'cuda'))", "cpu=str(config.get('device', 'cuda')) == 'cpu'"),
+        ("device=torch.device(config.where)", "cpu=str(config.where) == 'cpu'"),
+        ("torch.device(where)", "cpu=str(where) == 'cpu'"),
+        ("torch.device('cuda')", ""),
+        ("config.unknown()", ""),
+        ("config.rank", ""),
+    ],
+)
+def test_a_device_that_an_object_is_given(given: str, setting: str) -> None:
+    after = migrated(TRAINER.format(given=given)).replace('"', "'")
+    assert f"Accelerator({setting})\n" in after

@@ -22,10 +22,9 @@ from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, on_host
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves, options_in
+from accelify.codemod.devices.moves import Move, Moves, Remembered, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice
-from accelify.codemod.devices.remembered import Remembered
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.grouping import Item

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.devices.remembered import Remembered
+from accelify.codemod.devices.moves import Remembered
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated
 

@@ -6,14 +6,25 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, table
 from accelify.codemod.metrics.decisions import decided_apart, goes_by_size, gradients_apart
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Argument, ClassValue, Collection, External, Instance, Made, Parameters
+from accelify.codemod.semantics.values import (
+    Argument,
+    ClassValue,
+    Collection,
+    Constant,
+    Element,
+    External,
+    Instance,
+    Made,
+    Member,
+    Parameters,
+)
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles, stepped
 
@@ -73,10 +84,22 @@ def _built_from_a_shard(script: Script) -> Found:
     )
     for call in script.program.calls if script.distribution is None else ():
         if _makes_a_model(script, call) and script.program.frame(call) in script.program.reachable:
-            given = [*call.args, *(k.value for k in call.keywords)]
+            given = [
+                a for a in [*call.args, *(k.value for k in call.keywords)] if not _is_of_no_data(script.program, a)
+            ]
             found = [o for a in given for o in script.metrics.ranks.of(a).of(Mark.BATCH, Mark.RUNNING) if o.differs]
             if any(not script.program.inside(call, o.node) and script.program.may_follow(call, o.node) for o in found):
                 yield call, "prepare", message
+
+
+def _is_of_no_data(program: Program, node: ast.expr) -> bool:
+    """Whether an expression holds parts of what a file has, `config["layers"]`, and else only literals; or a device."""
+    held = set(program.values(node))
+    while any(isinstance(v, (Member, Element)) for v in held):
+        held = {v.owner if isinstance(v, (Member, Element)) else v for v in held}
+    made = {v.name for v in held if isinstance(v, Made)}
+    are_known = all(names.reads_files(n) or table.kind_made_by(n) == "device" for n in made)
+    return bool(made) and are_known and all(isinstance(v, (Made, Constant)) for v in held)
 
 
 def _makes_a_model(script: Script, call: ast.Call) -> bool:

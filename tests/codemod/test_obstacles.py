@@ -303,3 +303,71 @@ for name in ("small", "large"):
 )
 def test_an_option_of_the_name_of_an_attribute(options: str) -> None:
     assert not Facts(OPTIONS.format(options=options)).verdict.obstacles
+
+
+SIZED = """\
+import json
+import torch
+import yaml
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Trainer:
+    def __init__(self, model, optimizer, device, every=10):
+        self.model, self.optimizer, self.device, self.every = model, optimizer, device, every
+        self.histories = {{"loss": []}}
+
+    def train(self, loader):
+        for x, y in loader:
+            loss = nn.functional.mse_loss(self.model(x.to(self.device)), y.to(self.device))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.histories["loss"].append(loss.item())
+
+class Net(nn.Module):
+    def __init__(self, device, width):
+        super().__init__()
+        self.layer = nn.Linear(4, 4 + width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+def run(device, settings):
+    results, seen = [], set()
+    for dataset in settings["datasets"]:
+        loader = DataLoader(data)
+        results.append({{"dataset": dataset, "info": [], "models": []}})
+        for each in settings["models"]:
+            losses, models = [], []
+            for rep in range(settings["reps"]):
+                for x, y in loader:
+                    seen.update(y.tolist())
+                model = Net(device, {size})
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                trainer = Trainer(model, optimizer, device, every=settings["every"])
+                trainer.train(loader)
+                losses.append(trainer.histories["loss"])
+                models.append(model)
+            results[-1]["info"].append({{"kind": each["kind"], "losses": losses}})
+            results[-1]["info"][-1]["more"] = losses
+            results[-1]["models"].append(models)
+
+run(torch.device("cuda"), {settings})
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "settings", "is_declined"),
+    [
+        ('each["width"]', 'json.load(open("settings.json"))', False),
+        ('each["width"]', 'yaml.safe_load(open("settings.yml"))', False),
+        ('settings["models"][0]["width"]', 'json.load(open("settings.json"))', False),
+        ("len(seen)", 'json.load(open("settings.json"))', True),
+        ('max(each["width"], len(seen))', 'json.load(open("settings.json"))', True),
+    ],
+)
+def test_a_model_sized_by_a_file(size: str, settings: str, is_declined: bool) -> None:
+    source = SIZED.format(size=size, settings=settings)
+    reasons = [message for _, _, message in Facts(source).verdict.obstacles]
+    assert any("size depends on data" in reason for reason in reasons) is is_declined

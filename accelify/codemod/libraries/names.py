@@ -534,6 +534,11 @@ def picks_device(name: str | None) -> bool:
     return _has_trait(name, Trait.PICKS_DEVICE)
 
 
+def reads_files(name: str | None) -> bool:
+    """`json.load`, `torch.load`."""
+    return _has_effect(name, Effect.READS_FILES)
+
+
 def reads_named(name: str | None) -> bool:
     """`eval`."""
     return _has_trait(name, Trait.READS_NAMED)

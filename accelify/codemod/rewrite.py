@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from accelify.codemod.edits.values import Facts, Obstacle, Plan, no_facts
@@ -119,12 +120,12 @@ def _with_callers(
     listed = ", ".join(sorted(c.path for c in callers))
     if not options.follow:
         message = f"the model that this trains is set up in {listed}: name that file too, or leave out `--no-follow`"
-        return _declined(named, [Obstacle("callers", p.path, p.tree, message) for p in named])
+        return _declined(named, [Obstacle("callers", p.path, p.tree, message) for p in named], project=project)
     if len(callers) > _MOST_CALLERS:
         message = (
             f"the model that this trains is set up in several files ({listed}): name those that are to be migrated too"
         )
-        return _declined(named, [Obstacle("callers", p.path, p.tree, message) for p in named])
+        return _declined(named, [Obstacle("callers", p.path, p.tree, message) for p in named], project=project)
     results = _rewrite([*named, *callers], project, options, with_callers=False)
     if not any(r.status is Status.DECLINED for r in results):
         return results
@@ -160,7 +161,7 @@ def _rewrite(
     first = _launcher_pass(files, project, named, options) if may_start_processes else None
     if isinstance(first, Plan):
         results = _rewrite(named, project, options, with_callers, may_start_processes=False)
-        return _declined(named, first.obstacles, found=results)
+        return _declined(named, first.obstacles, found=results, project=project)
     if first is not None:
         return first.results(_rewrite(first.named, first.project, options, with_callers, may_start_processes=False))
     made = _plan(files, project, named, options)
@@ -179,7 +180,7 @@ def _rewrite(
         return _with_callers(named, callers, project, options)
     obstacles = made.obstacles or (_started_elsewhere(named, project, options) if with_callers else ())
     if obstacles:
-        return _declined(named, obstacles, made.evidence)
+        return _declined(named, obstacles, made.evidence, project=project)
     results = _carried_out(made, files, project, named, options)
     if any(r.status is Status.DECLINED for r in results):
         return results
@@ -255,7 +256,7 @@ def _from_accelerate(
 
     made = plan_from_accelerate(files, project, named, options)
     if made.obstacles:
-        return _declined(named, made.obstacles)
+        return _declined(named, made.obstacles, project=project)
     return _carried_out(made, files, project, named, options) if made.changes else []
 
 
@@ -276,7 +277,7 @@ def _carried_out(
     if not failures and _would_change_again(files, results, named, project, options):
         failures.append(Obstacle("gate", named[0].path, named[0].tree, "a second run would change the result again"))
     if failures:
-        return _declined(named, failures)
+        return _declined(named, failures, project=project)
     results = [replace(r, notes=notes_in_order(records.notes_of(made, r.path, lines))) for r in results]
     changed = {r.path for r in results}
     noted = {r.path: r for r in records.noted(made, changed, {p: f.data for p, f in by_path.items()}, lines)}
@@ -367,12 +368,14 @@ def _declined(
     obstacles: Sequence[Obstacle],
     evidence: Facts = no_facts,
     found: Sequence[FileResult] = (),
+    *,
+    project: Project,
 ) -> list[FileResult]:
     """Leave the named files alone; `found` are results with reasons that have been given before."""
     results = []
     for parsed in named:
         notes = [n for r in found if r.path == parsed.path and r.status is Status.DECLINED for n in r.notes]
-        notes += records.reasons(obstacles, parsed.path, evidence)
+        notes += records.reasons(obstacles, parsed.path, evidence, partial(project.import_line, parsed))
         data, told = parsed.data, notes_in_order(notes)
         results.append(FileResult(parsed.path, Status.DECLINED, data, data, notes=told))
     return results

@@ -115,6 +115,15 @@ class Project:
                     yield other
                     queue.append(other)
 
+    def import_line(self, parsed: Parsed, path: str) -> int:
+        """The line of the import by which a file leads to another, itself or through others; 1 where none does."""
+        for node in parsed.nodes:
+            for imported in self._imported_at(parsed.path, node):
+                led_to = [imported, *(other.path for other in self.imported_by(imported))]
+                if absolute(path) in map(absolute, led_to):
+                    return parsed.statement(node).lineno
+        return 1
+
     def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
         """The scripts and notebooks that import one of the named files, in the program's folders and above them."""
         if not self._is_on_disk:

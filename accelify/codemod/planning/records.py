@@ -42,10 +42,10 @@ def noted(made: Plan, changed: Collection[str], data: Mapping[str, bytes], lines
     ]
 
 
-def reasons(obstacles: Iterable[Obstacle], here: str, evidence: Facts) -> Iterator[Note]:
+def reasons(obstacles: Iterable[Obstacle], here: str, evidence: Facts, line_to: Callable[[str], int]) -> Iterator[Note]:
     """Why a file is declined; reasons that are the same for several places are one, at the first of these.
 
-    Those of other files name their places themselves.
+    Those of other files name their places themselves, and stand where the file imports these: `line_to` says where.
     """
     by_path: dict[str, list[Remark]] = {}
     for obstacle in obstacles:
@@ -56,7 +56,7 @@ def reasons(obstacles: Iterable[Obstacle], here: str, evidence: Facts) -> Iterat
             if path == here:
                 yield Note(line, first.rule, first.tier, message, known, also=also)
             else:
-                yield Note(1, first.rule, first.tier, f"{path}:{line}: {message}", known)
+                yield Note(line_to(path), first.rule, first.tier, f"{path}:{line}: {message}", known)
 
 
 def _as_remark(obstacle: Obstacle) -> Remark:

@@ -51,7 +51,7 @@ def test_files_that_do_not_change_have_their_notes_at_their_own_lines() -> None:
 
 
 def why(*obstacles: Obstacle, here: str = "train.py") -> list[tuple[int, str]]:
-    return [(n.line, n.message) for n in reasons(obstacles, here, no_facts)]
+    return [(n.line, n.message) for n in reasons(obstacles, here, no_facts, lambda path: 4)]
 
 
 def obstacle(line: int, message: str, path: str = "train.py") -> Obstacle:
@@ -66,14 +66,14 @@ def test_reasons_that_repeat_are_one() -> None:
         (2, "odd: `'{}'.format(x)`"),
         (1, "`'{}'`: odd"),
     ]
-    (note,) = reasons((obstacle(1, "`a`: why"), obstacle(2, "`b`: why")), "train.py", no_facts)
+    (note,) = reasons((obstacle(1, "`a`: why"), obstacle(2, "`b`: why")), "train.py", no_facts, lambda path: 4)
     assert note.also == ((2, "`b`: why"),)
 
 
 def test_reasons_in_other_files_name_their_places() -> None:
     found = [obstacle(1, "odd", "data.py"), obstacle(3, "odd", "data.py"), obstacle(2, "odd")]
-    assert why(*found) == [(1, "data.py:1: odd; also data.py:3"), (2, "odd")]
-    assert why(*found, here="data.py") == [(1, "odd; also line 3"), (1, "train.py:2: odd")]
+    assert why(*found) == [(4, "data.py:1: odd; also data.py:3"), (2, "odd")]
+    assert why(*found, here="data.py") == [(1, "odd; also line 3"), (4, "train.py:2: odd")]
 
 
 def test_a_message_may_name_places_of_any_file() -> None:

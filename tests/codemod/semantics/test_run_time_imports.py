@@ -100,3 +100,25 @@ def test_a_script_whose_training_is_in_a_file_that_cannot_be_parsed(
     (result,) = rewrite_together(("main.py",), Options())
     assert result.status is Status.UNCHANGED
     assert [(n.line, "runner.py:" in n.message) for n in result.notes] == [(2, True)] * is_said
+
+
+@pytest.mark.parametrize(
+    ("start", "line"),
+    [
+        ("import torch\nimport steps\nsteps.step([])\n", 2),
+        ("import torch\n\nfrom steps import (\n    step,\n)\nstep([])\n", 3),
+        ("import torch\nfrom between import steps\nsteps.step([])\n", 2),
+    ],
+)
+def test_a_reason_in_another_file_stands_at_its_import(
+    start: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("between.py").write_text("import steps\n")
+    both = "loss = model(x).mean()\n        loss.backward()\n        torch.autograd.backward([loss])"
+    steps = RUNNER.replace("model(x).mean().backward()", both).replace("torch.autograd.backward", "backward")
+    Path("steps.py").write_text("from torch.autograd import backward\n" + steps.replace("def run", "def step"))
+    Path("main.py").write_text(start)
+    results = {r.path: r for r in rewrite_together(("main.py",), Options())}
+    assert results["main.py"].status is Status.DECLINED
+    assert [n.line for n in results["main.py"].notes if n.message.startswith("steps.py:")] == [line]

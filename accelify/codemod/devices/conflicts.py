@@ -305,12 +305,20 @@ class Shapes:
         if is_torch or any(r is not None and r.returns == "tensor" for r in rows):
             is_one = any(map(names.takes_a_tensor, called)) and any(map(self._is_of_a_model, call.args[:1]))
             return is_one or any(self.is_tensor(a, depth - 1) for a in call.args)
-        if self.tensors.is_model_call(call):
-            return all(map(_gives_one, self.program.values(call.func)))
+        held = self.program.values(call.func)
+        if self.tensors.is_model_call(call) or any(map(_gives_one, held)):
+            return all(map(_gives_one, held))
         if not isinstance(call.func, ast.Attribute) or called or methods.gives_no_tensor(call.func.attr):
             return False
         is_of_tensors = table.member("tensor", call.func.attr) is not None
-        return (is_of_tensors and self._is_of_a_model(call.func.value)) or self.is_tensor(call.func.value, depth - 1)
+        if self._shows_one(call.func) or (is_of_tensors and self._is_of_a_model(call.func.value)):
+            return True
+        return self.is_tensor(call.func.value, depth - 1)
+
+    def _shows_one(self, method: ast.Attribute) -> bool:
+        """Whether nothing but a tensor has a method: `detach`; a module has some of them."""
+        is_one = methods.shows_a_tensor(method.attr) and table.member("ndarray", method.attr) is None
+        return is_one and not any(map(self.tensors.roles.is_module, self.program.values(method.value)))
 
     def _is_of_a_model(self, node: ast.expr) -> bool:
         """Whether something is what a prepared model gives, or a part of it."""
@@ -510,8 +518,8 @@ def _operands(node: ast.expr) -> list[ast.expr] | None:
 
 def _gives_one(model: Value) -> bool:
     """Whether a module of torch's gives one tensor: all but recurrent networks and attention do."""
-    kind = table.kind_made_by(model.name) if isinstance(model, Made) else None
-    return kind is not None and kind != "recurrent"
+    name = model.name or "" if isinstance(model, Made) else ""
+    return name.startswith("torch") and names.is_module(name) and table.kind_made_by(name) != "recurrent"
 
 
 def _is_variable(name: str) -> bool:

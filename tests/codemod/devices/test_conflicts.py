@@ -39,6 +39,8 @@ def test_single_tensors() -> None:
         ("lengths, order = sorted(z), 0", False),
         ("lengths, order = unknown(z)", False),
         ("lengths, order = z.sort(key=len)", False),
+        ("lengths = z().detach()", True),
+        ("lengths = z().round()", False),
     ],
 )
 def test_parts_of_what_a_call_gives(batch: str, is_one: bool) -> None:

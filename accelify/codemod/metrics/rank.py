@@ -753,7 +753,9 @@ class Ranks:
         """The labels of the values that all known calls pass for a parameter."""
         found = _NONE
         for call in self.program.calls_of(key.scope):
-            found |= self._resolved(self._passed(call, key.scope, key.name))
+            given = self.chains.given(call, key.scope, key.name)
+            labels = self._resolved(self._passed(call, key.scope, key.name))
+            found |= self._without_count(labels) if given is not None and self._is_object(given) else labels
         return found
 
     def _passed(self, call: ast.Call, callee: Scope, name: str) -> _Labels:
@@ -835,10 +837,9 @@ class Ranks:
     def _of(self, node: ast.expr) -> _Labels:
         if isinstance(node, ast.Constant) or self.shards.is_alike(node):
             return _NONE
-        if isinstance(node, ast.Name):
-            return self._read(node)
-        if isinstance(node, ast.Attribute):
-            return self._attribute(node)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            labels = self._read(node) if isinstance(node, ast.Name) else self._attribute(node)
+            return self._without_count(labels) if labels and self._is_object(node) else labels
         if isinstance(node, ast.Subscript):
             return self._subscript(node)
         if isinstance(node, ast.Call):
@@ -858,6 +859,15 @@ class Ranks:
         if isinstance(node, ast.Dict):
             return self._displayed(node)
         return self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
+
+    def _is_object(self, node: ast.expr) -> bool:
+        """Whether an expression is an object of the project's own, and not all that is put into it is known."""
+        return any(isinstance(v, Instance) for v in self.program.values(node)) and not self._is_tracked(node)
+
+    @staticmethod
+    def _without_count(labels: _Labels) -> _Labels:
+        """The labels of an object that counts steps somewhere: it is no count itself, nor is each of its parts."""
+        return frozenset(la for la in labels if isinstance(la, Given) or la.at is not None or la.mark is not Mark.STEPS)
 
     def _all(self, nodes: Iterable[ast.AST]) -> _Labels:
         found = _NONE

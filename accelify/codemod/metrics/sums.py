@@ -551,7 +551,9 @@ class Sums:
 
     def _counts_steps(self, node: ast.expr, loop: Loop, depth: int = _DEPTH) -> bool:
         """Whether the number of batches that one process takes goes into a value."""
-        for part in ast.walk(node):
+        parts: list[ast.AST] = [node]
+        while parts:
+            part = parts.pop()
             if isinstance(part, ast.Call) and self._is_length(part, loop):
                 return True
             if isinstance(part, (ast.Name, ast.Attribute)) and (
@@ -559,6 +561,8 @@ class Sums:
                 or any(self._counts_steps(v, loop, depth - 1) for v in self._given_to(part, depth))
             ):
                 return True
+            if not isinstance(part, ast.Attribute) or isinstance(part.value, ast.Call):  # no object, of an attribute
+                parts.extend(ast.iter_child_nodes(part))
         return False
 
     def _is_length(self, call: ast.Call, loop: Loop) -> bool:

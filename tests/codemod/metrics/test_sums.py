@@ -346,3 +346,83 @@ def test_summands_that_the_length_of_another_loader_divides() -> None:
 @pytest.mark.parametrize("read", ["print(total / len(held_out))", "print(total / 8, len(loader))", "print(total)"])
 def test_a_sum_that_something_else_divides(read: str) -> None:
     assert not divided(read)
+
+
+_LOGGED = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Logger:
+    def __init__(self):
+        self.trainer, self.loss = None, 0
+        self.losses, self.counts = [], {"n": 0}
+
+    def log(self, step, loss):
+        COUNTED
+        if step % 4 == 0:
+            print(self.trainer.validate())
+
+class Trainer:
+    def __init__(self, net, data):
+        self.net, self.data, self.steps, self.seen = net, data, 0, 0
+        self.size = len(data)
+        self.logger = Logger()
+        self.logger.trainer = self
+        self.optimizer = torch.optim.Adam(net.parameters())
+
+    def tick(self):
+        self.seen += 1
+
+    def train(self):
+        self.loader = DataLoader(self.data, batch_size=8, shuffle=True)
+        for x, y in self.loader:
+            loss = F.cross_entropy(self.net(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.steps += 1
+            self.logger.log(self.steps, loss.item())
+
+    def validate(self):
+        total = 0
+        right = 0
+        with torch.no_grad():
+            for x, y in self.loader:
+                output = self.net(x)
+                total += F.cross_entropy(output, y).item()
+                right += (output.argmax(1) == y).sum().item()
+        return total / len(self.loader), right / SIZE
+
+x = torch.randn(64, 4)
+Trainer(nn.Linear(4, 3), TensorDataset(x, x[:, :3].argmax(1))).train()
+"""
+
+
+@pytest.mark.parametrize("size", ["len(self.data)", "self.size"])
+@pytest.mark.parametrize(
+    "counted",
+    [
+        "self.loss += loss",
+        "self.losses.append(1)",
+        "self.counts['n'] += 1",
+        "self.trainer.seen += 1",
+        "self.trainer.tick()",
+    ],
+)
+def test_an_object_that_counts_steps_is_no_count_itself(counted: str, size: str) -> None:
+    found = reductions(Facts(_LOGGED.replace("COUNTED", counted).replace("SIZE", size)))
+    assert found == [(("total",), "mean"), (("right",), "sum")]
+
+
+def test_a_count_of_steps_in_an_attribute_of_another_object_divides_like_one() -> None:
+    text = _LOGGED.replace("COUNTED", "self.loss += loss").replace(
+        "return total /", "n = self.counter.n; return total /"
+    )
+    text = text.replace("total / len(self.loader), right / SIZE", "total / n")
+    text = text.replace("        self.size =", "        self.counter = Counter()\n        self.size =")
+    text = text.replace("output = self.net(x)", "output = self.net(x); self.counter.n += 1")
+    text = text.replace("        total = 0\n", "        total = 0\n        self.counter.n = 0\n")
+    text = text.replace("class Logger:", "class Counter:\n    n = 0\n\nclass Logger:")
+    assert reductions(Facts(text))[0] == (("total",), "mean")

@@ -12,6 +12,7 @@ Left alone: downloads where the accelerator does not reach, or that not every pr
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Change, Remark, Wrap
@@ -37,7 +38,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
     for call in _downloads(script):
         statements = list(_statements(script, call, _DEPTH))
         if statements and all(s is not None for s in statements):
-            taken.update((s, call) for s in statements if s is not None)
+            taken.update((s, call) for s in statements if s is not None and not _is_waited_for(script, s))
         else:
             message = "every process downloads this: let one process download it first, or download it before the run"
             if call in script.written.made_unknown:
@@ -134,6 +135,37 @@ def _may_wait(script: Script, statement: ast.stmt) -> bool:
         elif isinstance(ancestor, (ast.Try, ast.Lambda)):
             return False
     return _stands_alone(script, statement)
+
+
+def _is_waited_for(script: Script, statement: ast.stmt, depth: int = _DEPTH) -> bool:
+    """Whether a barrier that not all ranks come to lets one process make this before the others already."""
+    if script.distribution is None:
+        return False
+    others = [b for b in script.distribution.barriers if _is_of_one_rank(script, b)]
+    before: list[ast.AST] = []
+    run: list[ast.AST] = [statement]
+    for node in (statement, *itertools.takewhile(_is_inside_function, script.program.ancestors(statement))):
+        if isinstance(node, ast.stmt):
+            block = script.program.block(node)
+            before += block[: block.index(node)]
+        run += [item.context_expr for item in node.items] if isinstance(node, (ast.With, ast.AsyncWith)) else []
+    calls = (c for node in run for c in ast.walk(node) if isinstance(c, ast.Call))
+    frames = script.program.run_from(f for c in calls for f in script.program.flow.callees.get(c, ()))
+    if any(script.program.frame(b) in frames or any(script.program.inside(b, s) for s in before) for b in others):
+        return True
+    callers = script.program.flow.callers.get(script.program.frame(statement), ()) if others and depth else ()
+    return any(_is_waited_for(script, script.program.statement(c), depth - 1) for c in callers)
+
+
+def _is_of_one_rank(script: Script, barrier: ast.Call) -> bool:
+    """Whether a condition asks which rank this is, before it waits: `if local_rank not in [-1, 0]: barrier()`."""
+    around = itertools.takewhile(_is_inside_function, script.program.ancestors(barrier))
+    firsts = script.distribution.firsts if script.distribution is not None else {}
+    return any(n in firsts for a in around if isinstance(a, ast.If) for n in ast.walk(a.test))
+
+
+def _is_inside_function(node: ast.AST) -> bool:
+    return not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module))
 
 
 def _stands_alone(script: Script, statement: ast.stmt) -> bool:

@@ -57,3 +57,65 @@ def test_vectors_for_a_field_that_a_function_is_given() -> None:
 def test_resources_are_downloaded_once() -> None:
     after = run(script(imports="import nltk", before="nltk.download('punkt')")).after.decode()
     assert "if accelerator.is_main_process:\n    nltk.download('punkt')\naccelerator.wait_for_everyone()\n" in after
+
+
+_DISTRIBUTED = """
+import argparse
+
+import torch
+from torch import distributed, nn
+from torch.utils.data import DataLoader, DistributedSampler
+from torchvision.datasets import MNIST
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+args = parser.parse_args()
+torch.cuda.set_device(args.local_rank)
+distributed.init_process_group("nccl")
+MADE
+loader = DataLoader(data, sampler=DistributedSampler(data), batch_size=8)
+net = nn.parallel.DistributedDataParallel(nn.Linear(784, 10).cuda(), device_ids=[args.local_rank])
+optimizer = torch.optim.Adam(net.parameters())
+for x, y in loader:
+    loss = nn.functional.cross_entropy(net(x.cuda().flatten(1)), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+_WAITING = "if args.local_rank not in [-1, 0]:\n    distributed.barrier()\n{}\nif args.local_rank == 0:\n    {}"
+
+
+_LOAD = """
+def load(root):
+    return MNIST(root, download=True)
+
+SETS = {"mnist": load}
+"""
+_ALONE = """
+def load_alone(rank):
+    if rank not in [-1, 0]:
+        distributed.barrier()
+    data = MNIST("data", download=True)
+    if rank == 0:
+        distributed.barrier()
+    return data
+
+data = load_alone(args.local_rank)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "blocks"),
+    [
+        (_WAITING.format("data = MNIST('data', download=True)", "distributed.barrier()"), 0),
+        (_LOAD + _WAITING.format("if args.local_rank < 9:\n    data = load('data')", "distributed.barrier()"), 0),
+        (_LOAD + _WAITING.format("data = SETS['mnist']('data')", "distributed.barrier()"), 0),
+        (_ALONE, 0),
+        ("data = MNIST('data', download=True)\ndistributed.barrier()", 1),
+        (_LOAD + "distributed.barrier()\ndata = load('data')", 1),
+    ],
+)
+def test_what_other_processes_wait_for_already_is_left(made: str, blocks: int) -> None:
+    after = run(_DISTRIBUTED.replace("MADE", made)).after.decode()
+    assert "accelerator.wait_for_everyone()" in after
+    assert after.count("main_process_first") == blocks

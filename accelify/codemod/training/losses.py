@@ -396,8 +396,7 @@ class Totals:
 
     def _is_reduced(self, call: ast.Call) -> bool:
         return all(
-            value in ("mean", "elementwise_mean", "sum", "batchmean", True, None)
-            or (value is False and key == "size_average")
+            value not in ("none", False, "") or (value is False and key == "size_average")
             for key, value in _asked(self.program, call)
         )
 

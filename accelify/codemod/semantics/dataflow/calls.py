@@ -293,7 +293,7 @@ class Calls(Containers):
         return None
 
     def _library(self, node: ast.Call, name: str, arguments: list[Values], keywords: Keywords) -> Values:
-        own = _BUILTINS.get(name)
+        own = Calls._partial if name == "functools.partial" else _BUILTINS.get(name)
         found = own(self, node, arguments, keywords) if own is not None else None
         if found is not None:
             return found
@@ -450,5 +450,4 @@ _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values 
     "next": Calls._next,
     "map": Calls._mapped,
     "dict": Calls._dict_made,
-    "functools.partial": Calls._partial,
 }

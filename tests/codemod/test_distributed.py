@@ -144,6 +144,31 @@ def test_the_accelerator_is_asked_instead(asked: str, answer: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("end", "comes_out"),
+    [
+        (
+            "dist.broadcast(loss, 0)",
+            "        if accelerator.num_processes > 1:\n            dist.broadcast(loss, 0)\n",
+        ),
+        (
+            "dist.all_reduce(loss.data)",
+            "        if accelerator.num_processes > 1:\n            dist.all_reduce(loss.data)\n",
+        ),
+        (
+            "rows = [loss] * dist.get_world_size(); dist.all_gather(rows, loss)",
+            "rows = [loss] * accelerator.num_processes\n        rows[:] = accelerator.gather(loss.detach()[None])\n",
+        ),
+        (
+            "rows = [None] * dist.get_world_size()\n        dist.all_gather_object(rows, epoch)",
+            "        rows[:] = accelerator.gather_object(epoch)\n",
+        ),
+    ],
+)
+def test_what_processes_exchange(end: str, comes_out: str) -> None:
+    assert comes_out in after(end=end)
+
+
+@pytest.mark.parametrize(
     ("context", "comes_out"),
     [
         ("model.no_sync()", "with accelerator.no_sync(model):"),
@@ -189,12 +214,11 @@ def test_a_function_that_only_started_processes_goes() -> None:
         ({"model": "DDP(model, process_group=args)"}, "options that have no counterpart"),
         ({"end": "print(len(sampler))"}, "`sampler=`"),
         (
-            {"end": "dist.all_reduce(loss.detach())"},
+            {"end": "for w in model.parameters(): dist.all_reduce(w)"},
             "already distributes itself; `accelerator.reduce(x)` does the same",
         ),
-        ({"end": "for w in model.parameters(): dist.all_reduce(w)"}, "already distributes itself"),
-        ({"end": "g = model.weight.grad; dist.all_reduce(g)"}, "already distributes itself"),
-        ({"end": "dist.broadcast(loss, 0)"}, "already distributes itself"),
+        ({"end": "dist.all_reduce(model.weight.grad)"}, "already distributes itself"),
+        ({"end": "work = dist.broadcast(loss, 0, async_op=True)"}, "already distributes itself"),
         (
             {"end": "print(dist.get_backend())"},
             "already distributes itself; remove this, or keep the script unchanged",

@@ -153,7 +153,7 @@ def test_a_question_is_put_to_the_accelerator(question: str, comes_out: str) -> 
         ({"model": "model = DDP(model) if args.ddp else nn.Linear(4, 2)"}, "more than what the accelerator does"),
         ({"loader": "shuffle=args.mixed, sampler=sampler"}, "in which order"),
         (
-            {"end": "if args.ddp: raise ValueError(model)\n        dist.broadcast(loss, 0)"},
+            {"end": "if args.ddp: raise ValueError(model)\n        dist.send(loss, 1)"},
             "already distributes itself",
         ),
         ({"call": "mp.spawn(main, nprocs=2, args=args)"}, "which function is started"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod.distributed.findings import Distribution, Guards, Place, is_part_of_a_name, option_of, reason_for
 from accelify.codemod.libraries import methods, names, vocabulary
@@ -12,7 +12,7 @@ from accelify.codemod.semantics.conditions import Conditions, Process, worlds_wh
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.semantics.values import External, FunctionValue, Made
+from accelify.codemod.semantics.values import External, FunctionValue, Made, Parameters
 from accelify.codemod.training.loops import Data, Loops, Training
 
 _ASKED = {
@@ -34,7 +34,17 @@ _WRAPPER = {
 }
 _GROUP = "torch.distributed."
 _ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
-_REDUCTIONS = {"SUM": "sum", "AVG": "mean"}
+_REDUCTIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
+_IN_PLACE = {
+    "all_reduce": ("tensor", "op"),
+    "reduce": ("tensor", "dst", "op"),
+    "broadcast": ("tensor", "src"),
+    "broadcast_object_list": ("object_list", "src"),
+}
+_GATHERED = {
+    "all_gather": ("tensor_list", "tensor", "gather({}.detach()[None])"),
+    "all_gather_object": ("object_list", "obj", "gather_object({})"),
+}
 
 
 class Distributions:
@@ -151,23 +161,40 @@ class Distributions:
         elif last == "barrier" and self.place.is_alone(call):
             self.found.barriers.append(call)
             self.found.knows(call)
-        elif last in ("all_reduce", "reduce"):
-            self._reduction(call, last)
+        elif last in _IN_PLACE and (given := self._given(call, _IN_PLACE[last])) is not None:
+            self._in_place(call, last, given)
+        elif last in _GATHERED and (given := self._given(call, _GATHERED[last][:2])) is not None:
+            listed, own, code = _GATHERED[last]
+            self.found.gathered[call] = given[listed], code.format(_as_operand(given[own]))
+            self.found.knows(call.func)
 
-    def _reduction(self, call: ast.Call, last: str) -> None:
-        given = {k.arg: k.value for k in call.keywords}
-        positional = ("tensor", "op") if last == "all_reduce" else ("tensor", "dst", "op")
-        given.update(zip(positional, call.args, strict=False))
-        op = given.get("op")
-        kind = ast.unparse(op).rpartition(".")[2] if op is not None else "SUM"
+    def _given(self, call: ast.Call, positional: Sequence[str]) -> dict[str, ast.expr] | None:
+        """The arguments of what all processes do and wait for; None where it does it otherwise."""
+        given = {**{k.arg or "**": k.value for k in call.keywords}, **dict(zip(positional, call.args, strict=False))}
         waits = ast.unparse(given.pop("async_op", ast.Constant(False))) == "False"
-        is_simple = (
-            self.place.is_alone(call) and set(given) <= {"tensor", "op", "dst"} and kind in _REDUCTIONS and waits
-        )
-        tensor = given.get("tensor")
-        if is_simple and isinstance(tensor, ast.Name) and self._is_its_own(tensor):
+        is_plain = not any(isinstance(a, ast.Starred) for a in call.args) and len(call.args) <= len(positional)
+        is_simple = is_plain and self.place.is_alone(call) and waits and set(given) <= set(positional)
+        return given if is_simple and positional[0] in given else None
+
+    def _in_place(self, call: ast.Call, last: str, given: dict[str, ast.expr]) -> None:
+        tensor, op = given.get("tensor"), given.get("op")
+        kind = ast.unparse(op).rpartition(".")[2] if op is not None else "SUM"
+        is_reduced = last.endswith("reduce")
+        if is_reduced and kind in _REDUCTIONS and isinstance(tensor, ast.Name) and self._is_its_own(tensor):
             self.found.reductions[call] = _REDUCTIONS[kind]
-            self.found.knows(call)
+        elif is_reduced and tensor is not None and self._is_of_weights(tensor):
+            return
+        else:
+            self.found.guarded.append(call)
+        for known in [call.func, *([op] if op is not None else [])]:
+            self.found.knows(known)
+
+    def _is_of_weights(self, tensor: ast.expr) -> bool:
+        """Whether weights or gradients are averaged by hand, as `backward` does; or otherwise, to train otherwise."""
+        while isinstance(tensor, ast.Attribute) and tensor.attr == "data":
+            tensor = tensor.value
+        is_gradient = isinstance(tensor, ast.Attribute) and tensor.attr == "grad"
+        return is_gradient or any(isinstance(v, Parameters) for v in self.program.values(tensor))
 
     def _is_its_own(self, tensor: ast.Name) -> bool:
         """Whether nothing but this variable can hold a tensor, so that another may take its place."""
@@ -279,6 +306,12 @@ def _is_inner(value: ast.expr | None) -> bool:
             return True
         value = value.func if isinstance(value, ast.Call) else value.value
     return False
+
+
+def _as_operand(node: ast.expr) -> str:
+    """An expression as it is written where an attribute, or an item, of it is asked for."""
+    text = ast.unparse(node)
+    return text if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
 
 
 def _makes_anew(value: ast.expr | None) -> bool:

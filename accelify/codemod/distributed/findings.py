@@ -21,11 +21,12 @@ class Distribution:
 
     removed: statements that go. ranks: what gives a process its number, with the accelerator's word for it; firsts:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
-    together. samplers: loaders whose sampler shards the data, with whether it shuffles. returned: samplers that others
-    are given. devices: where a process's number stands for its GPU. parameters: those of functions that are given one.
-    synchronised: where batch norms use the batches of all processes. unsynchronised: the wrapper's `no_sync`, called or
-    not. kept: options that only files outside the program read, with these files. foreign: what is not understood; one
-    is enough to leave the script alone. known: all that is understood.
+    together. gathered: the lists that they fill, with what each process gives. guarded: what they do together in place,
+    which is nothing in one process. samplers: loaders whose sampler shards the data, with whether it shuffles.
+    returned: samplers that others are given. devices: where a process's number stands for its GPU. parameters: those of
+    functions that are given one. synchronised: where batch norms use the batches of all processes. unsynchronised: the
+    wrapper's `no_sync`, called or not. kept: options that only files outside the program read, with these files.
+    foreign: what is not understood; one is enough to leave the script alone. known: all that is understood.
     """
 
     removed: list[ast.stmt] = field(default_factory=list)
@@ -33,6 +34,8 @@ class Distribution:
     firsts: dict[ast.Compare, str] = field(default_factory=dict)
     barriers: list[ast.Call] = field(default_factory=list)
     reductions: dict[ast.Call, str] = field(default_factory=dict)
+    gathered: dict[ast.Call, tuple[ast.expr, str]] = field(default_factory=dict)
+    guarded: list[ast.Call] = field(default_factory=list)
     samplers: dict[ast.Call, bool] = field(default_factory=dict)
     returned: list[ast.Call] = field(default_factory=list)
     devices: set[ast.expr] = field(default_factory=set)
@@ -51,8 +54,8 @@ class Distribution:
     def replaced(self) -> list[ast.AST]:
         """The places where the accelerator is asked instead."""
         gone = {n for s in self.removed for n in ast.walk(s)}
-        asked = [*self.ranks, *self.firsts, *self.barriers, *self.reductions, *self.unsynchronised]
-        return [n for n in asked if n not in gone]
+        together = [*self.barriers, *self.reductions, *self.gathered, *self.guarded, *self.unsynchronised]
+        return [n for n in [*self.ranks, *self.firsts, *together] if n not in gone]
 
     def refuse(self, node: ast.AST, reason: str) -> None:
         """Note something that is not understood."""

@@ -9,6 +9,9 @@
     if dist.get_rank() == 0:                               ->    if accelerator.is_main_process:
     dist.barrier()                                         ->    accelerator.wait_for_everyone()
     dist.all_reduce(total)                                 ->    total = accelerator.reduce(total)
+    dist.all_gather(rows, x)                               ->    rows[:] = accelerator.gather(x.detach()[None])
+    dist.broadcast(order, src=0)                           ->    if accelerator.num_processes > 1:
+                                                                     dist.broadcast(order, src=0)
     with model.no_sync():                                  ->    with accelerator.no_sync(model):
     dist.destroy_process_group()                           ->    (nothing)
 
@@ -27,9 +30,9 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.distributed.findings import stays_for
+from accelify.codemod.distributed.findings import Distribution, stays_for
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace
+from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace, Wrap
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.values import Made
@@ -57,10 +60,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             yield from _ask(script, question, word, "only the main process does this")
     for barrier in found.barriers:
         yield from _ask(script, barrier, "wait_for_everyone()", "all processes wait for each other")
-    for call, kind in found.reductions.items():
-        yield from _reduce(script, call, kind)
-    for node in found.unsynchronised:
-        yield from _hold_back(script, node)
+    yield from _together(script, found)
     for call in found.synchronised:
         message = "not changed: batch norms are synchronised across processes; several processes need GPUs for this"
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
@@ -68,6 +68,18 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield Remark(NAME, script.path(call), call, stays_for("--local_rank", readers), Tier.REVIEW)
     for loader, shuffles in found.samplers.items():
         yield from _loader(script, loader, shuffles)
+
+
+def _together(script: Script, found: Distribution) -> Iterator[Change | Obstacle]:
+    """What all processes do at once."""
+    for call, kind in found.reductions.items():
+        yield from _reduce(script, call, kind)
+    for call, (listed, code) in found.gathered.items():
+        yield from _gather(script, call, ast.unparse(listed), code)
+    for call in found.guarded:
+        yield from _guard(script, call)
+    for node in found.unsynchronised:
+        yield from _hold_back(script, node)
 
 
 def _remove(script: Script, statement: ast.stmt, gone: set[ast.stmt]) -> Iterator[Change]:
@@ -121,6 +133,26 @@ def _reduce(script: Script, call: ast.Call, kind: str) -> Iterator[Change | Obst
     yield Change(
         NAME, path, call.lineno, "the accelerator reduces across processes, or does nothing if there is only one", edits
     )
+
+
+def _gather(script: Script, call: ast.Call, listed: str, code: str) -> Iterator[Change | Obstacle]:
+    accelerator = script.accelerator(call)
+    path, statement = script.path(call), script.program.statement(call)
+    if accelerator is None:
+        yield Obstacle(NAME, path, call, "the accelerator cannot be passed to where values are gathered")
+        return
+    edits = (Remove(statement), Insert(statement, "after", f"{listed}[:] = {accelerator}.{code}"))
+    yield Change(NAME, path, call.lineno, "the accelerator gathers from all processes, or from the only one", edits)
+
+
+def _guard(script: Script, call: ast.Call) -> Iterator[Change | Obstacle]:
+    accelerator = script.accelerator(call)
+    path, statement = script.path(call), script.program.statement(call)
+    if accelerator is None:
+        yield Obstacle(NAME, path, call, "the accelerator cannot be passed to where processes exchange values")
+        return
+    edit = Wrap((statement,), f"if {accelerator}.num_processes > 1:")
+    yield Change(NAME, path, call.lineno, "one process alone has nothing to exchange, and no process group", (edit,))
 
 
 def _loader(script: Script, loader: ast.Call, shuffles: bool) -> Iterator[Change | Remark]:

@@ -70,14 +70,36 @@ def test_sums_over_all_processes() -> None:
     assert list(result.reductions.values()) == ["sum", "mean"]
 
 
+def test_what_processes_exchange_in_place_is_for_several_alone() -> None:
+    text = (
+        "x = torch.zeros(1)\ny = x\ndist.all_reduce(y)\ndist.all_reduce(z, op=dist.ReduceOp.MAX)\n"
+        "def f(x):\n    dist.all_reduce(x)\nf(torch.zeros(1))\ndist.broadcast(x, src=0)\n"
+        "dist.broadcast_object_list(names, 0)\nfor p in rows:\n    dist.all_reduce(p.data)\n"
+    )
+    result = found(distributed(START + text))
+    assert result.is_understood, result.foreign
+    assert len(result.guarded) == 6
+
+
+def test_lists_that_all_processes_fill() -> None:
+    text = "dist.all_gather(rows, x + 1)\ndist.all_gather_object(self.rows, obj=x)\n"
+    result = found(distributed(START + text))
+    assert result.is_understood, result.foreign
+    assert [(ast.unparse(listed), code) for listed, code in result.gathered.values()] == [
+        ("rows", "gather((x + 1).detach()[None])"),
+        ("self.rows", "gather_object(x)"),
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "dist.all_reduce(x, op=dist.ReduceOp.MAX)",
-        "x = torch.zeros(1)\ny = x\ndist.all_reduce(y)",
+        "m = nn.Linear(1, 1)\nfor w in m.parameters():\n    dist.all_reduce(w.data)",
+        "dist.all_reduce(w.grad)",
+        "dist.all_reduce(x, group=g)",
         "x = torch.zeros(1)\nh = dist.all_reduce(x, async_op=True)",
-        "def f(x):\n    dist.all_reduce(x)\nf(torch.zeros(1))",
-        "dist.all_gather(out, x)",
+        "out = dist.all_gather(rows, x, async_op=True)",
+        "dist.all_gather(rows, *xs)",
         "dist.new_group([0])",
         "print(os.environ['RANK'])",
         "x = int(os.environ.get('WORLD_SIZE', 5))",

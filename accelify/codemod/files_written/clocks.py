@@ -9,16 +9,17 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer
-from accelify.codemod.semantics.scopes import Scope, returned
+from accelify.codemod.semantics.scopes import Scope, code, returned
 from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue, Value
 
 _DEPTH = 3  # calls that a path is followed through
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_LOOPS = (ast.For, ast.AsyncFor)
 
 
 class Clocks:
@@ -29,6 +30,7 @@ class Clocks:
         self.tracer = tracer
         self.kinds = program.once(Kinds)
         self._seen: set[ast.AST] = set()
+        self._path: ast.expr = ast.Constant(None)  # what is asked about
 
     def behind(self, path: ast.expr) -> list[ast.Call]:
         """Those calls, the outermost of each chain: all of `datetime.now().strftime("%H")`."""
@@ -41,10 +43,15 @@ class Clocks:
     def counted(self, path: ast.expr) -> dict[ast.Call, ast.expr]:
         """The calls that ask which files there are, each with all that is worked out from its answer at once."""
         found = {c: self._worked_out(c) for c in self._found(path) if not self._differs(c)}
-        return {c: outer for c, outer in found.items() if "iterator" not in self.kinds.of(outer)}
+        return {c: o for c, o in found.items() if isinstance(self.program.parent(o), _LOOPS) or not self.is_iterator(o)}
+
+    def is_iterator(self, node: ast.expr) -> bool:
+        """Whether an expression gives what cannot be sent to other processes."""
+        return "iterator" in self.kinds.of(node)
 
     def _found(self, path: ast.expr) -> list[ast.Call]:
         self._seen.clear()
+        self._path = path
         return list(self._in(path, _DEPTH))
 
     def _outermost(self, calls: Iterable[ast.Call]) -> list[ast.Call]:
@@ -65,10 +72,10 @@ class Clocks:
             around = self.program.parent(node)
             if isinstance(around, ast.comprehension) and around.iter is node:
                 node = self.program.parent(around) or around
-                if isinstance(node, ast.ListComp) and "iterator" in self.kinds.of(call):
+                if isinstance(node, ast.ListComp) and self.is_iterator(call):
                     call = node  # an iterator cannot be sent
             elif isinstance(around, ast.Call) and node in around.args and self._is_pure(around):
-                node = call = around
+                node, call = around, call if self.is_iterator(around) else around
             else:
                 return call
 
@@ -118,6 +125,8 @@ class Clocks:
         if depth and all(isinstance(write, ast.alias) for write in writes):
             for value in _bound(self.tracer.variable(owner, name)):
                 yield from self._in(value, depth - 1)
+        for value in self._put_in_loops(owner, name):
+            yield from self._in(value, depth)
         for write in writes:
             if isinstance(write, ast.arg) and depth:
                 for call in self.program.flow.callers.get(owner, ()):
@@ -128,6 +137,16 @@ class Clocks:
                 statement = self.program.statement(write)
                 if isinstance(statement, _ASSIGNMENTS) and statement.value is not None:
                     yield from self._in(statement.value, depth)
+                elif isinstance(statement, _LOOPS) and not self.program.inside(self._path, statement):
+                    yield from self._in(statement.iter, depth)
+
+    def _put_in_loops(self, owner: Scope, name: str) -> Iterator[ast.expr]:
+        """What loops put into a list: `n` of `for n in os.listdir(out): numbers.append(n)`."""
+        for read in self.program.reads_of(owner, name):
+            method = self.program.parent(read)
+            call = self.program.parent(method) if isinstance(method, ast.Attribute) else None
+            if isinstance(call, ast.Call) and call.func is method and self.program.loops_round(call):
+                yield from call.args if methods.puts_in(code(method).rpartition(".")[2]) else ()
 
     def _put_into(self, node: ast.Attribute) -> Iterator[ast.expr]:
         """The values of an attribute; `self._dir` and its property `self.dir` are one, an option has its default."""

@@ -266,7 +266,9 @@ def _one_name(script: Script, clock: ast.expr, about: tuple[str, str]) -> Change
 def _may_agree(script: Script, clock: ast.expr) -> bool:
     """Whether all processes come to a call, once, and can speak to each other there."""
     can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
-    return can_speak and not script.written.clocks.is_temporary(clock) and _is_run_by_all(script, clock, _DEPTH)
+    clocks = script.written.clocks
+    can_be_sent = not clocks.is_temporary(clock) and not clocks.is_iterator(clock)
+    return can_speak and can_be_sent and _is_run_by_all(script, clock, _DEPTH)
 
 
 def _is_run_by_all(script: Script, call: ast.AST, depth: int) -> bool:
@@ -289,7 +291,9 @@ def _is_run_by_all(script: Script, call: ast.AST, depth: int) -> bool:
 
 
 def _is_first_iterated(program: Program, around: ast.AST, node: ast.AST) -> bool:
-    """Whether a node is evaluated once, as what a comprehension goes over first."""
+    """Whether a node is evaluated once, as what a loop, or a comprehension at first, goes over."""
+    if isinstance(around, (ast.For, ast.AsyncFor)):
+        return program.inside(node, around.iter)
     if not isinstance(around, ast.comprehension) or not program.inside(node, around.iter):
         return False
     holder = program.parent(around)

@@ -50,8 +50,34 @@ saver = Saver({root})
 
 
 @pytest.mark.parametrize(
+    ("lines", "after"),
+    [
+        (
+            "for d in os.listdir('runs'):\n    n = max(n, int(d[3:]))",
+            "for d in accelerator.broadcast_object_list([os.listdir('runs')])[0]:",
+        ),
+        (
+            "for i, d in enumerate(sorted(os.listdir('runs'))):\n    if d.startswith('run'):\n        n = int(d[3:])",
+            "enumerate(accelerator.broadcast_object_list([sorted(os.listdir('runs'))])[0])",
+        ),
+        (
+            "found = []\nfor d in os.listdir('runs'):\n    found.append(int(d[3:]))\nn = max(found)",
+            "for d in accelerator.broadcast_object_list([os.listdir('runs')])[0]:",
+        ),
+        ("for d in Path('runs').iterdir():\n    n = max(n, int(d.name[3:]))", "for d in Path('runs').iterdir():"),
+    ],
+)
+def test_a_loop_that_looks_for_the_last_number(lines: str, after: str) -> None:
+    before = f"n = 0\n{lines}\nout = os.path.join('runs', f'run{{n + 1}}')\nos.makedirs(out, exist_ok=True)"
+    result = run(script(imports=IMPORTS, before=before))
+    assert after in result.after.decode()
+    assert any(n.rule == "folders" for n in result.notes) is ("iterdir" in lines)
+
+
+@pytest.mark.parametrize(
     "code",
     [
+        "for d in os.listdir('data'):\n    n = int(d)\nos.makedirs(f'runs/{n}', exist_ok=True)",
         "n = len(os.listdir('data'))\nos.makedirs(f'runs/{n}', exist_ok=True)",  # of another folder
         "for n in os.listdir('runs'):\n    os.makedirs(os.path.join('runs', n, 'a'), exist_ok=True)",
     ],

@@ -1124,3 +1124,55 @@ def test_a_device_of_the_module_that_stays(device: str, moved: str, first: str, 
     after = migrated(MODULE_DEVICE.format(device=device, moved=moved, first=first))
     assert ("Accelerator(cpu=not torch.cuda.is_available())\n" in after) is is_for_cuda
     assert after.count("Accelerator(") == 1
+
+
+BEFORE_TRAINING = """
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from data import rows
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", {option})
+args = parser.parse_args()
+{device}
+
+def load():
+    {made}
+
+def train(weights):
+    loader = DataLoader(rows, batch_size=8)
+    net = nn.Linear(4, 3).to(device)
+    criterion = nn.CrossEntropyLoss(weight=weights{moved})
+    optimizer = torch.optim.Adam(net.parameters())
+    for x, y in loader:
+        loss = criterion(net(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    weights = load()
+    train(weights)
+"""
+
+
+@pytest.mark.parametrize("option", ["default='cuda'", "choices=['cpu', 'cuda'], default='cuda'"])
+@pytest.mark.parametrize("device", ["device = torch.device(args.device)", "device = args.device"])
+@pytest.mark.parametrize(
+    ("made", "moved", "is_early"),
+    [
+        ("return torch.ones(3).to(device)", "", True),
+        ("return torch.ones(3, device=args.device)", "", True),
+        ("return torch.ones(3)", ".to(device)", False),
+    ],
+)
+def test_it_is_created_before_what_goes_where_an_option_says(
+    option: str, device: str, made: str, moved: str, is_early: bool
+) -> None:
+    result = run(BEFORE_TRAINING.format(option=option, device=device, made=made, moved=moved))
+    after = result.after.decode()
+    created = after.index("= Accelerator(cpu=")
+    assert (after.index("def train(") < created < after.index("if __name__")) is not is_early
+    assert created < after.index("weights = load(")

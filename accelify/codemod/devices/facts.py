@@ -22,7 +22,7 @@ from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, on_host
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves, Remembered, options_in
+from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice
 from accelify.codemod.libraries import methods, names, table
@@ -432,9 +432,18 @@ class Own:
             move = moves.get(call)
             device = move.device if move is not None else _keyword(call, "device")
             is_left = known.is_needless(move) if move is not None else device is None or program.flow.callees.get(call)
-            return not is_left and any(d.now in _GPUS for d in devices.resolved(devices.of(device)))
+            is_gpu = any(d.now in _GPUS for d in devices.resolved(devices.of(device)))
+            return not is_left and (is_gpu or (device is not None and self._is_chosen_by_option(device, cpu)))
 
         return tuple(sorted(filter(goes_to_a_gpu, calls), key=program.position))
+
+    def _is_chosen_by_option(self, device: ast.expr, cpu: CpuSetting | None, depth: int = 3) -> bool:
+        """Whether a device is what an option says, which keeps the accelerator on the CPU and may also name a GPU."""
+        parts = [n for n in ast.walk(device) if isinstance(n, _VARIABLES)] if cpu is not None else []
+        if cpu is not None and any(last_name(n) in {text.rpartition(".")[2] for text in cpu.numbered} for n in parts):
+            return True
+        values = (self.tracer.only_value(n) for n in parts) if depth else ()
+        return any(v is not None and self._is_chosen_by_option(v, cpu, depth - 1) for v in values)
 
     def named_early(self, early: EarlyCode, files: frozenset[str]) -> bool:
         """Whether an option names the device of something before the accelerator is there."""

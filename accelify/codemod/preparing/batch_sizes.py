@@ -17,6 +17,7 @@ from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Element, Instance, Made, Value
 from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 from accelify.codemod.training.row_groups import regroups
 
@@ -164,16 +165,29 @@ class _Fixed:
             asked = list(self._asked(size))
             if are_divided or (isinstance(loader, ast.Call) and not _drops_last(loader) and not asked):
                 of_batch = (side for side, other in asked if self._is_of_batch(other))
-                yield from dict.fromkeys((*self._given_to_models(size), *self._taken_for_rows(size), *of_batch))
+                rows = self._taken_for_rows(size, self._steps if are_divided else frozenset())
+                yield from dict.fromkeys((*self._given_to_models(size), *rows, *of_batch))
 
-    def _taken_for_rows(self, size: ast.expr) -> Iterator[ast.expr]:
+    @cached_property
+    def _steps(self) -> frozenset[ast.Call]:
+        """The calls that a training step makes, also in the functions that it runs."""
+        loops = (loop for loops in self.training.loops.values() for loop in loops)
+        calls = {n for loop in loops for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)}
+        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
+        return frozenset(calls.union(*(self.program.calls_in(f) for f in run)))
+
+    def _taken_for_rows(self, size: ast.expr, steps: Collection[ast.Call]) -> Iterator[ast.expr]:
         """Where the rows of a batch are taken to be so many: `x.view(size, -1)`, `rnn(x, torch.zeros(1, size, 8))`."""
         for call in self.program.calls:
-            given = list(_arguments(call)) if self.program.frame(call) in self.program.reachable else []
+            if self.program.frame(call) not in self.program.reachable:
+                continue
+            is_made = call in steps and any(map(names.is_factory, self.program.called(call)))
+            is_made = is_made and not draws(self.program, call)  # a model may make any number of samples
+            given = [p for a in _arguments(call) for p in (_factors(a) if is_made else (a,))]
             found = next(
                 (a for a in given if is_same_size(self.tracer, size, a, "batch" if a is given[0] else "")), None
             )
-            if found is not None and self._shapes_batch(call):
+            if found is not None and (is_made or self._shapes_batch(call)):
                 yield found
 
     def _shapes_batch(self, call: ast.Call) -> bool:
@@ -195,8 +209,11 @@ class _Fixed:
             yield from (r for r in reads if name in self.program.reaching(r, [name]))
 
     def _meets_batch(self, read: ast.expr) -> bool:
-        """Whether a tensor is given to a function beside (what is made of) a batch."""
-        call = next((a for a in self.program.ancestors(read) if isinstance(a, (ast.Call, ast.stmt))), None)
+        """Whether a tensor is given to a function, or an operator, beside (what is made of) a batch."""
+        call = next((a for a in self.program.ancestors(read) if isinstance(a, (ast.Call, ast.BinOp, ast.stmt))), None)
+        if isinstance(call, ast.BinOp):
+            sides = (s for s in (call.left, call.right) if not self.program.inside(read, s))
+            return any(map(self._is_of_batch, sides)) or self._meets_batch(call)
         if isinstance(call, ast.Call) and methods.moves_to_device(getattr(call.func, "attr", "")):
             return self._meets_batch(call)
         given = _arguments(call) if isinstance(call, ast.Call) else ()
@@ -284,6 +301,12 @@ def _arguments(call: ast.Call) -> Iterator[ast.expr]:
     """The arguments of a call, one by one: `2` and `n` of `zeros((2, n))`, too."""
     for each in (*call.args, *(k.value for k in call.keywords)):
         yield from each.elts if isinstance(each, (ast.Tuple, ast.List)) else (each,)
+
+
+def _factors(node: ast.expr) -> Iterator[ast.expr]:
+    """`2` and `n` of `2 * n`; an expression of another kind itself."""
+    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+    yield from (node.left, node.right) if is_product else (node,)  # type: ignore[attr-defined]  # a product
 
 
 def _end(chain: Chain) -> tuple[ast.AST, tuple[str, ...]]:

@@ -242,6 +242,29 @@ def test_code_that_takes_all_batches_for_full(batch: str, given: list[str]) -> N
     assert fixed("Net()", batch=batch) == given
 
 
+MASKED = "def masked():\n    return torch.cat([torch.arange(size) for _ in range(2)])\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "batch", "given"),
+    [
+        ("", "w = torch.full((size, 1), 0.5).to(x.device)\nw = w * x", ["size"]),
+        ("", "mask = torch.eye(2 * size)", ["size"]),
+        ("", "real = torch.ones(size, 1)\nerror = compare(net(x), real)", ["size"]),
+        (MASKED, "labels = masked()", ["size"]),
+        ("", "noise = torch.rand(size, 1)\nz = (0.5 * noise) * x + (1 - noise) * model(x)", ["size"]),
+        ("", "w = torch.full((len(x), 1), 0.5)", []),
+        ("noise = torch.randn(size, 8)", "show(noise)", []),
+    ],
+)
+def test_tensors_of_a_step_for_full_batches(before: str, batch: str, given: list[str]) -> None:
+    text = script(before=f"size = 2\n{before}", batch=batch).replace("batch_size=2", "batch_size=size, drop_last=True")
+    assert texts(found(Facts(text)).fixed) == []
+    facts = Facts(text)
+    facts.options = Options(keep_global_batch=True)
+    assert texts(found(facts).fixed) == given
+
+
 @pytest.mark.parametrize("more", ["drop_last=True", "drop_last=args.drop", "**options"])
 def test_a_loader_that_may_keep_smaller_batches_back(more: str) -> None:
     assert fixed("Net(size)", loader=f"DataLoader(rows, batch_size=size, {more})") == []

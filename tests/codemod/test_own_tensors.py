@@ -508,3 +508,94 @@ def test_what_an_unknown_caller_gives_is_not_said_to_be_in_cpu_memory(batch: str
 @pytest.mark.parametrize("batch", ["batch = next(iter(loader))", "batch = nn.Linear(2, 4)(torch.ones(2))"])
 def test_what_it_makes_itself_and_batches_are(batch: str) -> None:
     assert "different devices" not in str(run(GIVEN.format(batch=batch)).notes)
+
+
+FIRST_RUN = """\
+import random
+import torch
+from torch import nn
+from torch.autograd import Variable
+
+def encoded(place):
+    row = torch.zeros(1, 4)
+    row[0][place] = 1
+    return row
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(8, 4), nn.Linear(8, 3)
+
+    def forward(self, x, hidden):
+        both = torch.cat((x, hidden), 1)
+        return self.out(both), self.hidden(both)
+
+    def first(self):
+        return {wrap}(torch.zeros(1, 4))
+
+net = Net()
+x = {wrap}(encoded(1))
+output, hidden = net(x, net.first())
+hidden = {wrap}(torch.zeros(1, 4))
+output, hidden = net(x, hidden)
+
+def drawn():
+    kind = random.randrange(3)
+    return {wrap}(torch.LongTensor([kind])), {wrap}(encoded(kind))
+
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+def train(kind, x):
+    net.zero_grad()
+    output, hidden = net(x, net.first())
+    output, hidden = net(x, hidden)
+    loss = nn.functional.cross_entropy(output, kind)
+    loss.backward()
+    optimizer.step()
+
+for step in range(20):
+    kind, x = drawn()
+    train(kind, x)
+"""
+
+
+@pytest.mark.parametrize("wrap", ["Variable", "torch.autograd.Variable", ""])
+def test_what_runs_before_the_optimizer_is_all_on_one_device(wrap: str) -> None:
+    result = run(FIRST_RUN.format(wrap=wrap))
+    after = result.after.decode()
+    assert "net = Net().to(accelerator.device)\n" in after, after
+    assert ".cpu()" not in after
+    assert f"{wrap}(torch.zeros(1, 4, device=accelerator.device))" in after
+    assert not [n for n in result.notes if n.rule == "own_tensors"]
+
+
+@pytest.mark.parametrize("wrap", ["Variable", ""])
+def test_a_state_of_the_size_of_the_batch_needs_no_note(wrap: str) -> None:
+    text = f"""\
+import torch
+from torch import nn
+from torch.autograd import Variable
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(1, 2, batch_first=True), nn.Linear(2, 1)
+
+    def forward(self, x):
+        h = {wrap}(torch.zeros(1, x.size(0), 2))
+        c = {wrap}(torch.zeros(1, x.size(0), 2))
+        _, (h, _) = self.lstm(x, (h, c))
+        return self.out(h.view(-1, 2))
+
+data, target = {wrap}(torch.randn(64, 4, 1)), {wrap}(torch.randn(64, 1))
+net = Net()
+optimizer = torch.optim.Adam(net.parameters())
+for epoch in range(5):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(net(data), target)
+    loss.backward()
+    optimizer.step()
+"""
+    result = run(text)
+    assert result.after.decode().count("device=x.device") == 2
+    assert not [n for n in result.notes if n.rule == "own_tensors"]

@@ -65,8 +65,10 @@ class Homemade:
     def _is_given_by_others(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether something is of what nothing here gives: a parameter, or the result of a function that is one.
 
-        What a loader yields is in CPU memory, whoever gives it.
+        What a loader yields is in CPU memory, whoever gives it, and so is what is made here, of whatever size.
         """
+        if isinstance(node, ast.Call) and self.tensors.is_creator(node):
+            return False
         parts = (n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)))
         held = {_whole(v) for n in parts for v in self.program.values(n)}
         calls = [v.node for v in held if isinstance(v, Made) and v.name is None and isinstance(v.node, ast.Call)]

@@ -271,6 +271,11 @@ def same_values(name: str | None) -> bool:
     return row is not None and row.returns == "tensor" and Trait.SAME_VALUES in row.traits
 
 
+def gives_its_argument(name: str | None) -> bool:
+    """Functions whose result is their first argument by another name: `torch.autograd.Variable`."""
+    return same_values(name) and _has_trait(name, Trait.VIEW)
+
+
 def gives_an_array(name: str | None) -> bool:
     """Functions of NumPy whose result has values of what they are given, an array or a tensor: `numpy.argmax`."""
     row = table.function(name)

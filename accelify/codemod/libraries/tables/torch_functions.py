@@ -257,6 +257,7 @@ effects=calls
 # --- the same values as a tensor ---
 + traits=same_values
     torch: tensor as_tensor asarray
++ traits=same_values+view
     torch.autograd: Variable
 + traits=no_gradient
     torch: no_grad inference_mode autograd.no_grad autograd.inference_mode

@@ -185,6 +185,8 @@ def test_who_calls_whom() -> None:
         ("nn.DataParallel(module=net)", {"a A"}),
         ("torch.compile(net)", {"a A"}),
         ("torch.tensor(1)", set()),
+        ("torch.autograd.Variable(torch.ones(3))", {"made: torch.ones(3)"}),
+        ("torch.autograd.Variable(1)", {"1"}),
         ("net.to('cpu')", {"a A"}),
         ("'cuda:{}'.format(0)", {"'cuda:{}'"}),
         ("'x{}'.format(0)", {"unknown: 'x{}'.format(0)"}),

@@ -114,6 +114,7 @@ class Asks(Enum):
     STARTED = "started"  # whether a process group was started
     GPU = "gpu"  # whether there is one
     GPUS = "gpus"  # how many there are
+    ON_GPU = "on_gpu"  # whether a tensor is on one
     TRAINING = "training"  # whether a model is in training mode
     YES = "yes"
     DEVICE = "device"  # the device that its first argument names

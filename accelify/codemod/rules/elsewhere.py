@@ -8,7 +8,8 @@
 
 Why: a reader takes a changed file for a migrated one, so whatever it still moves, wraps or distributes is listed. And
 what the training still moves to a GPU by itself, in whatever file, keeps it from running on the CPU.
-Left alone: everything; each process has a GPU of its own as the current one. What is moved to the device that the
+Left alone: everything; each process has a GPU of its own as the current one. What is moved under `if x.is_cuda:` or
+`if torch.cuda.is_available():` is not listed: `--cpu` hides the GPUs. What is moved to the device that the
 changed files pass on is not listed: that is the process's own.
 """
 
@@ -21,6 +22,7 @@ from accelify.codemod.devices.destinations import is_by_number
 from accelify.codemod.devices.moves import Move, Moves
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.randomness.workers import is_worker_code
 
@@ -40,7 +42,7 @@ def find(script: Script) -> Iterator[Remark]:
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
         is_run = script.program.frame(move.call) in trained and not is_worker_code(script.program, move.call)
         if is_run and script.distribution is None and _names_the_gpu(script, move):
-            yield Remark(NAME, script.path(move.call), move.call, _of_process(script), when=When.KEPT)
+            yield from _moved_by_itself(script, move.call)
         elif move.device is None or not (
             move.device in script.devices.numbers or script.devices.is_of_process(move.device)
         ):
@@ -68,14 +70,12 @@ def _without_accelerator(script: Script) -> Iterator[Remark]:
             continue
         if frame not in trained and (is_literal or (is_own and not _is_parameter(frame, move.device))):
             message = "not changed, because the training does not run this function"
+            yield Remark(NAME, script.path(move.call), move.call, message, when=When.KEPT)
         elif frame in trained and is_literal:
-            message = _of_process(script)
-        else:
-            continue
-        yield Remark(NAME, script.path(move.call), move.call, message, when=When.KEPT)
+            yield from _moved_by_itself(script, move.call)
     for call in _made_on_the_gpu(script):
         if script.program.frame(call) in trained and not _is_reached(script, call):
-            yield Remark(NAME, script.path(call), call, _of_process(script), when=When.KEPT)
+            yield from _moved_by_itself(script, call)
 
 
 def _is_reached(script: Script, node: ast.AST) -> bool:
@@ -98,11 +98,15 @@ def _names_the_gpu(script: Script, move: Move) -> bool:
     return is_named and not script.devices.goes_to_cpu(move)
 
 
-def _of_process(script: Script) -> str:
-    return (
+def _moved_by_itself(script: Script, call: ast.Call) -> Iterator[Remark]:
+    """A note that something goes to a GPU even where the training is on the CPU, as there is none to be seen then."""
+    if all(world.has_gpu for world in script.program.once(Conditions).worlds(call)):
+        return
+    message = (
         "not changed, because the accelerator is not passed to this function: this is the process's own GPU, "
         f"even with `{script.options.runtime.launch} --cpu`"
     )
+    yield Remark(NAME, script.path(call), call, message, when=When.KEPT)
 
 
 def _is_parameter(function: Scope, device: ast.expr | None) -> bool:

@@ -390,6 +390,7 @@ class Conditions:
             Asks.STARTED: of_truth(not is_one),
             Asks.GPU: of_truth(world.has_gpu),
             Asks.GPUS: Range(1) if world.has_gpu else known(0),
+            Asks.ON_GPU: ANYTHING if world.has_gpu else FALSE,
             Asks.TRAINING: of_truth(world.trains),
             Asks.YES: TRUE,
         }

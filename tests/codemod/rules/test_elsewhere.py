@@ -76,6 +76,8 @@ class Loss(nn.Module):
         ("torch.eye(4).to('cuda')", True),
         ("torch.eye(4).to(x.device)", False),
         ('torch.eye(4).to("cpu")', False),
+        ("torch.eye(4).cuda() if x.is_cuda else torch.eye(4)", False),
+        ("torch.eye(4) if not x.is_cuda else torch.eye(4, device='cuda')", False),
     ],
 )
 def test_what_the_training_moves_in_a_file_that_stays_as_it_is(move: str, is_said: bool) -> None:
@@ -84,3 +86,31 @@ def test_what_the_training_moves_in_a_file_that_stays_as_it_is(move: str, is_sai
     found = [r for r in elsewhere.find(facts.script) if r.when is When.KEPT]
     assert [ast.unparse(r.node) for r in found] == ([move] if is_said else [])
     assert all("even with `accelify launch --cpu`" in r.message for r in found)
+
+
+HELPER = """\
+import torch
+
+def evaluate(model, rows, use_cuda):
+    if {test}:
+        rows = rows.cuda()
+    return model(rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "test", "is_said"),
+    [
+        ("torch.cuda.is_available()", "use_cuda", False),
+        ("torch.cuda.device_count() > 0", "use_cuda", False),
+        ("True", "use_cuda", True),
+        ("True", "use_cuda and next(model.parameters()).is_cuda", False),
+        ("torch.cuda.is_available()", "not use_cuda", True),
+    ],
+)
+def test_what_is_moved_only_where_there_is_a_gpu(asked: str, test: str, is_said: bool) -> None:
+    step = f"{STEP}evaluate(model, x, {asked})\n"
+    main = script(imports="from helpers import evaluate", step=step)
+    facts = Facts({"main.py": main, "helpers.py": HELPER.format(test=test)})
+    found = [r for r in elsewhere.find(facts.script) if r.when is When.KEPT]
+    assert [ast.unparse(r.node) for r in found] == ["rows.cuda()"] * is_said

@@ -91,6 +91,8 @@ def test_which_process_this_is(text: str, one: bool | None, main: bool | None, o
         ("device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\ndevice.type == 'cuda'", True, False),
         ("device = 'cuda:0' if torch.cuda.is_available() else 'cpu'\ndevice != 'cpu'", True, False),
         ("torch.device('cuda:1').type == 'cuda'", True, True),
+        ("torch.zeros(1).is_cuda", None, False),
+        ("def f(x):\n    return not x.is_cuda\nf(torch.zeros(1))", None, True),
     ],
 )
 def test_whether_there_is_a_gpu(text: str, with_gpu: bool | None, without: bool | None) -> None:

@@ -235,6 +235,8 @@ traits=attribute
     <tensor>: size shape view reshape float long double int unsqueeze squeeze numpy dim permute flatten item data
         resize_ view_as type_as ndim transpose requires_grad_ requires_grad detach clone contiguous argmax numel expand
         T
++ asks=on_gpu
+    <tensor>: is_cuda
 + traits=says_where
     <tensor>: device get_device is_cpu is_cuda is_mps is_xpu is_mtia
 + traits=copies

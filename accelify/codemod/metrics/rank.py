@@ -1081,7 +1081,7 @@ class Ranks:
         if not isinstance(call.func, ast.Attribute):
             labels |= _without_place(self._of(call.func))
         elif not self.chains.kinds.name_of(call.func):
-            held = self._of(call.func.value)
+            held = self._of(call.func if self._is_own_value(call.func) else call.func.value)
             labels |= _without_place(held)
             rows = self._rows_of_batch(call.func.value, call.func.attr, held) or rows
         if rows is None:
@@ -1090,6 +1090,10 @@ class Ranks:
         for row in rows:
             found |= self._by_row(row, labels, call)
         return found
+
+    def _is_own_value(self, function: ast.Attribute) -> bool:
+        """Whether what is called was put into an attribute of the object whose method calls it: `self.net(x)`."""
+        return is_self(self.program, function.value) and function.attr in self.program.attribute_writes
 
     def _state_of(self, models: Iterable[Scope], position: int | None) -> _Labels:
         """The labels of the state that earlier calls of a model's methods have left in it."""

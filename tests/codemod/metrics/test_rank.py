@@ -361,6 +361,33 @@ def test_one_option_is_not_another_whatever_the_variable_is_called() -> None:
     assert rank("options.get('every')", before=before, others=others).is_own  # which may read all of them
 
 
+TIMED = """\
+import time
+class Timed:
+    def __init__(self):
+        self.started = time.time()
+        self.net = nn.Linear(4, 4)
+        self.clock = time.time
+    def value(self):
+        return {value}
+timed = Timed()
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "is_own"),
+    [
+        ("self.net(torch.ones(4)).mean().item()", False),
+        ("(self.net(torch.ones(4)) - 1).pow(2).sum()", False),
+        ("self.net(torch.ones(4)).mean() * self.started", True),
+        ("self.clock()", True),
+        ("self.unknown(torch.ones(4))", True),
+    ],
+)
+def test_what_an_attribute_gives_when_it_is_called_reads_no_other(value: str, is_own: bool) -> None:
+    assert rank("timed.value()", before=TIMED.format(value=value)).is_own is is_own
+
+
 @pytest.mark.parametrize(
     ("values", "is_own"), [('{"name": 1, "first": time.time()}', True), ("dict(name=1, first=time.time())", True)]
 )

@@ -69,7 +69,8 @@ def test_it_may_be_in_a_folder_above(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_left_alone(tmp_path: Path, name: str, text: str) -> None:
-    found = rewritten(tmp_path, "engine.py", engine=ENGINE, **{name: text})
+    engine = ENGINE.replace("    for x, y", "    model.train()\n    for x, y")  # which tells the model
+    found = rewritten(tmp_path, "engine.py", engine=engine, **{name: text})
     assert list(found) == ["engine.py"]
     assert found["engine.py"].status is Status.MIGRATED
 
@@ -95,6 +96,7 @@ def test_of_many_scripts_none_is_chosen(tmp_path: Path) -> None:
 
 
 LIBRARY = """\
+import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -103,8 +105,8 @@ class Base(nn.Module):
     def __init__(self):
         super().__init__()
 
-    def compile(self, optimizer):
-        self.optimizer = optimizer
+    def compile(self, lr):
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=lr)
 
     def fit(self, data):
         for (x,) in DataLoader(data, batch_size=2):
@@ -126,7 +128,7 @@ class Net(Base):
         return self.layer(x)
 
 net = Net()
-net.compile(torch.optim.SGD(net.parameters(), lr=0.1))
+net.compile(0.1)
 net.fit(torch.utils.data.TensorDataset(torch.randn(8, 4)))
 """
 
@@ -878,7 +880,8 @@ def test_the_script_that_uses_what_an_importer_makes_of_a_class_changes_too(tmp_
 def test_the_device_that_a_user_of_a_subclass_names_counts(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     users = {f"run_{k}": RUN for k in range(5)}  # too many to change with it
-    found = rewritten(tmp_path, "steps.py", steps=LEARNER, own=HEIR, **users)
+    steps = LEARNER.replace("        loss =", "        self.model.train()\n        loss =")
+    found = rewritten(tmp_path, "steps.py", steps=steps, own=HEIR, **users)
     assert b"self.accelerator = Accelerator()\n" in found["steps.py"].after
 
 

@@ -116,6 +116,12 @@ def stays_with_arguments(name: str | None) -> bool:
     return row is not None and row.returns == "tensor" and row.device is Device.ARGUMENTS
 
 
+def gives_tensor(name: str | None) -> bool:
+    """Functions that give a tensor: `torch.zeros_like`."""
+    row = table.function(name)
+    return row is not None and row.returns == "tensor"
+
+
 def is_cuda_test(name: str | None) -> bool:
     """Calls that ask whether there is an accelerator."""
     return _has_role(name, Role.DEVICE_TEST)

@@ -205,8 +205,22 @@ def gradients_apart(metrics: Metrics) -> Iterator[ast.AST]:
             if (
                 any(_is_own_gradient(metrics, value) for value in _put_into_gradients(node))
                 and program.frame(node) in program.reachable
+                and not _are_of_one_round(metrics, node)
             ):
                 yield node
+
+
+def _are_of_one_round(metrics: Metrics, node: ast.AST) -> bool:
+    """Whether gradients are only those of a tensor that each round makes: `delta` of `x + delta`. No ranks share it."""
+    program = metrics.measured.program
+    owners = [n.value for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "grad"]
+    held = {v for owner in owners for v in program.values(owner) or {None}}
+    made = [v.node for v in held if isinstance(v, Made) and names.gives_tensor(v.name)]
+    loops = {d.loop for d in metrics.measured.training.data if d.loop is not None}
+    calls = (c for loop in loops for c in ast.walk(loop) if isinstance(c, ast.Call))
+    run = program.run_from(f for c in calls for f in program.flow.callees.get(c, ()))
+    in_round = [m for m in made if program.frame(m) in run or not loops.isdisjoint(program.loops_round(m))]
+    return bool(held) and len(in_round) == len(held)
 
 
 def _put_into_gradients(node: ast.AST) -> list[ast.expr]:

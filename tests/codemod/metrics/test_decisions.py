@@ -186,6 +186,34 @@ def test_gradients_of_one_rank(line: str, found: int) -> None:
     assert len(list(gradients_apart(training(step=step).script.metrics))) == found
 
 
+ATTACK = """\
+def attack(model, x, y):
+    delta = {delta}
+    inner = torch.optim.SGD([delta], lr=0.1)
+    inner.zero_grad()
+    (model(x + delta) - y).pow(2).mean().backward()
+    {line}
+    inner.step()
+    return (x + delta).detach()
+"""
+
+
+@pytest.mark.parametrize(
+    ("delta", "line", "found"),
+    [
+        ("torch.zeros_like(x).normal_().requires_grad_()", "delta.grad.div_(delta.grad.norm())", 0),
+        ("torch.rand(x.shape, requires_grad=True)", "delta.grad = delta.grad + torch.randn_like(x)", 0),
+        ("torch.zeros_like(x, requires_grad=True)", "delta.grad *= x.mean()", 0),
+        ("shared", "delta.grad *= x.mean()", 1),
+        ("torch.zeros_like(x, requires_grad=True)", "model.weight.grad *= x.mean()", 1),
+    ],
+)
+def test_gradients_of_what_each_round_makes_are_shared_by_none(delta: str, line: str, found: int) -> None:
+    before = f"shared = torch.zeros(4, requires_grad=True)\n{ATTACK.format(delta=delta, line=line)}"
+    step = f"x = attack(model, x, y)\n{STEP}"
+    assert len(list(gradients_apart(training(before=before, step=step).script.metrics))) == found
+
+
 def test_gradients_from_draws() -> None:
     facts = Facts(OTHER)
     (place,) = gradients_apart(facts.script.metrics)

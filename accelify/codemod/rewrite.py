@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
-_IMPORTS_BY_NAME = ("import_module", "__import__", "hydra")
+_IMPORTS_BY_NAME = ("import_module", "__import__", "hydra", " eval(", "globals()")
 
 __all__ = ["Options", "edited", "rewrite_source", "rewrite_together"]
 
@@ -194,7 +194,7 @@ def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[P
         from accelify.codemod.semantics.program import Program  # few scripts need it
 
         program = Program(files, project, named)
-        notes = _imported_by_name(program) or _made_by_settings(program)
+        notes = _imported_by_name(program) or _made_by_settings(program) or _picked_by_name(program)
     shown = [*named, *(f for f in files if f.path in notes and f not in named)]
     return [replace(u, notes=notes.get(u.path, ())) for u in _unchanged(shown)]
 
@@ -235,6 +235,19 @@ def _made_by_settings(program: Program) -> dict[str, tuple[Note, ...]]:
         message = (
             f"`{ast.unparse(call.func)}` makes what a configuration names, so that its file was not read: if that "
             f"trains, name its file as well ({listed})"
+        )
+        return {program.path(call): (Note(program.line(call), "callers", Tier.ADVICE, message),)}
+    return {}
+
+
+def _picked_by_name(program: Program) -> dict[str, tuple[Note, ...]]:
+    """The note on a call of what `eval` picks, which may train, by the path of its file."""
+    from accelify.codemod.semantics.provenance import chosen_among_variables
+
+    for call, paths in chosen_among_variables(program, ".backward("):
+        message = (
+            "what is called here is picked by a name that is known only at run time: if it trains, name the file that "
+            f"you use as well ({', '.join(sorted(paths))})"
         )
         return {program.path(call): (Note(program.line(call), "callers", Tier.ADVICE, message),)}
     return {}

@@ -465,6 +465,33 @@ def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, l
                 yield call, others
 
 
+def chosen_among_variables(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:
+    """The calls of what is picked by its name, each with the other files of the program that have a word.
+
+    eval(args.runner)(config), globals()[args.runner](config)
+    """
+    tracer = program.once(Tracer)
+    for call in program.calls:
+        picked = (tracer.only_value(call.func) if isinstance(call.func, ast.Name) else None) or call.func
+        others = [p.path for p in program.files if word in p.text and p.path != program.path(call)]
+        if others and _is_picked_by_name(program, picked) and program.frame(call) in program.reachable:
+            yield call, others
+
+
+def _is_picked_by_name(program: Program, node: ast.expr) -> bool:
+    """`eval(kind)`, `globals()[kind]`, `globals().get(kind)`; a name that is written out is known."""
+    if isinstance(node, ast.Subscript):
+        holder, name = node.value, node.slice
+    elif isinstance(node, ast.Call) and node.args:
+        holder = node.func.value if isinstance(node.func, ast.Attribute) else node
+        name = node.args[0]
+    else:
+        return False
+    called = program.called(holder) if isinstance(holder, ast.Call) else ()
+    is_by_name = any(names.reads_variables(n) or names.reads_named(n) for n in called)
+    return is_by_name and not isinstance(name, ast.Constant)
+
+
 def _beginnings(program: Program, node: ast.expr) -> Iterator[str]:
     """The texts that a name begins with, or is: the items of a table that it is looked up in."""
     yield from (v.value for v in program.values(node) if isinstance(v, Constant) and isinstance(v.value, str))

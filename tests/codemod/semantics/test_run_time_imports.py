@@ -122,3 +122,40 @@ def test_a_reason_in_another_file_stands_at_its_import(
     results = {r.path: r for r in rewrite_together(("main.py",), Options())}
     assert results["main.py"].status is Status.DECLINED
     assert [n.line for n in results["main.py"].notes if n.message.startswith("steps.py:")] == [line]
+
+
+CHOSEN = """\
+import torch
+from torch import nn
+
+class Plain:
+    def train(self):
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in torch.utils.data.DataLoader(torch.randn(8, 4)):
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "is_said"),
+    [
+        ("runner = eval(sys.argv[1])()\nrunner.train()", True),
+        ("make = eval(sys.argv[1])\nrunner = make()\nrunner.train()", True),
+        ("runner = globals()[sys.argv[1]]()\nrunner.train()", True),
+        ("runner = globals().get(sys.argv[1])()\nrunner.train()", True),
+        ("sizes = eval(sys.argv[1])\nprint(sizes)", False),
+        ("sizes = globals()['Plain']\nprint(sizes)", False),
+    ],
+)
+def test_a_script_that_trains_what_is_picked_by_its_name(
+    call: str, is_said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runners.py").write_text(CHOSEN)
+    Path("main.py").write_text(f"import sys\nfrom runners import *\n{call}\n")
+    (result,) = rewrite_together(("main.py",), Options())
+    assert result.status is Status.UNCHANGED
+    assert ["(runners.py)" in n.message for n in result.notes] == [True] * is_said

@@ -89,6 +89,11 @@ class ControlFlow:
         site = self._site(node)
         return site.graph, site.points
 
+    def _points_in(self, graph: Graph, nodes: Iterable[ast.AST]) -> list[int]:
+        """The points of those nodes that a graph holds; the others are in another function, or in another file."""
+        sites = [self._site(n) for n in nodes if n in self.parents or n is self.tree]
+        return [p for site in sites if site.graph is graph for p in site.points]
+
     def _site(self, node: ast.AST) -> _Site:
         if node not in self._sites:
             self._sites[node] = self._find(node)
@@ -127,7 +132,7 @@ class ControlFlow:
         first, second = self._site(a), self._site(b)
         if first.graph is not second.graph:
             return self._reaches_between(a, b)
-        closed = [p for n in without for p in self._site(n).points if self._site(n).graph is first.graph]
+        closed = self._points_in(first.graph, without)
         if self._is_ordered(a, b):
             return True
         reached = self._reach(first.graph, first.points, [p for p in closed if p not in second.points])
@@ -170,8 +175,8 @@ class ControlFlow:
     def is_covered(self, nodes: Iterable[ast.AST], b: ast.AST) -> bool:
         """Whether one of some nodes has run whenever `b` does: an assignment in each branch above it, for example."""
         second = self._site(b)
-        passed = [p for n in nodes for p in self._site(n).points if self._site(n).graph is second.graph]
         graph = second.graph
+        passed = self._points_in(graph, nodes)
         if len(passed) == 1:
             return all(passed[0] != p and graph.dominates(passed[0], p) for p in second.points)
         reached = self._reach(graph, [Graph.ENTRY], passed)
@@ -181,7 +186,7 @@ class ControlFlow:
     def is_covered_after(self, nodes: Iterable[ast.AST], statement: ast.stmt) -> bool:
         """Whether one of some nodes has run whenever a statement is done and the next one follows."""
         graph = self._site(statement).graph
-        passed = [p for n in nodes for p in self._site(n).points if self._site(n).graph is graph]
+        passed = self._points_in(graph, nodes)
         reached = self._reach(graph, [Graph.ENTRY], passed)
         last = graph.completing.get(statement, [])
         return bool(last) and all(p in passed or not reached[p] for p in last)

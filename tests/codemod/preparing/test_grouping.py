@@ -8,6 +8,7 @@ from textwrap import indent
 import pytest
 
 from accelify.codemod.preparing.grouping import Item
+from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated
 from tests.codemod.training_scripts import training
 
@@ -180,3 +181,23 @@ def test_a_model_is_prepared_before_a_backward_pass_whose_optimizer_comes_later(
     once = migrated(f"{HEAD}{DEMO}loader = DataLoader(data)\n{TRAIN}")
     assert once.count("accelerator.prepare(model)") == 1
     assert once.count("accelerator.prepare(optimizer)") == 1
+
+
+OTHER = """import torch
+
+def learn(net, loader):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        ((net(x) - y) ** 2).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("more", ["import other\n", "from other import learn\nlearn(nn.Linear(4, 1), loader)\n"])
+def test_passes_and_steps_of_another_file_come_between_none_of_this_one(more: str) -> None:
+    main = f"{HEAD}loader = DataLoader(data)\n{DEMO}{more}{TRAIN}"
+    script = Facts({"main.py": main, "other.py": OTHER}).script
+    groups = [(g.anchor, [i.text for i in g.items]) for g in script.preparation.groups]
+    anchors = {tuple(names): ast.unparse(anchor) for anchor, names in groups if anchor is not None}
+    assert anchors["loader", "model"] == "model = nn.Linear(4, 1)"

@@ -204,6 +204,18 @@ def test_before_knows_branches_and_rounds() -> None:
     assert not flow.reaches(source["a()"], source["d()"], without=[source["c()"]])
 
 
+def test_nodes_of_another_file_are_on_no_path() -> None:
+    source, other = Source("a()\nb()\nc()\n"), Source("for x in xs:\n    a()\n")
+    first, last = source["a()"], source["c()"]
+    elsewhere = [other["a()"], other["for x"], other.tree]
+    assert source.flow.reaches(first, last, without=elsewhere)
+    assert not source.flow.reaches(first, last, without=[*elsewhere, source["b()"]])
+    assert not source.flow.is_covered(elsewhere, last)
+    assert source.flow.is_covered([*elsewhere, source["b()"]], last)
+    assert not source.flow.is_covered_after(elsewhere, source.tree.body[1])
+    assert source.flow.is_covered_after([*elsewhere, first], source.tree.body[1])
+
+
 def test_order_inside_a_statement() -> None:
     source = Source("x = f(y) if z else g(w)\nr = a and b\n")
     flow = source.flow

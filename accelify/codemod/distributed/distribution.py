@@ -35,16 +35,6 @@ _WRAPPER = {
 _GROUP = "torch.distributed."
 _ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
-_IN_PLACE = {
-    "all_reduce": ("tensor", "op"),
-    "reduce": ("tensor", "dst", "op"),
-    "broadcast": ("tensor", "src"),
-    "broadcast_object_list": ("object_list", "src"),
-}
-_GATHERED = {
-    "all_gather": ("tensor_list", "tensor", "gather({}.detach()[None])"),
-    "all_gather_object": ("object_list", "obj", "gather_object({})"),
-}
 
 
 class Distributions:
@@ -161,10 +151,11 @@ class Distributions:
         elif last == "barrier" and self.place.is_alone(call):
             self.found.barriers.append(call)
             self.found.knows(call)
-        elif last in _IN_PLACE and (given := self._given(call, _IN_PLACE[last])) is not None:
+        elif (named := vocabulary.exchanged_in_place(last)) and (given := self._given(call, named)) is not None:
             self._in_place(call, last, given)
-        elif last in _GATHERED and (given := self._given(call, _GATHERED[last][:2])) is not None:
-            listed, own, code = _GATHERED[last]
+        elif (named := vocabulary.gathered(last)) and (given := self._given(call, named)) is not None:
+            listed, own = named
+            code = "gather_object({})" if last.endswith("object") else "gather({}.detach()[None])"
             self.found.gathered[call] = given[listed], code.format(_as_operand(given[own]))
             self.found.knows(call.func)
 

@@ -53,6 +53,14 @@ _OF_ARRAYS = frozenset(
 )
 # Those that write down what they are given, and take what is in the host's memory.
 _WRITE_DOWN = frozenset("json csv pickle".split())
+# The arguments of what `torch.distributed` exchanges between processes: in place, into a list.
+_IN_PLACE = {
+    "all_reduce": ("tensor", "op"),
+    "reduce": ("tensor", "dst", "op"),
+    "broadcast": ("tensor", "src"),
+    "broadcast_object_list": ("object_list", "src"),
+}
+_GATHERED = {"all_gather": ("tensor_list", "tensor"), "all_gather_object": ("object_list", "obj")}
 _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), Asks.RANK),
     **dict.fromkeys(("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), Asks.LOCAL_RANK),
@@ -210,6 +218,16 @@ def is_on_host(name: str) -> bool:
 def takes_arrays(name: str) -> bool:
     """Whether this belongs to a library that makes arrays of its arguments: a tensor in the host's memory will do."""
     return name.partition(".")[0] in _OF_ARRAYS
+
+
+def exchanged_in_place(name: str) -> tuple[str, ...]:
+    """The arguments of a function of `torch.distributed` that changes the first: `("tensor", "op")` of `all_reduce`."""
+    return _IN_PLACE.get(name, ())
+
+
+def gathered(name: str) -> tuple[str, ...]:
+    """The list, and what each process puts into it, of a function of `torch.distributed` that gathers."""
+    return _GATHERED.get(name, ())
 
 
 def asked_by_variable(name: str) -> Asks | None:

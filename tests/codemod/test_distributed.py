@@ -253,6 +253,7 @@ def test_what_each_process_writes_and_reduces_is_the_scripts_own_decision() -> N
     assert "    writer = SummaryWriter()\n" in text
 
 
+SAVES = "helpers.save_on_master(model.state_dict(), 'last.pt')"
 HELPERS = """\
 import torch
 import torch.distributed as dist
@@ -266,9 +267,20 @@ def save_on_master(state, path):
 """
 
 
-@pytest.mark.parametrize(("guard", "is_reported"), [("if is_main_process():", False), ("if len(path):", True)])
-def test_a_helper_that_saves_on_the_first_process_needs_no_note(guard: str, is_reported: bool, tmp_path: Path) -> None:
-    slots = {"imports": "import helpers", "end": "helpers.save_on_master(model.state_dict(), 'last.pt')"}
+@pytest.mark.parametrize(
+    ("guard", "end", "is_reported"),
+    [
+        ("if is_main_process():", SAVES, False),
+        ("if len(path):", SAVES, True),
+        ("if len(path):", f"if dist.get_rank() == 0:\n            {SAVES}", False),
+        ("if len(path):", f"if helpers.is_main_process():\n            {SAVES}", False),
+        ("if len(path):", f"if epoch > 0:\n            {SAVES}", True),
+    ],
+)
+def test_a_helper_that_saves_on_the_first_process_needs_no_note(
+    guard: str, end: str, is_reported: bool, tmp_path: Path
+) -> None:
+    slots = {"imports": "import helpers", "end": end}
     text = SCRIPT.format(**{**DEFAULTS, **slots})
     files = {"train.py": text.encode(), "helpers.py": HELPERS.format(guard=guard).encode()}
     scripts.write(tmp_path, files)

@@ -19,6 +19,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.devices.destinations import Where
+from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import (
@@ -56,8 +57,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         elif save.saver is not None:
             yield from _saved(script, save, save.saver)
         else:
-            around = [a for a in script.program.ancestors(save.call) if isinstance(a, ast.If)]
-            if script.distribution is None or not any(asks_for_one(a.test) for a in around):
+            if not _is_saved_by_one(script, save.call):
                 message = "every process writes this file: save it from the main process only"
                 yield Remark(NAME, script.path(save.call), save.call, message, Tier.ADVICE)
     if script.devices.is_unnamed:
@@ -72,6 +72,14 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     waits = list(_waits(script, [call for call in made if not guarding.is_cached(call)]))
     yield from waits
     yield from _waits_apart(script, waits)
+
+
+def _is_saved_by_one(script: Script, save: ast.Call) -> bool:
+    """Whether a script that distributes itself saves in one process: it asks round the save, or round its function."""
+    if script.distribution is None:
+        return False
+    around = [a for a in script.program.ancestors(save) if isinstance(a, ast.If)]
+    return any(asks_for_one(a.test) for a in around) or Guards(script.program, script.distribution).only_main_runs(save)
 
 
 def _is_on_host(script: Script, save: ast.Call) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -251,6 +252,33 @@ def test_what_each_process_writes_and_reduces_is_the_scripts_own_decision() -> N
     )
     assert text.count("if accelerator.is_main_process:") == 1
     assert "    writer = SummaryWriter()\n" in text
+
+
+OVER_DATA = "        for x, y in loader:\n            x, y ="
+ENDLESS = """\
+        batches = iter(loader)
+        for step in range({steps}):
+            try:
+                x, y = next(batches)
+            except StopIteration:
+                batches = iter(loader)
+                x, y = next(batches)
+            x, y ="""
+
+
+@pytest.mark.parametrize(
+    ("loop", "is_said"),
+    [
+        (OVER_DATA, "an epoch has 1/N of the steps, as before"),
+        (ENDLESS.format(steps=8), "the same number of steps (line {}) learns from N times the data, as before"),
+        (ENDLESS.format(steps="args.n"), "the same number of steps (line {}) learns from N times the data, as before"),
+        (ENDLESS.format(steps="len(loader)"), "an epoch has 1/N of the steps, as before"),
+    ],
+)
+def test_how_many_steps_an_epoch_has(loop: str, is_said: str) -> None:
+    result = run(SCRIPT.format(**DEFAULTS).replace(OVER_DATA, loop))
+    (message,) = (n.message for n in result.notes if "learns from N batches" in n.message)
+    assert re.sub(r"line \d+", "line {}", message).endswith(is_said)
 
 
 SAVES = "helpers.save_on_master(model.state_dict(), 'last.pt')"

@@ -49,7 +49,7 @@ def find(script: Script) -> Iterator[Remark]:
     elsewhere = "" if not others else " (and of {0})" if first in places else " (batch size set in {0})"
     learned = f"on N processes a step learns from N {taken}{elsewhere}"
     learned += ", one from each process"
-    rounds = tuple((script.path(loop), loop) for loop in counts.rounds()) if script.distribution is None else ()
+    rounds = tuple((script.path(loop), loop) for loop in counts.rounds())
     if rounds:
         learned += ", and the same number of steps ({5}) learns from N times the data"
     else:

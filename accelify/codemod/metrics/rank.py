@@ -66,8 +66,8 @@ class Origin:
     at: str | None = None
     differs: bool = True
 
-    def __hash__(self) -> int:  # of the parts that are quick to hash, and nearly always tell two of them apart
-        return hash((self.node, self.at))
+    def __hash__(self) -> int:  # by what is quick to hash; the hash of a member of an enumeration is not
+        return hash((id(self.mark), self.node, self.at, self.differs))
 
     @property
     def is_count(self) -> bool:
@@ -190,7 +190,10 @@ class Ranks:
         self.loops = set(shards.loops)
         self.rounds = {*shards.loops, *shards.rounds}
         self.settled = settled
-        self._given, self._part = cache(_given), cache(_part)  # they are asked the same again and again
+        # These are asked the same again and again.
+        self._given, self._part, self._given_in = cache(_given), cache(_part), cache(_given_in)
+        self._at, self._updated, self._without_place = cache(_at), cache(_updated), cache(_without_place)
+        self._labels: dict[_Label, _Label] = {}
         self._known: dict[_Key, _Labels] = {}
         self._readers: dict[_Key, dict[_Key, None]] = {}
         self._waiting: dict[_Key, None] = {}
@@ -247,10 +250,10 @@ class Ranks:
             key = next(iter(self._waiting))
             del self._waiting[key]
             self._current = key
-            found = self._known[key] | self._worked_out(key)
+            new = self._worked_out(key) - self._known[key]
             self._current = None
-            if found != self._known[key]:
-                self._known[key] = found
+            if new:  # equal labels are one object: those are quick to compare
+                self._known[key] |= {self._labels.setdefault(label, label) for label in new}
                 self._waiting.update(self._readers.get(key, {}))
 
     def _get(self, key: _Key) -> _Labels:
@@ -289,7 +292,7 @@ class Ranks:
             if self._function(definition.node) in self._run_by_signals:
                 labels |= {Origin(Mark.SIGNAL, definition.node)}
         parts = self._changed_parts(definition) if labels and definition.kind is Kind.IN_PLACE else {None}
-        return labels if None in parts else frozenset().union(*(_at(labels, part) for part in parts))
+        return labels if None in parts else frozenset().union(*(self._at(labels, part) for part in parts))
 
     @cached_property
     def _run_by_signals(self) -> frozenset[Scope]:
@@ -324,7 +327,7 @@ class Ranks:
         clocks = frozenset(la for la in labels if isinstance(la, Origin) and la.mark is Mark.CLOCK)
         if clocks:
             return clocks
-        return frozenset({Origin(Mark.STEPS, loop, differs=False)}) | _updated(labels, node)
+        return frozenset({Origin(Mark.STEPS, loop, differs=False)}) | self._updated(labels, node)
 
     def _is_of_others(self, definition: Definition) -> bool:
         """Whether the variable belongs to no function, or to another than the one that defines it."""
@@ -631,9 +634,9 @@ class Ranks:
             return self._put_by_call(node, definition.variable)
         if isinstance(node, ast.Subscript):
             labels = self._of_part(*self._assigned(node)) | self._chosen(self._of(node.slice), node)
-            return _at(labels, self._place(node, definition.variable))
+            return self._at(labels, self._place(node, definition.variable))
         if isinstance(node, ast.Attribute):
-            return _at(self._of_part(*self._assigned(node)), self._place(node, definition.variable))
+            return self._at(self._of_part(*self._assigned(node)), self._place(node, definition.variable))
         return self._of_part(*self._assigned(node))
 
     def _changed_parts(self, definition: Definition) -> set[str | None]:
@@ -680,13 +683,13 @@ class Ranks:
                 labels = self._for_call(self._get(_Filled(callee, name)), call, callee)
                 place = self._place(given, variable)
                 is_it = self._variable_of(given) == variable
-                found |= labels if is_it else _at(_without_place(labels), place)
+                found |= labels if is_it else self._at(self._without_place(labels), place)
         if callees or any(map(leaves, self.chains.kinds.called(call) or ())):
             return found
         labels = self._of_arguments(call)
         for changed in self.chains.changed_by(call):
             if not self.shards.is_alike(changed):  # `scaler.scale(loss)` leaves nothing of the loss behind
-                found |= _at(_without_place(labels), self._place(changed, variable))
+                found |= self._at(self._without_place(labels), self._place(changed, variable))
         return found
 
     def _variable_of(self, node: ast.expr) -> Variable | None:
@@ -704,7 +707,7 @@ class Ranks:
                     continue  # before the function is over
                 if is_self and variable.is_attribute and variable.scope is not None:
                     if definition.kind in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE):
-                        found |= _at(_without_place(self._get(definition)), variable.name)
+                        found |= self._at(self._without_place(self._get(definition)), variable.name)
                 elif variable == Variable(key.scope, key.name) and definition.kind in (Kind.IN_PLACE, Kind.AUGMENTED):
                     found |= self._get(definition)
             if is_self and isinstance(node, ast.Call):
@@ -761,30 +764,27 @@ class Ranks:
     def _passed(self, call: ast.Call, callee: Scope, name: str) -> _Labels:
         """The labels of what a call passes for a parameter."""
         given = self.chains.given(call, callee, name)
-        return self._of(given) if given is not None else _without_place(self._all(self.chains.unnamed(call)))
+        return self._of(given) if given is not None else self._without_place(self._all(self.chains.unnamed(call)))
 
     def _resolved(self, labels: _Labels) -> _Labels:
         """Labels with what callers give in place of parameters."""
-        if not _depends_on_call(labels):
+        if not self._given_in(labels):
             return labels
-        found: set[_Label] = set()
-        for label in labels:
-            if isinstance(label, Given):
-                found |= self._given(self._get(_Argument(label.scope, label.name)), label)
-            else:
-                found.add(label)
+        given = self._given_in(labels)
+        found = set(labels - given)
+        for label in given:
+            found |= self._given(self._get(_Argument(label.scope, label.name)), label)
         return frozenset(found)
 
     def _for_call(self, labels: _Labels, call: ast.Call, callee: Scope) -> _Labels:
         """The labels of a function's value for one call."""
-        if not _depends_on_call(labels):
+        if not self._given_in(labels):
             return labels
-        found: set[_Label] = set()
-        for label in labels:
-            if not isinstance(label, Given) or label.scope is not callee:
-                found.add(label)
-                continue
-            found |= self._given(self._passed(call, callee, label.name), label)
+        given = {label for label in self._given_in(labels) if label.scope is callee}
+        found = set(labels - given)
+        passed = {name: self._passed(call, callee, name) for name in sorted({label.name for label in given})}
+        for label in given:
+            found |= self._given(passed[label.name], label)
         return frozenset(found)
 
     # Conditions.
@@ -884,7 +884,7 @@ class Ranks:
         for key, value in zip(node.keys, node.values, strict=True):
             labels = self._of(value) | (self._of(key) if key is not None else _NONE)
             is_known = isinstance(key, ast.Constant) and isinstance(key.value, str)
-            found |= _at(_without_place(labels), key.value) if is_known else labels  # type: ignore[union-attr]
+            found |= self._at(self._without_place(labels), key.value) if is_known else labels  # type: ignore[union-attr]
         return found
 
     def _comprehension(self, node: ast.expr, parts: list[ast.expr]) -> _Labels:
@@ -896,22 +896,23 @@ class Ranks:
 
     def _read(self, node: ast.expr) -> _Labels:
         """The labels of the definitions that reach a name or an attribute."""
-        found = _NONE
+        found: set[_Label] = set()
         for definition in self.chains.definitions(node):
             if not self.settled(self, definition, node):
                 found |= self._seen_from(node, definition)
-        return found
+        return frozenset(found)
 
     def _seen_from(self, node: ast.expr, definition: Definition) -> _Labels:
         """The labels of a definition, in terms of the function that reads it."""
         labels = self._get(definition)
-        if not _depends_on_call(labels) or self.program.frame(definition.node) is self.program.frame(node):
+        if not self._given_in(labels) or self.program.frame(definition.node) is self.program.frame(node):
             return labels
-        found: set[_Label] = set()
-        for label in labels:
-            if isinstance(label, Given) and definition.variable.is_attribute:
+        given = self._given_in(labels)
+        found = set(labels - given)
+        for label in given:
+            if definition.variable.is_attribute:
                 found |= self._given(self._get(_OwnArgument(label.scope, label.name)), label)
-            elif isinstance(label, Given) and not self._is_enclosing(label.scope, node):
+            elif not self._is_enclosing(label.scope, node):
                 found |= self._resolved(frozenset({label}))
             else:
                 found.add(label)
@@ -954,7 +955,7 @@ class Ranks:
             is_known = self._is_tracked(base) and not self.shards.is_alike(base)
             signalled = frozenset(la for la in read if isinstance(la, Origin) and la.mark is Mark.SIGNAL)
             return found | signalled if is_known else found | read
-        return _without_place(frozenset(la for la in labels if not self._is_of_another(la, node)))
+        return self._without_place(frozenset(la for la in labels if not self._is_of_another(la, node)))
 
     def _is_of_another(self, label: _Label, node: ast.Attribute) -> bool:
         """Whether a value was put into another attribute than the one that is read; a method may read any of them."""
@@ -1021,7 +1022,7 @@ class Ranks:
         labels, key = self._of(node.value), node.slice
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             return self._part(labels, key.value)
-        return _without_place(labels) | self._chosen(self._of(key), node)
+        return self._without_place(labels) | self._chosen(self._of(key), node)
 
     def _counted(self, labels: _Labels, node: ast.AST) -> _Labels:
         """The labels that are known of the shape, or the length, of values."""
@@ -1041,7 +1042,7 @@ class Ranks:
     # Calls.
 
     def _of_arguments(self, call: ast.Call) -> _Labels:
-        return _without_place(self._all([*call.args, *call.keywords]))
+        return self._without_place(self._all([*call.args, *call.keywords]))
 
     def _called(self, call: ast.Call, position: int | None) -> _Labels:
         labels, iterator = self._result(call, position), self.program.iterator(call)
@@ -1079,10 +1080,10 @@ class Ranks:
         rows = self.chains.kinds.called(call)
         labels = self._of_arguments(call) | self._state_of(callees, position)
         if not isinstance(call.func, ast.Attribute):
-            labels |= _without_place(self._of(call.func))
+            labels |= self._without_place(self._of(call.func))
         elif not self.chains.kinds.name_of(call.func):
             held = self._of(call.func if self._is_own_value(call.func) else call.func.value)
-            labels |= _without_place(held)
+            labels |= self._without_place(held)
             rows = self._rows_of_batch(call.func.value, call.func.attr, held) or rows
         if rows is None:
             return labels
@@ -1191,9 +1192,9 @@ class Ranks:
 # Most labels are as they have to be already, and a set of hundreds costs less to look through than to make again.
 
 
-def _depends_on_call(labels: _Labels) -> bool:
-    """Whether some of a value is what a call gives."""
-    return any(isinstance(la, Given) for la in labels)
+def _given_in(labels: _Labels) -> frozenset[Given]:
+    """The labels of what calls give."""
+    return frozenset(la for la in labels if isinstance(la, Given))
 
 
 def _at(labels: _Labels, place: str | None) -> _Labels:

@@ -19,6 +19,7 @@ ACCELERATE = Path(__file__).parents[1] / "fixtures" / "notebooks" / "accelerate"
 LAYERS = "from torch import nn\n\n\ndef to_device(x, device):\n    return x.to(device)\n"
 STEPS = """\
 def train_epoch(model, loader, optimizer, device):
+    model.train()
     for x, y in loader:
         x, y = x.to(device), y.to(device)
         loss = (model(x) - y).pow(2).mean()

@@ -239,7 +239,7 @@ def test_what_other_processes_must_do_too_is_reported(written: str) -> None:
     result = run(script(imports="import numpy as np\nfrom other import count", end=written + "\nprint(globals())"))
     after = result.after.decode()
     guarded = [line for line in after.split("\n") if "is_main_process" in line]
-    assert not guarded or "    if accelerator.is_main_process:\n        np.save('w.npy', x)\n" in after
+    assert not guarded or "    if accelerator.is_main_process:\n        np.save('w.npy', x.cpu())\n" in after
     assert guarded or any(n.rule == "writes" for n in result.notes)
 
 

@@ -284,6 +284,7 @@ HANDED_OVER = """\
     from tasks import find
 
     def step(net, optimizer, x, y):
+        net.train()
         optimizer.zero_grad()
         (net(x) - y).pow(2).mean().backward()
         optimizer.step()
@@ -700,7 +701,7 @@ def test_each_training_of_many_is_everyones(loop: str) -> None:
 def test_one_training_by_rounds_shards_them(made: str) -> None:
     outside = "model = nn.Linear(4, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
     loop = "for rows, _ in KFold(5).split(X): fit(rows, 0.1)"
-    assert "shard(KFold(5).split(X))" in migrated(ANEW.format(made=made, outside=outside, loop=loop))
+    assert "shard(KFold(5).split(X.cpu()))" in migrated(ANEW.format(made=made, outside=outside, loop=loop))
 
 
 def test_what_holds_for_a_block_alone_is_not_prepared_after_it() -> None:

@@ -617,10 +617,19 @@ def _keeps_cuda(known: Moves, access: Access, needless: frozenset[ast.Call]) -> 
         name = binding.target.id if isinstance(binding.target, ast.Name) else ""
         owner = program.scope(binding.target).owner(name) if name and access.at(binding.node) is None else None
         reads = program.reads_of(owner, name) if owner is not None else []
-        left = [read for read in reads if needless.isdisjoint(program.ancestors(read))]
+        left = [r for r in reads if needless.isdisjoint(program.ancestors(r)) and not _is_only_shown(program, r)]
         if any([{d.now for d in at.of(read)} for at in (there, elsewhere)] == _CUDA_OR_HOST for read in left):
             return True
     return False
+
+
+def _is_only_shown(program: Program, read: ast.AST) -> bool:
+    """Whether a device is turned into text, or given back to code that binds it or drops it."""
+    parent = program.parent(read)
+    if isinstance(parent, ast.Return):
+        return all(isinstance(program.parent(c), (ast.Assign, ast.Expr)) for c in program.calls_of(program.frame(read)))
+    is_printed = isinstance(parent, ast.Call) and ast.unparse(parent.func) == "print"
+    return is_printed or isinstance(parent, _TEXTUAL)
 
 
 def _may_go_to_a_gpu(call: ast.Call) -> bool:

@@ -47,7 +47,7 @@ class EarlyUses:
 
     def _is_run_by(self, text: str, frame: Scope, calls: Iterable[ast.Call]) -> bool:
         """Whether functions use the model that they know without being given it: a global, an attribute."""
-        run = self.program.run_from({s for c in calls for s in self.program.flow.callees.get(c, ())}) - {frame}
+        run = self.program.run_through(calls) - {frame}
         return any(
             self._uses(call, text)
             for function in run
@@ -134,7 +134,7 @@ class EarlyUses:
         if not held:
             return False
         frame = self.program.frame(start)
-        run = self.program.run_from({s for c in calls for s in self.program.flow.callees.get(c, ())})
+        run = self.program.run_through(calls)
         for node, values in self.program.flow.values.items():
             if held.isdisjoint(values) or not isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
                 continue

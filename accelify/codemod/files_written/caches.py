@@ -95,7 +95,7 @@ class Caches:
     def _has_fetched(self, statements: list[ast.stmt]) -> bool:
         """Whether some statements fetch files, themselves or by functions."""
         calls = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
-        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
+        run = self.program.run_through(calls)
         return any(map(self._fetches, [*calls, *(c for f in run for c in self.program.calls_in(f))]))
 
     def _where_missing(self, choice: Choice) -> list[ast.stmt]:

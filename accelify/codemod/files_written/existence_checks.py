@@ -81,7 +81,7 @@ class ExistenceChecks:
 
     def _looks(self, call: ast.Call) -> Iterator[ast.Call]:
         program = self.stored.program
-        inner = program.run_from(program.flow.callees.get(call, ()))
+        inner = program.run_through([call])
         for each in [call, *(c for function in inner for c in program.calls_in(function))]:
             if any(row.has(Trait.LOOKS) or row.has(Trait.LISTS) for row in self.effects.kinds.called(each) or ()):
                 yield each
@@ -97,7 +97,7 @@ class ExistenceChecks:
         asked = [p for c in looks for use in self.effects.of_call(c).files_read for p in use.paths]
         calls = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
         program, is_before = self.stored.program, self.stored.is_before
-        run = program.run_from(f for c in calls for f in program.flow.callees.get(c, ()))
+        run = program.run_through(calls)
         meetings = [b for b in self.backwards if b in calls or program.frame(b) in run]
         made = [use for use in self.effects.of(*statements).files_written if self._may_be(asked, use)]
         made = [use for use in made if use.call is goal or is_before(use.call, goal)]

@@ -152,7 +152,7 @@ class Files:
         """The calls that read, or lead there, in the functions in which what writes comes before."""
         frame = self.program.frame(write)
         for call, node in self._earlier(read, _DEPTH):
-            if call is write or frame in self.program.run_from(self.program.flow.callees.get(call, ())):
+            if call is write or frame in self.program.run_through([call]):
                 yield node
 
     def _earlier(self, node: ast.Call, depth: int) -> Iterator[tuple[ast.Call, ast.Call]]:

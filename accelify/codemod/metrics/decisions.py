@@ -218,7 +218,7 @@ def _are_of_one_round(metrics: Metrics, node: ast.AST) -> bool:
     made = [v.node for v in held if isinstance(v, Made) and names.gives_tensor(v.name)]
     loops = {d.loop for d in metrics.measured.training.data if d.loop is not None}
     calls = (c for loop in loops for c in ast.walk(loop) if isinstance(c, ast.Call))
-    run = program.run_from(f for c in calls for f in program.flow.callees.get(c, ()))
+    run = program.run_through(calls)
     in_round = [m for m in made if program.frame(m) in run or not loops.isdisjoint(program.loops_round(m))]
     return bool(held) and len(in_round) == len(held)
 

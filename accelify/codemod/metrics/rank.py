@@ -373,7 +373,7 @@ class Ranks:
         """Whether each round of a loop gives an attribute another value, before it calls what changes that."""
         frame, flow = self.program.frame(definition.node), self.program.flow
         calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-        changing = [c for c in calls if frame in self.program.run_from(flow.callees.get(c, ()))]
+        changing = [c for c in calls if frame in self.program.run_through([c])]
         givers = {c: flow.callees.get(c, ()) for c in calls if self.program.statement(c) in loop.body}
         begins: list[ast.AST] = [c for c, run in givers.items() if any(self._gives(f, definition) for f in run)]
         begins += [d.node for d in self.chains.facts(loop).all_of(definition.variable) if self._begins(d, definition)]

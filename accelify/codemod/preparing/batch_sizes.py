@@ -173,7 +173,7 @@ class _Fixed:
         """The calls that a training step makes, also in the functions that it runs."""
         loops = (loop for loops in self.training.loops.values() for loop in loops)
         calls = {n for loop in loops for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)}
-        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
+        run = self.program.run_through(calls)
         return frozenset(calls.union(*(self.program.calls_in(f) for f in run)))
 
     def _taken_for_rows(self, size: ast.expr, steps: Collection[ast.Call]) -> Iterator[ast.expr]:

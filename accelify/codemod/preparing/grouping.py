@@ -295,7 +295,7 @@ class Grouper:
         if not any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) in models for n in parts):
             return False
         calls = [n for n in parts if isinstance(n, ast.Call)]
-        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
+        run = self.program.run_through(calls)
         inner = [c for f in run for c in self.program.calls_in(f)]
         return any(self._fills_at_random(c, models) for c in [*calls, *inner])
 

@@ -265,7 +265,7 @@ class Seeds:
             return False
         frames = {self.program.frame(b) for b in self.backwards}
         return any(
-            call in self.backwards or bool(self.program.run_from(self.program.flow.callees.get(call, ())) & frames)
+            call in self.backwards or bool(self.program.run_through([call]) & frames)
             for call in ast.walk(node)
             if isinstance(call, ast.Call)
         )

@@ -77,7 +77,7 @@ def find(script: Script) -> Iterator[Found]:
                 NAME, script.path(statement), statement.lineno, reason, edits, gives=_variable(script, name)
             )
             assert isinstance(statement.value, ast.Call)
-            run = script.program.run_from(script.program.flow.callees.get(statement.value, ()))
+            run = script.program.run_through([statement.value])
             own = {n for n in numbered if script.program.frame(n) in run}
             numbered -= own
             yield Attempt((change,), unread=others, otherwise=tuple(_without_numbers(script, own)))

@@ -69,7 +69,7 @@ def _downloads(script: Script) -> Iterator[ast.Call]:
         script.program.frame(s) for s in script.written.guarding.cached
     }
     for call in calls:
-        inner = script.program.run_from(script.program.flow.callees.get(call, ()))
+        inner = script.program.run_through([call])
         if frames.isdisjoint(inner) and not script.written.guarding.is_cached(call):
             yield call
 
@@ -150,7 +150,7 @@ def _is_waited_for(script: Script, statement: ast.stmt, depth: int = _DEPTH) -> 
             before += block[: block.index(node)]
         run += [item.context_expr for item in node.items] if isinstance(node, (ast.With, ast.AsyncWith)) else []
     calls = (c for node in run for c in ast.walk(node) if isinstance(c, ast.Call))
-    frames = script.program.run_from(f for c in calls for f in script.program.flow.callees.get(c, ()))
+    frames = script.program.run_through(calls)
     if any(script.program.frame(b) in frames or any(script.program.inside(b, s) for s in before) for b in others):
         return True
     callers = script.program.flow.callers.get(script.program.frame(statement), ()) if others and depth else ()

@@ -392,6 +392,10 @@ class Program:
             queue.extend(self._handed_on.get(scope, ()))
         return found
 
+    def run_through(self, calls: Iterable[ast.Call]) -> set[Scope]:
+        """The project's functions that calls name, the functions inside these, and all that they may run."""
+        return self.run_from(function for call in calls for function in self.flow.callees.get(call, ()))
+
     @cached_property
     def _handed_on(self) -> dict[Scope, list[Scope]]:
         """The functions that each function or module hands to others, which may call them: `Process(target=train)`."""

@@ -108,9 +108,9 @@ class Harmless:
 
     def _is_read_after(self, call: ast.Call, summary: Summary) -> bool:
         """Whether what a method leaves in its object is read by code that the loop round the call does not run."""
-        loops, flow = self.program.loops_round(call), self.program.flow
+        loops = self.program.loops_round(call)
         calls = [call, *(n for loop in loops[:1] for n in ast.walk(loop) if isinstance(n, ast.Call))]
-        run = self.program.run_from({f for c in calls for f in flow.callees.get(c, ())})
+        run = self.program.run_through(calls)
         left = {_attribute(p) for p in summary.writes if _is_within(p, call)}
         writes = [w for name in left for w in self.program.attribute_writes.get(name, ())]
         classes = {self.program.frame(w).parent for w in writes if self.program.frame(w) in run}
@@ -133,7 +133,7 @@ class Harmless:
 
     def _read_by(self, call: ast.Call) -> set[str]:
         """The attributes that the functions read that a call runs."""
-        run = self.program.run_from(self.program.flow.callees.get(call, ()))
+        run = self.program.run_through([call])
         found = (n for function in run for n in ast.walk(function.node) if isinstance(n, ast.Attribute))
         adds = ast.AugAssign
         return {n.attr for n in found if isinstance(n.ctx, ast.Load) or isinstance(self.program.parent(n), adds)}

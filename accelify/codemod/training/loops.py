@@ -621,7 +621,7 @@ class Sources:
 
     def _trains(self, call: ast.Call) -> bool:
         """Whether a call runs a backward pass in functions of the project's own, whatever these are called."""
-        run = self.program.run_from(self.flow.callees.get(call, ()))
+        run = self.program.run_through([call])
         calls = (c.func for function in run for c in self.program.calls_in(function))
         return any(isinstance(f, ast.Attribute) and f.attr == "backward" for f in calls)
 

@@ -32,7 +32,7 @@ class Evaluations:
         return any(self._is_model(c.func) for c in calls) and not self._trains(loops[0])
 
     def _evaluates(self, call: ast.Call) -> bool:
-        run = self.program.run_from(self.program.flow.callees.get(call, ()))
+        run = self.program.run_through([call])
         if run & self.frames or not any(map(self._runs_a_model, run)):
             return False
         changed = self.program.once(Chains).changed_by(call)
@@ -70,7 +70,7 @@ class Evaluations:
     def _trains(self, statement: ast.stmt) -> bool:
         calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
         backward = any(isinstance(c.func, ast.Attribute) and c.func.attr == "backward" for c in calls)
-        return backward or any(self.program.run_from(self.program.flow.callees.get(c, ())) & self.frames for c in calls)
+        return backward or any(self.program.run_through([c]) & self.frames for c in calls)
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:

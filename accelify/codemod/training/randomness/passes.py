@@ -93,7 +93,7 @@ class Passes:
         kinds = self.program.once(Effects).kinds
         if any(row.rows is Rows.SHUFFLES for row in kinds.called(call) or ()):
             return True
-        run = self.program.run_from(self.program.flow.callees.get(call, ()))
+        run = self.program.run_through([call])
         return any(
             row.rows is Rows.SHUFFLES for f in run for c in self.program.calls_in(f) for row in kinds.called(c) or ()
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from accelify.codemod.libraries import methods, names, table
@@ -64,7 +64,7 @@ def without_gradients(program: Program, node: ast.AST) -> ast.With | ast.Functio
     return None
 
 
-class _Terms:
+class _Terms(ABC):
     """Look at the terms that losses are made up of, as variables hold them and functions return them."""
 
     def __init__(self, program: Program, roles: Roles) -> None:
@@ -269,7 +269,7 @@ class Losses(_Terms):
     def _is_of_batch(self, call: ast.Call, depth: int) -> bool:
         if any(map(self.roles.is_loss, self.program.values(call.func))) or self.totals.is_one_number(call):
             return True
-        is_loss = any(map(names.gives_loss, self.program.called(call))) and not _names_a_reduction(call)
+        is_loss = any(map(names.gives_loss, self.program.called(call))) and not _reductions(call)
         function = call.func
         is_shaped = isinstance(function, ast.Attribute) and methods.keeps_values(function.attr)
         inner = function.value if isinstance(function, ast.Attribute) and is_shaped and depth else None
@@ -303,14 +303,14 @@ class MeanLosses(_Terms):
             found = [d.node for d in self._definitions(node)] if depth else []
             return bool(found) and all(self._holds_count(target, depth - 1) for target in found)
         if isinstance(node, ast.Subscript):
-            return _is_zero(node.slice) and self._is_shape(node.value)
+            return _is_constant(node.slice, 0) and self._is_shape(node.value)
         if not isinstance(node, ast.Call):
             return False
         rows, given = self.means.called(node)
         if any(row is None or row.rows is not Rows.COUNT for row in rows):
             return len(given) == 1 and "float" in self.program.called(node) and self._counts_rows(given[0], depth)
         is_of_tensor = bool(given) and self.program.once(Effects).kinds.of(given[0]) & {"tensor", UNKNOWN}
-        return bool(rows and is_of_tensor) and all(map(_is_zero, given[1:]))
+        return bool(rows and is_of_tensor) and all(_is_constant(place, 0) for place in given[1:])
 
     def _holds_count(self, target: ast.AST, depth: int) -> bool:
         value, parent = self._assigned(target), self.program.parent(target)
@@ -521,10 +521,6 @@ def _is_constant(node: ast.expr | None, value: object) -> bool:
     return isinstance(node, ast.Constant) and node.value == value
 
 
-def _is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0
-
-
 def _is_total(rows: Sequence[Row | None]) -> bool:
     """Whether all that a call may be makes one number of all rows."""
     return bool(rows) and all(row is not None and row.rows in (Rows.SUM, Rows.MEAN) for row in rows)
@@ -532,18 +528,18 @@ def _is_total(rows: Sequence[Row | None]) -> bool:
 
 def _asked(program: Program, call: ast.Call) -> Iterator[tuple[str | None, object]]:
     """What a loss is asked for by keyword, with its values; empty text where one is unknown."""
-    for keyword in call.keywords:
-        if keyword.arg in ("reduction", "size_average", "reduce", None):
-            for held in program.values(keyword.value) or (keyword.value,):
-                yield keyword.arg, held.value if isinstance(held, (ast.Constant, Constant)) else ""
+    for keyword in _reductions(call):
+        for held in program.values(keyword.value) or (keyword.value,):
+            yield keyword.arg, held.value if isinstance(held, (ast.Constant, Constant)) else ""
 
 
 def _is_of_torch(name: str | None) -> bool:
     return name is not None and name.startswith("torch.")
 
 
-def _names_a_reduction(call: ast.Call) -> bool:
-    return any(k.arg in ("reduction", "size_average", "reduce", None) for k in call.keywords)
+def _reductions(call: ast.Call) -> list[ast.keyword]:
+    """The keyword arguments by which a loss is asked for another reduction; `**options` may hold one."""
+    return [k for k in call.keywords if k.arg in ("reduction", "size_average", "reduce", None)]
 
 
 def _adds_up(call: ast.Call) -> bool:

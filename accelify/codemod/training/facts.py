@@ -135,7 +135,5 @@ def _training_calls(program: Program, training: Training, loop: ast.For) -> Iter
     trains = [*training.backwards, *training.steps]
     frames = {program.frame(c) for c in trains}
     for node in (n for s in loop.body for n in ast.walk(s)):
-        if isinstance(node, ast.Call) and (
-            node in trains or program.run_through([node]) & frames
-        ):
+        if isinstance(node, ast.Call) and (node in trains or program.run_through([node]) & frames):
             yield node

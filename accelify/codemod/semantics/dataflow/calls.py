@@ -241,7 +241,7 @@ class Calls(Containers):
             for _, name, part in self._fields(self._annotated(cls), given):
                 self._keep(instance, name, *part)
         if any(table.kind_made_by(base) == "dict" for base in self.external_bases(cls)):
-            self._namespace(node, instance, given.arguments, given.keywords)
+            self._keep_given(node, instance, given.arguments)
         for name in _RUN_UNASKED:
             method = self.method(cls, name)
             if method is not None:
@@ -274,16 +274,6 @@ class Calls(Containers):
             self._keep(made, name, *part)
         return frozenset({made})
 
-    def _namespace(self, node: ast.Call, made: Value, arguments: list[Values], keywords: Keywords) -> None:
-        """`SimpleNamespace(model=model)`, `EasyDict({"model": model})`: a dictionary that has attributes, too."""
-        for keyword, (name, values) in zip(node.keywords, keywords, strict=False):
-            if name is not None:
-                self._keep(made, name, values, (keyword.value,))
-            for value in values if name is None else ():
-                self._keep_all(made, value)
-        for value in arguments[0] if arguments else ():
-            self._keep_all(made, value)
-
     # Libraries.
 
     def _partial(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
@@ -311,7 +301,7 @@ class Calls(Containers):
         if names.same_values(name):
             return only(arguments[0], Element) if arguments else NOTHING
         if table.kind_made_by(name) == "dict":
-            self._namespace(node, Made(node, name), arguments, keywords)
+            self._keep_given(node, Made(node, name), arguments)
         return frozenset({Made(node, name)})
 
     def _setattr(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> None:
@@ -347,8 +337,7 @@ class Calls(Containers):
         return frozenset(found)
 
     def _dict_made(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values:
-        for keyword, (name, values) in zip(node.keywords, keywords, strict=False):
-            self._put_named(node, name, values, keyword.value)
+        self._put_given(node, node)
         for value in arguments[0] if arguments else ():
             self._put_all(node, value)
         return frozenset({Collection(node)}).union(*(only(values, Parameters) for values in arguments[:1]))

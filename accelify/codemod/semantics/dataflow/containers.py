@@ -292,7 +292,7 @@ class Containers(Memory):
                 self._updated(node, owner, arguments)
                 continue
             if isinstance(owner, Member) and owner.name == "__dict__" and function.attr == "update":
-                self._updated_attributes(node, owner.owner, arguments)
+                self._keep_given(node, owner.owner, arguments)
                 continue
             if not arguments:
                 continue
@@ -307,17 +307,21 @@ class Containers(Memory):
 
     def _updated(self, node: ast.Call, owner: Collection, arguments: list[Values]) -> None:
         """`options.update(others, model=model)`; of a set, `seen.update(items)`."""
-        for keyword in node.keywords:
-            self._put_named(owner.node, keyword.arg, self.values.get(keyword.value, NOTHING), keyword.value)
+        self._put_given(node, owner.node)
         for value in arguments[-1] if arguments else ():
             if isinstance(value, Collection) and not isinstance(value.node, (ast.List, ast.Tuple, ast.Set)):
                 self._put_all(owner.node, value)
             else:
                 self._put(owner.node, "*", frozenset({value}))
 
-    def _updated_attributes(self, node: ast.Call, owner: Value, arguments: list[Values]) -> None:
-        """`self.__dict__.update(options, model=model)`."""
-        for keyword in node.keywords:
+    def _put_given(self, call: ast.Call, node: ast.AST) -> None:
+        """Put what a call is given by name into a dictionary: `dict(model=model)`, `options.update(**others)`."""
+        for keyword in call.keywords:
+            self._put_named(node, keyword.arg, self.values.get(keyword.value, NOTHING), keyword.value)
+
+    def _keep_given(self, call: ast.Call, owner: Value, arguments: list[Values]) -> None:
+        """Give an object attributes: `SimpleNamespace(model=model)`, `self.__dict__.update(options, model=model)`."""
+        for keyword in call.keywords:
             values = self.values.get(keyword.value, NOTHING)
             if keyword.arg is not None:
                 self._keep(owner, keyword.arg, values, (keyword.value,))

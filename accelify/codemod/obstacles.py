@@ -256,10 +256,10 @@ def _started_by(program: Program, call: ast.Call) -> set[str]:
 
 def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Gradients that the script takes itself of models that no optimizer steps: nothing would average them."""
-    returned = _run_by_own_operations(program)
-    for call in program.calls:
-        frame = program.frame(call)
-        if "torch.autograd.grad" not in program.called(call) or frame not in program.reachable or frame in returned:
+    taken = [c for c in program.calls if "torch.autograd.grad" in program.called(c)]
+    returned = _run_by_own_operations(program) if taken else set()
+    for call in taken:
+        if program.frame(call) not in program.reachable - returned:
             continue
         inputs = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
         owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}

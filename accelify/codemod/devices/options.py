@@ -62,10 +62,10 @@ class Cpu:
             # A model that any GPU would get follows the device that its batches are brought to.
             moving = [choice for choice in moving if self._wished(choice)]
         choices = [*named, *moving]
-        said = self._said(files)
         if choices:
             each = [self._of_home(home, choices, by_branch=by_branch) for home in self.reach.homes]
         else:
+            said = self._said(files)
             each = [self._by_name(home) or self._by_value(home, said) for home in self.reach.homes]
         known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1

@@ -73,6 +73,7 @@ class Preparer:
         self.tracer = tracer
         self.training = training
         self._owners = Owners(program, roles, tracer, training)
+        self._evaluations = Evaluations(program, roles, training.frames)
         self.needed = {node_of(program.frame(b)) for b in training.backwards}
         self.found = _Found()
         self._items: list[Item] = []
@@ -436,8 +437,7 @@ class Preparer:
     def _is_asked_to_evaluate(self, chain: Chain) -> bool:
         """Whether a function that yields batches for training, too, gets a loader to evaluate on by a call."""
         call = chain[0].call if chain[0].scope not in self.training.frames else None
-        evaluations = Evaluations(self.program, self.roles, self.training.frames)
-        return call is not None and (evaluations.hold(call) or evaluations.have_loop(call))
+        return call is not None and (self._evaluations.hold(call) or self._evaluations.have_loop(call))
 
     def _is_generator(self, binding: Binding) -> bool:
         """Whether a name is given what a call of a generator function gives, which `prepare` refuses."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import DRAWS, Role, Row, Rows, Trait
 from accelify.codemod.preparing.parallel_wrappers import wrapper_names
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.conditions import Conditions
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
@@ -21,6 +22,7 @@ from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 from accelify.codemod.training.row_groups import regroups
 
+_MOST_NAMES = 3  # by which a tensor gets to where it meets a batch
 _POSITION = 1  # of `batch_size` among the arguments of torch's `DataLoader`
 _DEVICES = 1  # of `device_ids` among those of `DataParallel`
 
@@ -156,6 +158,7 @@ class _Fixed:
         self.tracer = tracer
         self.training = training
         self.loaders = loaders
+        self._kinds = program.once(Effects).kinds
 
     def find(self, sizes: Iterable[ast.expr], are_divided: bool) -> Iterator[ast.expr]:
         """The arguments that tell models the sizes of loaders, whose last batches may be smaller, or all of them."""
@@ -181,7 +184,7 @@ class _Fixed:
         for call in self.program.calls:
             if self.program.frame(call) not in self.program.reachable:
                 continue
-            is_made = call in steps and any(map(names.is_factory, self.program.called(call)))
+            is_made = call in steps and self._makes_rows(call)
             is_made = is_made and not draws(self.program, call)  # a model may make any number of samples
             given = [p for a in _arguments(call) for p in (_factors(a) if is_made else (a,))]
             found = next(
@@ -192,32 +195,50 @@ class _Fixed:
 
     def _shapes_batch(self, call: ast.Call) -> bool:
         """Whether a call gives a batch another shape, or makes a tensor for one."""
-        if isinstance(call.func, ast.Attribute) and not self.program.called(call):
-            row = table.member("tensor", call.func.attr)
-            is_view = row is not None and row.has(Trait.VIEW) and row.has(Trait.SAME_VALUES)
-            return is_view and self._is_of_batch(call.func.value)
-        return any(map(names.is_factory, self.program.called(call))) and any(map(self._meets_batch, self._reads(call)))
+        if self._makes_rows(call):
+            return any(map(self._meets_batch, self._reads(call)))
+        if not isinstance(call.func, ast.Attribute) or self.program.called(call):
+            return False
+        row = table.member("tensor", call.func.attr)
+        is_view = row is not None and row.has(Trait.VIEW) and row.has(Trait.SAME_VALUES)
+        return is_view and self._is_of_batch(call.func.value)
+
+    def _makes_rows(self, call: ast.Call) -> bool:
+        """Whether a call makes a tensor or an array, of as many rows as its arguments say."""
+        return any(map(_makes_rows, self._kinds.called(call) or ()))
 
     def _reads(self, made: ast.Call) -> Iterator[ast.expr]:
         """Where a tensor is read, by the name that it gets."""
         yield made
-        statement = self.program.statement(made)
+        yield from self._reads_of_bound(self.program.statement(made))
+
+    def _reads_of_bound(self, statement: ast.AST) -> Iterator[ast.expr]:
+        """Where the names are read that an assignment binds."""
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         for name in (n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)):
             owner = self.program.scope(name).owner(name.id)
             reads = self.program.reads_of(owner, name.id) if owner is not None else []
             yield from (r for r in reads if name in self.program.reaching(r, [name]))
 
-    def _meets_batch(self, read: ast.expr) -> bool:
-        """Whether a tensor is given to a function, or an operator, beside (what is made of) a batch."""
+    def _meets_batch(self, read: ast.expr, depth: int = _MOST_NAMES) -> bool:
+        """Whether a tensor is given to a function, or an operator, beside (what is made of) a batch.
+
+        So may one that is made of it row by row: `torch.from_numpy(noise).float()`.
+        """
         call = next((a for a in self.program.ancestors(read) if isinstance(a, (ast.Call, ast.BinOp, ast.stmt))), None)
         if isinstance(call, ast.BinOp):
             sides = (s for s in (call.left, call.right) if not self.program.inside(read, s))
-            return any(map(self._is_of_batch, sides)) or self._meets_batch(call)
-        if isinstance(call, ast.Call) and methods.moves_to_device(getattr(call.func, "attr", "")):
-            return self._meets_batch(call)
-        given = _arguments(call) if isinstance(call, ast.Call) else ()
-        return any(self._is_of_batch(a) for a in given if not self.program.inside(read, a))
+            return any(map(self._is_of_batch, sides)) or self._meets_batch(call, depth)
+        if not isinstance(call, ast.Call):
+            return depth > 0 and any(self._meets_batch(r, depth - 1) for r in self._reads_of_bound(call or read))
+        is_beside = any(self._is_of_batch(a) for a in _arguments(call) if not self.program.inside(read, a))
+        return is_beside or (self._keeps_rows(call) and self._meets_batch(call, depth))
+
+    def _keeps_rows(self, call: ast.Call) -> bool:
+        """Whether each row of a result is made of one row of what a call is given: `x.to(device)`, `x.float()`."""
+        rows = self._kinds.called(call) or ()
+        is_each = bool(rows) and all(row.rows is Rows.EACH or row.role is Role.FACTORY for row in rows)
+        return is_each or methods.moves_to_device(getattr(call.func, "attr", ""))
 
     def _is_of_batch(self, node: ast.AST, depth: int = 4) -> bool:
         """Whether an expression has the rows of a batch of a prepared loader."""
@@ -295,6 +316,12 @@ def is_same_size(tracer: Tracer, size: ast.expr, given: ast.expr, name: str = ""
     ends = set(map(_end, tracer.chains(size)))
     is_option = isinstance(size, ast.Attribute) and ast.unparse(size) == ast.unparse(given)
     return is_option or any(_end(chain) in ends for chain in tracer.chains(given))
+
+
+def _makes_rows(row: Row) -> bool:
+    """Whether a function makes what holds values of its own: `torch.zeros`, `x.new_zeros`, `np.random.rand`."""
+    is_array = row.returns in ("tensor", "ndarray") and row.rows is not Rows.EACH
+    return is_array and (row.role is Role.FACTORY or bool(row.effects & DRAWS))
 
 
 def _arguments(call: ast.Call) -> Iterator[ast.expr]:

@@ -254,11 +254,19 @@ MASKED = "def masked():\n    return torch.cat([torch.arange(size) for _ in range
         (MASKED, "labels = masked()", ["size"]),
         ("", "noise = torch.rand(size, 1)\nz = (0.5 * noise) * x + (1 - noise) * model(x)", ["size"]),
         ("", "w = torch.full((len(x), 1), 0.5)", []),
+        ("", "go = np.concatenate((np.zeros([size, 1]), x), axis=1)", ["size"]),
+        ("", "mask = torch.tensor(np.ones((size, 3)))", ["size"]),
+        ("", "h = x.new_zeros(size, 8)", ["size"]),
+        ("", "noise = np.random.randn(size, 8)\nz = torch.from_numpy(noise).float().to(device)\nmodel(z, x)", ["size"]),
+        ("draw = np.random.RandomState(0)", "z = torch.tensor(draw.normal(size=(size, 1))) * x", ["size"]),
+        ("", "noise = np.random.randn(size, 8)\nfake = model(torch.from_numpy(noise).float())", []),
+        ("", "rows = np.asarray(size)", []),
         ("noise = torch.randn(size, 8)", "show(noise)", []),
     ],
 )
 def test_tensors_of_a_step_for_full_batches(before: str, batch: str, given: list[str]) -> None:
-    text = script(before=f"size = 2\n{before}", batch=batch).replace("batch_size=2", "batch_size=size, drop_last=True")
+    text = script(before=f"import numpy as np\nsize = 2\n{before}", batch=batch)
+    text = text.replace("batch_size=2", "batch_size=size, drop_last=True")
     assert texts(found(Facts(text)).fixed) == []
     facts = Facts(text)
     facts.options = Options(keep_global_batch=True)

@@ -380,6 +380,8 @@ def test_a_file_does_not_import_itself(tmp_path: Path) -> None:
     [
         ("torch.sum(torch.stack([part.mean() for part in parts]))", False),
         ("torch.stack(parts).sum()", False),
+        ("(model(x).mean(0) * (torch.ones(1) / 4)).sum()", False),
+        ("(model(x).mean(0) * model(x)).sum()", True),
         ("parts[0].sum()", True),
     ],
 )

@@ -43,7 +43,7 @@ from accelify.codemod.semantics.provenance import Tracer, imported_by_name
 from accelify.codemod.semantics.scopes import Scope, code, main_guard, names_in
 from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops import Loops
-from accelify.codemod.training.losses import DividedMeans, Losses, losses_of
+from accelify.codemod.training.losses import DividedMeans, Losses, is_for_inputs, losses_of
 from accelify.codemod.training.weights import late_parameters
 
 NAME = "notes"
@@ -372,9 +372,16 @@ def _summed(script: Script) -> Iterator[Remark]:
     kinds = {d.kind for d in script.training.data}
     if kinds <= {"full"} or (kinds <= {"full", "sequence"} and not script.preparation.sharded):
         return  # all compute on the same data, and that is said
-    losses = Losses(script.program, script.roles, partial(_is_whole_size, script))
+    ranks = script.metrics.ranks
+
+    def is_alike(node: ast.expr) -> bool:
+        return not ranks.is_own(node)
+
+    losses = Losses(script.program, script.roles, partial(_is_whole_size, script), is_alike)
     divided = DividedMeans(script.program, script.roles)
     for backward in script.training.backwards:
+        if is_for_inputs(script.program, backward, script.training.steps, is_alike):
+            continue
         of_step = losses_of(script.program, backward)
         if script.options.keep_global_batch and any(map(divided.has, of_step)):
             message = (

@@ -14,7 +14,7 @@ from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import returned
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Collection, Constant, Instance, Made, Parameters, Value, template
 from accelify.codemod.training.roles import Roles
 
@@ -64,6 +64,22 @@ def without_gradients(program: Program, node: ast.AST) -> ast.With | ast.Functio
     return None
 
 
+def is_for_inputs(
+    program: Program, backward: ast.Call, steps: Iterable[ast.Call], is_alike: Callable[[ast.expr], bool]
+) -> bool:
+    """Whether a backward pass is for the gradients of a batch, and no step takes up those that weights get from it.
+
+    `net(image).sum().backward()`, then `image.data.add_(image.grad)`, and `net.zero_grad()` before the next step.
+    """
+    flow, frame = program.control_flow(backward), program.frame(backward)
+    owners = [n.value for n in ast.walk(frame.node) if isinstance(n, ast.Attribute) and n.attr == "grad"]
+    read = [n for n in owners if not is_alike(n) and flow.reaches(backward, n)]
+    calls = program.calls_in(frame)
+    clearing = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "zero_grad"]
+    taken = (s for s in steps if program.frame(s) is frame)
+    return bool(read) and not any(flow.reaches(backward, step, without=clearing) for step in taken)
+
+
 class _Terms(ABC):
     """Look at the terms that losses are made up of, as variables hold them and functions return them."""
 
@@ -72,6 +88,7 @@ class _Terms(ABC):
         self.roles = roles
         self.means = RowMeans(program)
         self.totals = program.once(Totals)
+        self._ways: dict[Scope, tuple[ast.Call, ...]] = {}  # the calls by which functions were entered last
 
     def has(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression, or a part that is added to it, is what is looked for."""
@@ -102,11 +119,9 @@ class _Terms(ABC):
         known = self._reduces(call, depth)
         if known is not None:
             return known
-        callees = self.program.flow.callees.get(call)
-        if callees:  # one that is given nothing knows no batch: a penalty on the weights
+        if self.program.flow.callees.get(call):  # one that is given nothing knows no batch: a penalty on the weights
             is_given = bool(call.args or call.keywords)
-            live = [v for v in returned(callees) if v is not None and self._may_run(v)]
-            return is_given and any(self.has(v, depth - 1) for v in live)
+            return is_given and any(self.has(v, depth - 1) for v in self._returned(call))
         operator = methods.operator(call.func.attr) if isinstance(call.func, ast.Attribute) else None
         if operator is None or not isinstance(call.func, ast.Attribute) or len(call.args) != 1:
             return False
@@ -145,12 +160,18 @@ class _Terms(ABC):
             values = [self._assigned(d.node) for d in self._definitions(node)]
             yield from (item for v in values if v is not None for item in self._items(v, key, depth - 1))
         elif isinstance(node, ast.Call) and depth:
-            live = (v for v in returned(self.program.flow.callees.get(node, ())) if v is not None and self._may_run(v))
-            yield from (item for v in live for item in self._items(v, key, depth - 1))
+            yield from (item for v in self._returned(node) for item in self._items(v, key, depth - 1))
+
+    def _returned(self, call: ast.Call) -> list[ast.expr]:
+        """What the functions that a call runs may return to it in training."""
+        callees = self.program.flow.callees.get(call, ())
+        self._ways.update(dict.fromkeys(callees, (*self._ways.get(self.program.frame(call), ()), call)))
+        return [v for v in returned(callees) if v is not None and self._may_run(v)]
 
     def _may_run(self, node: ast.AST) -> bool:
-        """Whether a place is reached in training, as the script's options and the defaults of its classes stand."""
-        return any(self.program.once(Conditions).runs(node, world) for world in _TRAINING)
+        """Whether a place is reached in training, as the script's options and the arguments of its calls stand."""
+        conditions, way = self.program.once(Conditions), self._ways.get(self.program.frame(node), ())
+        return any(conditions.runs(node, world) and not conditions.is_dead(node, world, way) for world in _TRAINING)
 
     def _definitions(self, node: ast.expr) -> frozenset[Definition]:
         return self.program.definitions(node).definitions(node)
@@ -173,13 +194,22 @@ class _Terms(ABC):
 
 
 class Losses(_Terms):
-    """Find losses that are sums over rows; `is_fixed` says of what divides one that it is the same for any batch."""
+    """Find losses that are sums over rows.
+
+    is_fixed: whether what divides one is the same for any batch. is_alike: whether a value is of no batch at all.
+    """
 
     def __init__(
-        self, program: Program, roles: Roles, is_fixed: Callable[[ast.expr], bool] = lambda divisor: False
+        self,
+        program: Program,
+        roles: Roles,
+        is_fixed: Callable[[ast.expr], bool] = lambda divisor: False,
+        is_alike: Callable[[ast.expr], bool] = lambda value: False,
     ) -> None:
         super().__init__(program, roles)
         self.is_fixed = is_fixed
+        self.is_alike = is_alike
+        self.means = RowMeans(program, is_alike)
 
     def is_sum(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression, or a part that is added to it, is a sum that nothing divides."""
@@ -235,7 +265,8 @@ class Losses(_Terms):
         """Whether what is summed may be of a batch: no losses that the script put side by side, and no weights."""
         is_stacked = isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
         is_of_losses = is_stacked or self._are_losses(node)
-        return not is_of_losses and not self._is_of_weights(node) and not self.means.is_mean(node)
+        is_of_none = self.is_alike(node) or self._is_of_weights(node)
+        return not is_of_losses and not is_of_none and not self.means.is_mean(node)
 
     def _are_losses(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a tensor holds a few losses, each of the batch, with or without their weights."""
@@ -411,8 +442,9 @@ class Totals:
 class RowMeans:
     """Find values that are means over the rows of a batch, so that a sum of what they hold is one over columns."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, is_alike: Callable[[ast.expr], bool] = lambda value: False) -> None:
         self.program = program
+        self.is_alike = is_alike
         self.chains = program.once(Chains)
 
     def is_mean(self, node: ast.expr, depth: int = _DEPTH + 1) -> bool:
@@ -432,8 +464,8 @@ class RowMeans:
         return isinstance(node, ast.Call) and self._is_mean_call(node, depth)
 
     def _are_means(self, values: Sequence[ast.expr], depth: int) -> bool:
-        """Whether each of some values is a mean or a plain number, and not all are numbers."""
-        of_tensors = [v for v in values if not self._is_number(v)]
+        """Whether each of some values is a mean, a plain number or of no batch, and not all are numbers."""
+        of_tensors = [v for v in values if not self._is_number(v) and not self.is_alike(v)]
         return bool(of_tensors) and all(self.is_mean(v, depth) for v in of_tensors)
 
     def _is_number(self, node: ast.expr) -> bool:

@@ -11,6 +11,7 @@ from accelify.codemod.training.losses import (
     Losses,
     RowMeans,
     is_by_function,
+    is_for_inputs,
     losses_of,
     without_gradients,
 )
@@ -240,6 +241,74 @@ def test_a_branch_that_the_options_of_a_loss_rule_out_adds_nothing_up(body: str,
     main = f"from losses import Focal\ncriterion = Focal({given})\nloss = criterion(x, y)\nuse(loss)\n"
     facts = Facts({"main.py": main, "losses.py": FOCAL.format(body=body)})
     assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
+
+
+REDUCED = """\
+def reduced(x, kind="avg", add=False):
+    {body}
+def both(x, kind):
+    return reduced(x, kind), 1
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if kind == 'sum': return x.sum()\n    else: return x.mean()",
+        "if kind == 'sum':\n        x = x.sum()\n    elif kind == 'avg':\n        x = x.mean()\n    return x",
+        "return x.sum() if kind == 'sum' else x.mean()",
+        "if not (add or kind == 'sum'):\n        return x.mean()\n    return torch.sum(x)",
+    ],
+)
+@pytest.mark.parametrize(
+    ("loss", "is_sum"),
+    [
+        ("reduced(x)", False),
+        ("reduced(x, 'sum')", True),
+        ("both(x, 'avg')[0]", False),
+        ("both(x, kind='sum')[0]", True),
+    ],
+)
+def test_the_arguments_of_one_call_say_how_a_function_reduces(body: str, loss: str, is_sum: bool) -> None:
+    text = f"{IMPORTS}{REDUCED.format(body=body)}show(reduced(x, kind='sum'), reduced(x))\nuse({loss})\n"
+    facts = Facts(text)
+    assert Losses(facts.program, facts.roles).is_sum(facts.call("use(").args[0]) is is_sum
+
+
+ASCENT = """\
+for x, y in loader:
+    for k in range(5):
+        {pass_}
+    net.zero_grad()
+    net(x).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("pass_", "is_it"),
+    [
+        ("net(x).sum().backward(); x.data.add_(x.grad)", True),
+        ("net(x).sum().backward(); x = step(x, x.grad.data.sign())", True),
+        ("net(x).sum().backward(); show(weight.grad)", False),
+        ("net(x).sum().backward(); optimizer.step(); show(x.grad)", False),
+        ("net(x).sum().backward()", False),
+    ],
+)
+def test_a_backward_pass_that_only_the_input_needs(pass_: str, is_it: bool) -> None:
+    made = "net = nn.Linear(2, 2)\noptimizer = torch.optim.SGD(net.parameters(), 1)\n"
+    facts = Facts(f"{IMPORTS}{made}{ASCENT.format(pass_=pass_)}")
+    backward, steps = (
+        facts.call("net(x).sum().backward()"),
+        [c for c in facts.program.calls if "step()" in texts([c])[0]],
+    )
+    assert is_for_inputs(facts.program, backward, steps, lambda node: texts([node]) == ["weight"]) is is_it
+
+
+def test_a_sum_of_what_is_of_no_batch() -> None:
+    facts = Facts(f"{IMPORTS}use((x.mean(0).log() * p).sum(), (x * p).sum(), p.pow(2).sum())\n")
+    losses = Losses(facts.program, facts.roles, is_alike=lambda node: "x" not in texts([node])[0])
+    assert [losses.is_sum(a) for a in facts.call("use(").args] == [False, True, False]
 
 
 def test_code_without_gradients() -> None:

@@ -119,6 +119,7 @@ class Measured:
             bool(random),
             drawn,
             LoaderDraws(self.program, self.roles),
+            tuple(loop for loop in loops if self.prepared.is_sharded_sequence(loop)),
         )
 
     def _asks_for_batches(self, loop: Loop) -> bool:

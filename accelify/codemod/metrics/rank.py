@@ -129,6 +129,7 @@ class Shards:
     expression is a prepared loader. is_alike: whether it holds what all ranks have alike, whatever it is used for: a
     prepared model, an optimizer. draws: whether each rank draws random numbers of its own, outside of the loops, too.
     drawn: those `rounds` in which it draws its batches. loader_draws: what loaders draw that all ranks have whole.
+    sequences: those `loops` whose items are sharded as the loop gets them, the numbers that these have been given, too.
     """
 
     loops: Sequence[Loop]
@@ -138,6 +139,7 @@ class Shards:
     draws: bool = False
     drawn: Sequence[Loop] = ()
     loader_draws: LoaderDraws | None = None
+    sequences: Sequence[Loop] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,7 +554,17 @@ class Ranks:
             return self._of_part(value.elts[path[0]], path[1:]) if is_plain else self._of(value)
         if path and isinstance(value, ast.Call) and self.program.flow.callees.get(value):
             return self._called(value, path[0])
-        return self._of(value)
+        return self._of(value) if (item := self._of_item(value, path)) is None else item
+
+    def _of_item(self, value: ast.expr, path: tuple[int, ...]) -> _Labels | None:
+        """The labels of one part of what a loop is given in each round: of `i` in `for pair in loader: i, x = pair`."""
+        definitions = self.chains.definitions(value) if path and isinstance(value, ast.Name) else ()
+        given = [self.program.binding(d.node) for d in definitions if d.kind is Kind.LOOP]
+        if len(given) != 1 or len(definitions) != 1:
+            return None
+        before, holder = given[0]
+        assert isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension))
+        return self._item(holder.iter, (*before, *path), holder)
 
     def _looped(self, node: ast.AST) -> _Labels:
         """The labels of a variable of a loop or of a comprehension."""
@@ -572,12 +584,15 @@ class Ranks:
                 part = source.args[path[0]]
                 if holder not in self.loops:
                     return self._item(part, path[1:], holder)
+                if self.chains.tracer.is_counter(part):
+                    return frozenset({Origin(Mark.STEPS, holder, differs=False)})
                 if self.chains.kinds.of(part) == {"loader"} and not self.shards.is_loader(part):
                     return self._of(part)  # a loader that gives every rank all of its data
             if self.chains.tracer.is_progress(source):
                 return self._item(source.args[0], path, holder)
         if holder in self.loops:
-            return frozenset({Origin(Mark.BATCH, holder)})
+            is_number = holder not in self.shards.sequences and self.chains.tracer.numbers(source, path)
+            return frozenset({Origin(Mark.STEPS, holder, differs=False) if is_number else Origin(Mark.BATCH, holder)})
         if isinstance(holder, ast.comprehension) and self.shards.is_loader(source):
             return frozenset({Origin(Mark.BATCH, holder)})
         return self._of(source) | self._drawn_item(source, holder)
@@ -1022,6 +1037,9 @@ class Ranks:
         labels, key = self._of(node.value), node.slice
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             return self._part(labels, key.value)
+        if isinstance(key, ast.Constant) and isinstance(key.value, int):
+            item = self._of_item(node.value, (key.value,))
+            labels = labels if item is None else item
         return self._without_place(labels) | self._chosen(self._of(key), node)
 
     def _counted(self, labels: _Labels, node: ast.AST) -> _Labels:

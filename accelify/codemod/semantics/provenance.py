@@ -13,7 +13,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, gone_over, returned
-from accelify.codemod.semantics.values import Collection, Constant, Instance, Made
+from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, Value
 
 _DEPTH = 12
 
@@ -156,11 +156,24 @@ class Tracer:
         """The iterables behind `tqdm(loader)`; `zip(range(n), loader)` only numbers the elements of the other."""
         if "zip" not in self.program.called(call):
             return gone_over(call)
-        return [a for a in call.args if not self._is_counter(a)] or call.args
+        return [a for a in call.args if not self.is_counter(a)] or call.args
 
-    def _is_counter(self, node: ast.expr) -> bool:
+    def is_counter(self, node: ast.expr) -> bool:
         values = self.program.values(node)
         return bool(values) and all(isinstance(v, Made) and names.is_counter(v.name) for v in values)
+
+    def numbers(self, source: ast.expr, path: tuple[int, ...]) -> bool:
+        """Whether a part of what an expression yields numbers the rest: `enumerate(x)`, `zip(range(9), x)`, named."""
+        while (value := self.value_at(source)) is not None:
+            source = value
+        parts = self.flow.parts((e for v in self.program.values(source) for e in self.flow.elements(v)), path)
+        return bool(parts) and all(map(self._is_number, parts))
+
+    def _is_number(self, value: Value) -> bool:
+        if isinstance(value, Element):
+            return isinstance(value.owner, Made) and names.is_counter(value.owner.name)
+        made = value.node if isinstance(value, Made) and value.name == "int" else None
+        return isinstance(made, ast.Call) and "enumerate" in self.program.called(made)
 
     def inside(self, node: ast.expr, *others: str) -> ast.expr:
         """The iterable of a loop, inside `enumerate`, progress bars, `zip` with a counter and functions named."""

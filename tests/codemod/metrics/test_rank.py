@@ -184,6 +184,45 @@ def test_counts_of_steps_are_told_from_counts_of_rows() -> None:
     assert not rank("n", begin="n = 0", batch="n += len(x)").is_own
 
 
+LOOP = "for i, (x, y) in enumerate(loader):"
+
+
+def number_in(loop: str, *, before: str = "") -> Rank:
+    """The rank of `i` in a training loop whose head, and what stands before it, is another."""
+    text = training(begin=before, batch="print(i)").replace(LOOP, loop)
+    script = script_of(text.replace("import time\n", "import time\nimport itertools\nfrom tqdm import tqdm\n"))
+    return script.metrics.ranks.of(find(script, "print(i)"))
+
+
+@pytest.mark.parametrize(
+    ("before", "loop"),
+    [
+        ("steps = enumerate(loader)", "for i, (x, y) in steps:"),
+        ("steps = enumerate(loader)\nbar = tqdm(steps)", "for i, (x, y) in bar:"),
+        ("numbered = tqdm(enumerate(loader), total=3)", "for i, (x, y) in itertools.islice(numbered, 2):"),
+        ("", "for i, (x, y) in zip(itertools.count(1), loader):"),
+        ("steps = zip(loader, range(9))", "for (x, y), i in steps:"),
+        ("numbers = itertools.count()", "for (x, y), i in zip(loader, numbers):"),
+        ("", "for pair in enumerate(loader):\n        i, (x, y) = pair"),
+        ("", "for pair in tqdm(enumerate(loader)):\n        i = pair[0]\n        x, y = pair[1]"),
+    ],
+)
+def test_the_number_of_a_round_is_the_same_on_all_ranks(before: str, loop: str) -> None:
+    assert number_in(loop, before=before).steps
+
+
+@pytest.mark.parametrize(
+    ("before", "loop"),
+    [
+        ("", "for i, (x, y) in loader:"),
+        ("", "for pair in enumerate(loader):\n        x, (y, i) = pair"),
+        ("pairs = [(a, b) for a, b in valid]\nitems = enumerate(pairs)", "for i, (x, y) in items:"),
+    ],
+)
+def test_a_number_that_is_sharded_is_own(before: str, loop: str) -> None:
+    assert number_in(loop, before=before).is_own
+
+
 @pytest.mark.parametrize("update", ["n = x[y > 0].size(0)", "n = len(y.nonzero())", "rows = x[y == 1]\nn = len(rows)"])
 def test_how_many_rows_are_chosen_is_own(update: str) -> None:
     assert rank("n", batch=update).is_own

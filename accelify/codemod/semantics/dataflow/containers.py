@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.dataflow.memory import Key, Memory, Source
@@ -212,6 +212,12 @@ class Containers(Memory):
         if isinstance(value, (Made, Member, Argument)):
             return frozenset({Member(value, f"[{key!r}]")} if _depth(value) < 3 else ())
         return NOTHING
+
+    def parts(self, values: Iterable[Value], path: Sequence[int]) -> Values:
+        """What stands at a place inside values: at `(1, 0)` of an item for `x` of `for i, (x, y) in items`."""
+        for position in path:
+            values = [part for value in values for part in self._item(value, position)]
+        return frozenset(values)
 
     def elements(self, value: Value) -> Values:
         """The elements that iterating over a value yields."""

@@ -38,7 +38,8 @@ class Script:
     wrapping: where a model has been replaced by its wrapper, for a runtime that wraps it. wrappers: the
     `DataParallel(model)` calls of these files, and of what builds their models; left_wrapped: all others;
     needed_wrappers: those of the project's own that cannot go; unwrapped: the choices that are none once these are
-    gone, each with whether its body is what is done. batch_sizes: where the sizes of the training batches are written.
+    gone, each with whether its body is what is done. for_one_gpu: the comparisons that one GPU, or two, decides, each
+    with whether a process, which has one, meets it. batch_sizes: where the sizes of the training batches are written.
     seeds: where the processes may begin to draw random numbers of their own. distribution: how the script distributes
     itself; None where it does not.
     """
@@ -57,6 +58,7 @@ class Script:
     left_wrapped: tuple[ast.Call, ...]
     needed_wrappers: tuple[ast.Call, ...]
     unwrapped: Mapping[Question, bool]
+    for_one_gpu: Mapping[ast.Compare, bool]
     batch_sizes: BatchSizes
     seeds: Seeds
     access: Access

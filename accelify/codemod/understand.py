@@ -323,6 +323,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
     measured = Measured(program, roles, tracer, training, layout.prepared, options, code.chains)
     wrapping = Wrappers(program, set(files), run.run, layout.preparation.models)
     wrappers = tuple(wrapping.find())
+    unwrapped = Unwrapped(program, () if by_hand else wrappers)
     metrics = metrics_of(measured, files, access, layout.sharded, by_hand=by_hand)
     return Script(
         program=program,
@@ -338,7 +339,8 @@ def _script(code: _Code, layout: _Layout) -> Script:
         wrappers=wrappers,
         left_wrapped=tuple(wrapping.left()),
         needed_wrappers=tuple(wrapping.needed()),
-        unwrapped=Unwrapped(program, () if by_hand else wrappers).find(files, run.run),
+        unwrapped=unwrapped.find(files, run.run),
+        for_one_gpu=unwrapped.for_one_gpu(),
         batch_sizes=batch_sizes_of(
             program, roles, tracer, training, layout.preparation, are_divided=options.keep_global_batch
         ),

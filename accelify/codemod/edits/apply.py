@@ -137,6 +137,9 @@ class _Applier(cst.CSTTransformer):
             self.touched.append(node)
         if self._loses_its_else(original_node, node):
             node = node.with_changes(orelse=None)
+        if isinstance(original_node, cst.If) and isinstance(original_node.orelse, cst.If):
+            assert isinstance(node, cst.If)
+            node = self._continued(original_node.orelse, node)
         if original_node in self.holders:
             self.touched.append(node)
         if isinstance(original_node, (cst.Module, cst.IndentedBlock)):
@@ -235,21 +238,46 @@ class _Applier(cst.CSTTransformer):
     def _unwrapped(
         self, old: cst.BaseStatement, new: cst.BaseStatement, lines: list[cst.EmptyLine]
     ) -> list[cst.BaseStatement]:
-        """The statements of one branch, with the lines above the condition; comments that go are remembered."""
+        """The statements of one branch, with the lines above the condition."""
         assert isinstance(old, cst.If)
         assert isinstance(new, cst.If)
-        every, kept = Comments(), Comments()
-        original, branch = branch_of(old, self.unwrapped[old]), branch_of(new, self.unwrapped[old])
-        old.with_changes(leading_lines=()).visit(every)
-        for statement in original.body:
-            statement.visit(kept)
-        left = Counter(c for _, c in every.found) - Counter(c for _, c in kept.found)
-        self.dropped.extend(left.elements())
+        branch = self._chosen(old, new)
+        was_elif = isinstance(old.orelse, cst.If) and not self.unwrapped[old].is_body
+        if was_elif and isinstance(new.orelse, cst.Else):
+            lines = [*lines, *new.orelse.leading_lines]
+        if isinstance(branch, cst.If):
+            return [branch.with_changes(leading_lines=[*lines, *branch.leading_lines])]
+        if branch is None:
+            return []
         if isinstance(branch, cst.SimpleStatementSuite):
             return [cst.SimpleStatementLine(branch.body, leading_lines=lines)]
         first, *rest = branch.body
         assert isinstance(first, cst.BaseStatement)
         return [first.with_changes(leading_lines=[*lines, *lines_above(first)]), *rest]
+
+    def _chosen(self, old: cst.If, new: cst.If) -> cst.BaseSuite | cst.If | None:
+        """The branch that takes a condition's place; comments that go are remembered."""
+        every, kept, edit = Comments(), Comments(), self.unwrapped[old]
+        branch = branch_of(old, edit)
+        old.with_changes(leading_lines=()).visit(every)
+        for node in branch.body if isinstance(branch, cst.BaseSuite) else filter(None, [branch]):
+            node.visit(kept)
+        left = Counter(c for _, c in every.found) - Counter(c for _, c in kept.found)
+        self.dropped.extend(left.elements())
+        return branch_of(new, edit)
+
+    def _continued(self, old: cst.If, node: cst.If) -> cst.If:
+        """A condition with what is left of its `elif`: all of it, one of its branches, or nothing."""
+        if old in self.removed:
+            self.dropped.extend(comments_in(old).elements())
+            return node.with_changes(orelse=None)
+        if old not in self.unwrapped or not isinstance(node.orelse, cst.If):
+            return node
+        branch = self._chosen(old, node.orelse)
+        orelse = cst.Else(branch) if isinstance(branch, cst.BaseSuite) else branch
+        if orelse is not None:
+            orelse = orelse.with_changes(leading_lines=[*node.orelse.leading_lines, *orelse.leading_lines])
+        return node.with_changes(orelse=orelse)
 
     def _does_only_otherwise(self, node: cst.If) -> bool:
         """Whether all that is left of a condition is its `else`, with no comment in between."""
@@ -297,15 +325,14 @@ class _Applier(cst.CSTTransformer):
         self.dropped.extend(c for holder, c in collector.found if holder not in own)
 
 
-def branch_of(node: cst.If, edit: Unwrap) -> cst.BaseSuite:
-    """The branch that takes a condition's place."""
+def branch_of(node: cst.If, edit: Unwrap) -> cst.BaseSuite | cst.If | None:
+    """The branch that takes a condition's place: a block, or the `elif` that it goes on with."""
     for _ in range(edit.depth):
         assert isinstance(node.orelse, cst.If)
         node = node.orelse
     if edit.is_body:
         return node.body
-    assert isinstance(node.orelse, cst.Else)
-    return node.orelse.body
+    return node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse
 
 
 def negated(node: cst.If) -> cst.If:

@@ -6,7 +6,7 @@ import ast
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -217,7 +217,7 @@ class _Folder:
                 self._fold(row, row[0])
             for statement in row:
                 if statement in self.opened and statement not in self.kept:
-                    for inner in _blocks(statement):
+                    for inner in _blocks(statement, self.kept):
                         self._block(inner)
         self._fold(run)
 
@@ -282,14 +282,15 @@ class _Folder:
         return "" if before.strip() else before
 
 
-def _blocks(statement: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The blocks of a compound statement, in order; an `elif` is part of its `if`."""
+def _blocks(statement: ast.AST, without: Collection[ast.stmt] = ()) -> Iterator[list[ast.stmt]]:
+    """The blocks of a compound statement, in order; an `elif` is part of its `if`, unless it is to be left out."""
     for name in ("body", "handlers", "cases", "orelse", "finalbody"):
         parts = getattr(statement, name, ())
         if parts and isinstance(parts[0], (ast.ExceptHandler, ast.match_case)):
             yield from (part.body for part in parts)
         elif name == "orelse" and parts and _is_elif(parts[0], statement):
-            yield from _blocks(parts[0])
+            if parts[0] not in without:
+                yield from _blocks(parts[0], without)
         elif parts:
             yield parts
 

@@ -92,7 +92,11 @@ class DropArgument:
 
 @dataclass(frozen=True)
 class Unwrap:
-    """Put one branch of a condition in its place: its body, what it does otherwise, or one of an `elif`."""
+    """Put one branch of a condition in its place: its body, what it does otherwise, or that of an `elif`.
+
+    What it does otherwise may be an `elif`, which becomes the condition. A condition that is an `elif` itself becomes
+    the `else` of the one before it.
+    """
 
     node: ast.If
     is_body: bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence, Set
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
@@ -169,6 +170,15 @@ def _is_of_workers(program: Program, node: ast.expr) -> bool:
 
 
 Question = ast.If | ast.IfExp | ast.Assert
+_HOLDS: dict[type, Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_COUNTS = (0, 1, 2, 8)  # numbers of GPUs that stand for all of them
 
 
 class Unwrapped:
@@ -190,6 +200,31 @@ class Unwrapped:
         near = (n for n in nodes if self.program.path(n) in files or self.program.frame(n) in run)
         found = {n: self._holds(n) for n in near}
         return {node: held for node, held in found.items() if held is not None and not self._goes_by_gpus(node, held)}
+
+    def for_one_gpu(self) -> dict[ast.Compare, bool]:
+        """The comparisons that one GPU, or two, decides: `device_count() == 1`; with whether each process meets them.
+
+        Each has one GPU, of however many the machine has.
+        """
+        nodes = (n for parsed in self.program.files if self.wrappers for n in parsed.parents)
+        asked = [q for q in nodes if isinstance(q, (ast.If, ast.IfExp))]
+        found = {n: self._by_count(n) for q in asked for n in ast.walk(q.test) if isinstance(n, ast.Compare)}
+        kinds = {(False, True, False, False): True, (False, False, True, False): False}
+        return {n: kinds[held] and self._is_number(n.left) for n, held in found.items() if held in kinds}
+
+    def _by_count(self, test: ast.Compare) -> tuple[bool, ...]:
+        """What a comparison with the number of GPUs comes to for each of some numbers; nothing for any other."""
+        number = test.comparators[0].value if isinstance(test.comparators[0], ast.Constant) else None
+        if len(test.ops) > 1 or type(number) is not int or not self._counts_gpus(test.left, 4):
+            return ()
+        holds = _HOLDS.get(type(test.ops[0]))
+        return () if holds is None else tuple(holds(count, number) for count in _COUNTS)
+
+    def _is_number(self, node: ast.expr) -> bool:
+        """Whether this is how many GPUs there are, and not which one: `n_gpu`, no `args.gpu`."""
+        value = node if isinstance(node, ast.Call) else self.tracer.only_value(node)
+        name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+        return isinstance(value, ast.Call) or vocabulary.is_parallel_option(name)
 
     def _goes_by_gpus(self, node: Question, is_body: bool) -> bool:
         """Whether what would go uses the number of GPUs, which is that of the processes now: `size *= n_gpu`."""
@@ -258,7 +293,9 @@ class Unwrapped:
         return "isinstance" in function and all(map(self._is_wrapper, classes))
 
     def _compared(self, test: ast.Compare) -> bool | None:
-        """`type(model) is nn.DataParallel`"""
+        """`type(model) is nn.DataParallel`, `device_count() < 2`"""
+        if self._by_count(test) == (True, True, False, False):
+            return True
         asked = test.left.args if isinstance(test.left, ast.Call) and "type" in self.program.called(test.left) else []
         if len(asked) != 1 or len(test.ops) > 1 or not self._is_wrapper(test.comparators[0]):
             return None

@@ -7,6 +7,7 @@
         model = nn.DataParallel(model)
     else:
         state = without_prefix(state)
+    elif torch.cuda.device_count() == 1:    ->    if torch.cuda.device_count() >= 1:
 
 Why: one process per device is faster, and a prepared model needs no wrapper: it keeps its class and its attributes.
 What a script does with several GPUs, or where `isinstance(model, nn.DataParallel)` holds, it does no more. A function
@@ -71,6 +72,7 @@ def find(script: Script) -> Iterator[Found]:
             done.add(statement)
     if script.wrappers:
         yield from _choices(script)
+        yield from _counts(script)
         yield from _members(script)
         yield from _loads(script)
         yield from _prefixes(script)
@@ -314,9 +316,9 @@ def _choices(script: Script) -> Iterator[Found]:
         if not script.changes_nothing(node.test):
             continue
         edit: Replace | Remove | Unwrap
-        if isinstance(node, ast.If) and not is_body and _goes_on_with_elif(node):
-            reason = "without `DataParallel`, it depends on this `elif` what is done: write `else:` for a single GPU"
-            yield Obstacle(NAME, script.path(node), node.orelse[0], reason)
+        if isinstance(node, ast.If) and not is_body and _goes_on_with_elif(script, node):
+            unclear = "without `DataParallel`, it depends on this `elif` what is done: write `else:` for a single GPU"
+            yield Obstacle(NAME, script.path(node), node.orelse[0], unclear)
             return
         if isinstance(node, ast.Assert) and isinstance(node.test, ast.BoolOp):
             message = "no model is wrapped any more, so this fails: do not ask for `DataParallel` here"
@@ -330,6 +332,21 @@ def _choices(script: Script) -> Iterator[Found]:
         else:
             edit = Remove(node)
         yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
+def _counts(script: Script) -> Iterator[Change]:
+    """`device_count() == 1` becomes `device_count() >= 1`: no process uses more than one."""
+    reason = "each process has one GPU, of however many the machine has"
+    for test in (n for n, is_met in script.for_one_gpu.items() if is_met and script.path(n) in script.files):
+        yield Change(
+            NAME, script.path(test), test.lineno, reason, (Replace(test, _at_least, keeps=(test.left,)),), Tier.REVIEW
+        )
+
+
+def _at_least(node: cst.CSTNode) -> cst.BaseExpression:
+    """`n >= 1` for `n == 1`."""
+    assert isinstance(node, cst.Comparison)
+    return node.with_changes(comparisons=[node.comparisons[0].with_changes(operator=cst.GreaterThanEqual())])
 
 
 def _patches(script: Script) -> Iterator[Change | Remark | Obstacle]:
@@ -387,9 +404,11 @@ def _is_statement(script: Script, call: ast.Call) -> bool:
     return isinstance(script.program.parent(call), ast.Expr) and all(map(script.changes_nothing, given))
 
 
-def _goes_on_with_elif(node: ast.If) -> bool:
-    """Whether a condition has an `elif`: a further `if` that stands where its own stands."""
-    return any(isinstance(each, ast.If) and each.col_offset == node.col_offset for each in node.orelse)
+def _goes_on_with_elif(script: Script, node: ast.If) -> bool:
+    """Whether a condition has an `elif` that asks for a number of GPUs which is not clear to be that of a process."""
+    branch = node.orelse[0] if len(node.orelse) == 1 else None
+    asked = ast.walk(branch.test) if isinstance(branch, ast.If) and branch.col_offset == node.col_offset else ()
+    return any(script.for_one_gpu.get(n) is False for n in asked if isinstance(n, ast.Compare))
 
 
 def _is_left_wrapped(script: Script, node: ast.expr) -> bool:

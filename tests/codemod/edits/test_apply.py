@@ -177,6 +177,30 @@ def test_a_branch_takes_the_place_of_its_condition() -> None:
     assert applied(facts, Unwrap(choice, is_body=False)).text == "c()  # other\nd()\n"
 
 
+ELIF = "if x:\n    a()  # first\n# why\nelif y:\n    b()  # other\nelse:\n    c()\nd()\n"
+
+
+@pytest.mark.parametrize(
+    ("choice", "after", "dropped"),
+    [
+        ({"x": False}, "# why\nif y:\n    b()  # other\nelse:\n    c()\nd()\n", ["# first"]),
+        ({"y": True}, "if x:\n    a()  # first\n# why\nelse:\n    b()  # other\nd()\n", []),
+        ({"y": False}, "if x:\n    a()  # first\n# why\nelse:\n    c()\nd()\n", ["# other"]),
+        ({"x": False, "y": False}, "# why\nc()\nd()\n", ["# first", "# other"]),
+        ({"x": False, "y": True}, "# why\nb()  # other\nd()\n", ["# first"]),
+        ({"y": None}, "if x:\n    a()  # first\nd()\n", ["# other", "# why"]),
+        ({"x": False, "y": None}, "d()\n", ["# first", "# other", "# why"]),
+    ],
+)
+def test_an_elif_is_the_condition_or_otherwise(choice: dict[str, bool | None], after: str, dropped: list[str]) -> None:
+    facts = Facts(ELIF)
+    nodes = {ast.unparse(n.test): n for n in facts.program.files[0].nodes if isinstance(n, ast.If)}
+    edits = [Remove(nodes[name]) if taken is None else Unwrap(nodes[name], taken) for name, taken in choice.items()]
+    found = applied(facts, *edits)
+    assert found.text == after
+    assert sorted(found.dropped) == dropped
+
+
 def test_an_if_whose_body_goes_is_negated() -> None:
     facts = Facts("if x:\n    a()\nelse:\n    b()\n")
     assert applied(facts, Remove(facts.program.statement(facts["a()"]))).text == "if not x:\n    b()\n"

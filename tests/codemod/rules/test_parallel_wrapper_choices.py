@@ -34,9 +34,43 @@ def test_what_was_done_without_a_wrapper_is_done_whatever_the_machine(choice: st
     assert "device_count" not in text
 
 
-def test_what_another_condition_decides_about_is_declined_at_it() -> None:
-    choice = f"if {SEVERAL}:\n    model = nn.DataParallel(model)\nelif torch.cuda.device_count() == 1:\n    {STRIP}"
-    left_alone(script(model=f"{LOAD}\n{choice}"), "without `DataParallel`, it depends on this `elif` what is done")
+ONE = "torch.cuda.device_count() == 1"
+WRAP = "model = nn.DataParallel(model)"
+
+
+@pytest.mark.parametrize(
+    ("choice", "after"),
+    [
+        (f"if {SEVERAL}:\n    {WRAP}\nelif {ONE}:\n    {STRIP}", f"if {ONE.replace('=', '>', 1)}:\n    {STRIP}\n"),
+        (
+            f"n_gpu = args.n_gpu\nif n_gpu > 1:\n    {WRAP}\nelif use_cuda and n_gpu == 1:\n    {STRIP}",
+            f"if use_cuda and n_gpu >= 1:\n    {STRIP}\n",
+        ),
+        (f"n = torch.cuda.device_count()\nif n > 1:\n    {WRAP}\nelif n < 2:\n    {STRIP}", f"\n{STRIP}\n"),
+        (
+            f"if args.multi_gpu:\n    {WRAP}\nelif args.strip:\n    {STRIP}\nelse:\n    print(1)",
+            f"if args.strip:\n    {STRIP}\nelse:\n    print(1)\n",
+        ),
+        (
+            f"if args.strip:\n    {STRIP}\nelif {SEVERAL}:\n    {WRAP}\nelse:\n    print(1)",
+            f"if args.strip:\n    {STRIP}\nelse:\n    print(1)\n",
+        ),
+        (f"if args.strip:\n    {STRIP}\nelif {SEVERAL}:\n    {WRAP}", f"if args.strip:\n    {STRIP}\n"),
+        (f"if {SEVERAL}:\n    {WRAP}\nif {ONE}:\n    {STRIP}", f"if {ONE.replace('=', '>', 1)}:\n    {STRIP}\n"),
+        (f"{WRAP}\nif args.gpu == 1:\n    {STRIP}", f"if args.gpu == 1:\n    {STRIP}\n"),  # which GPU, not how many
+    ],
+)
+def test_an_elif_decides_for_the_gpu_of_a_process(choice: str, after: str) -> None:
+    text = migrated(script(imports="from options import args", model=f"{LOAD}\n{choice}\nprint(state)"))
+    assert f"{after}print(state)\n" in text
+    assert "DataParallel" not in text
+
+
+@pytest.mark.parametrize("test", ["torch.cuda.device_count() == 2", "args.gpu == 1"])
+def test_an_elif_for_some_gpus_is_declined_at_it(test: str) -> None:
+    choice = f"if {SEVERAL}:\n    {WRAP}\nelif {test}:\n    {STRIP}"
+    text = script(imports="from options import args", model=f"{LOAD}\n{choice}")
+    left_alone(text, "without `DataParallel`, it depends on this `elif` what is done")
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def _flag(option: str, wished: str, cpu: str, *, asked: tuple[str, ...] = (), gp
 
 def _named(option: str, wished: str, *, device: str = "torch.device(args.device)", after: str = "") -> Declared:
     cpu = ("--device", "cpu")
-    by_device = 'args.device == "cpu"' if "default=None" not in option else 'str(args.device) == "cpu"'
+    text = "str(args.device)" if "default=None" in option else "args.device"
+    by_device = 'args.device == "cpu"' if "choices=" in option else f'{text}.startswith("cpu")'
     return Declared(_parsed(option) + after, wished, device, "", by_device, cpu)
 
 
@@ -80,6 +81,7 @@ DECLARED = {
     "device": _named('"--device", default="cuda"', 'args.device == "cuda"'),
     "any": _named(f'"--device", default={ANY}', 'args.device != "cpu"', device="args.device"),
     "named_or_any": _named('"--device", default=None', "", device=f"torch.device(args.device or ({ANY}))"),
+    "chosen": _named('"--device", default="cuda", choices=("cuda", "cpu")', 'args.device == "cuda"'),
     "auto": _named('"--device", default="auto"', "", after=_FALLBACK),
     "no_gpu": _named(
         '"--device", default="cuda"', "", after='if not torch.cuda.is_available():\n    args.device = "cpu"\n'
@@ -89,7 +91,7 @@ DECLARED = {
         "args.gpu >= 0",
         "pick(args.gpu)",
         "not args.gpu >= 0",
-        'str(pick(args.gpu)) == "cpu"',
+        'str(pick(args.gpu)).startswith("cpu")',
         gpu=("--gpu", "0"),
     ),
     "vars": Declared(
@@ -104,7 +106,7 @@ DECLARED = {
         'name != "cpu"',
         "torch.device(name)",
         'name == "cpu"',
-        'str(name) == "cpu"',
+        'str(name).startswith("cpu")',
         variables=("DEVICE", "cpu"),
     ),
     "json": Declared(
@@ -112,7 +114,7 @@ DECLARED = {
         'config.get("device", "cuda") != "cpu"',
         'torch.device(config.get("device", "cuda"))',
         'config.get("device", "cuda") == "cpu"',
-        'str(config.get("device", "cuda")) == "cpu"',
+        'str(config.get("device", "cuda")).startswith("cpu")',
         variables=("CONFIG", '{"device": "cpu"}'),
     ),
     "class": Declared(

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeGuard
 
-from accelify.codemod.devices.moves import last_name, options_in
+from accelify.codemod.devices.moves import is_lookup, is_option, last_name, options_in
 from accelify.codemod.libraries import names
-from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
+from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text, mentions_devices
+from accelify.codemod.semantics.conditions import Conditions, implied
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
@@ -54,6 +55,8 @@ UNKNOWN = Destination(Where.UNKNOWN, Where.UNKNOWN)
 Named = frozenset[Destination]
 _DEPTH = 20
 _DECLARES = ("add_argument", "option")  # argparse's, and click's
+_VARIABLES = (ast.Name, ast.Attribute, ast.Subscript)
+_SAME, _OTHER = (ast.Is, ast.Eq, ast.In), (ast.IsNot, ast.NotEq, ast.NotIn)
 
 
 class Destinations:
@@ -316,12 +319,33 @@ def _with_a_gpu(program: Program, default: ast.expr | None) -> ast.expr | None:
     return next(named, None) if len(texts) == 2 else value
 
 
+def asks_for_cpu(code: str, texts: tuple[str, ...] | None = None) -> str:
+    """The condition under which a device that the user names is the CPU, `"cpu:0"` as well.
+
+    texts: the option's default and choices, if it is known to be a text.
+    """
+    if texts is not None and len(texts) > 1 and not any(":" in text for text in texts):
+        return f"{code} == 'cpu'"
+    return f"{code}.startswith('cpu')" if texts is not None else f"str({code}).startswith('cpu')"  # of a device, too
+
+
+def may_name_device(node: ast.expr, declared: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether an option may be the name of a device: by its default, or as `device` of options declared elsewhere."""
+    name = last_name(node)
+    if name not in declared:
+        return name == "device"
+    default = declared[name][:1]
+    return any(map(is_device_text, default)) or (name == "device" and default in (("",), ("auto",)))
+
+
 def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
     """Whether an expression is only what an option is where the user names none.
 
-    `default=device`, `args.device or device`, `if args.device is None: args.device = device`
+    `default=device`, `args.device or device`, `device` after `if args.device: return args.device`
     """
     parent = program.parent(node)
+    if any(_is_option_for_devices(program, n, depth) for n in _unsaid_at(program, node)):
+        return True
     if isinstance(parent, ast.keyword):
         call = program.parent(parent)
         is_declared = (
@@ -329,7 +353,9 @@ def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
         )
         return parent.arg == "default" and is_declared
     if isinstance(parent, ast.BoolOp):
-        return isinstance(parent.op, ast.Or) and parent.values[0] is not node and bool(options_in(parent.values[0]))
+        first = parent.values[0]
+        is_option = bool(options_in(first)) or _is_option_for_devices(program, first, depth)
+        return isinstance(parent.op, ast.Or) and first is not node and is_option
     if isinstance(parent, ast.Call) and "torch.device" in program.called(parent):
         return is_default(program, parent, depth)
     target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
@@ -341,6 +367,46 @@ def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
     owner = program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
     reads = program.reads_of(owner, target.id) if owner is not None and isinstance(target, ast.Name) else []
     return bool(reads) and all(is_default(program, r, depth - 1) for r in reads)
+
+
+def _unsaid_at(program: Program, node: ast.AST) -> Iterator[ast.expr]:
+    """What is None, empty or no device's name where a node runs: `device` below `if device: return device`."""
+    tests = [(branching.test, is_body) for branching, is_body in program.branches_round(node)]
+    for statement in (n for n in (node, *program.ancestors(node)) if isinstance(n, ast.stmt)):
+        parent = program.parent(statement)
+        before = program.once(Conditions).leaving_before(parent).get(statement, ()) if parent is not None else ()
+        tests += [(s.test, False) for s in before if isinstance(s, ast.If) and isinstance(s.body[-1], ast.Return)]
+    for test, holds in tests:
+        for part, is_true in implied(test, holds):
+            yield from _says_nothing(part, is_true)
+
+
+def _says_nothing(test: ast.expr, holds: bool) -> Iterator[ast.expr]:
+    """`x` where `x` does not hold, or where `x is None`, `x == ""` or `x in (None, "auto")` does."""
+    if isinstance(test, _VARIABLES) and not holds:
+        yield test
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], _SAME if holds else _OTHER):
+        other = test.comparators[0]
+        said = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
+        if all(isinstance(n, ast.Constant) and not mentions_devices(repr(n.value)) for n in said):
+            yield test.left
+
+
+def _is_option_for_devices(program: Program, node: ast.expr, depth: int) -> bool:
+    """Whether an expression is an option that names a device, perhaps as a function's parameter."""
+    if is_lookup(node):
+        return any(isinstance(a, ast.Constant) and a.value == "device" for a in node.args[:1])  # type: ignore[attr-defined]  # a call
+    if not isinstance(node, ast.Name):
+        return is_option(node) and may_name_device(node, program.once(option_texts))
+    owner, tracer = program.scope(node).owner(node.id), program.once(Tracer)
+    if owner is None or not depth:
+        return False
+    given: list[ast.expr | None] = []
+    for write in program.reaching(node, tracer.writes(owner, node.id)):
+        calls = program.calls_of(owner) if isinstance(write, ast.arg) else []
+        given += [tracer.argument(call, owner, node.id) for call in calls]
+        given += [tracer.assigned(write)] if isinstance(write, ast.Name) else []
+    return any(g is not None and _is_option_for_devices(program, g, depth - 1) for g in given)
 
 
 def of_constant(value: object) -> Named:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from accelify.codemod.devices.destinations import is_default, option_texts
+from accelify.codemod.devices.destinations import asks_for_cpu, is_default, may_name_device, option_texts
 from accelify.codemod.devices.moves import Move, Moves, is_option, last_name
 from accelify.codemod.devices.said_devices import SaidDevices
 from accelify.codemod.libraries import names, vocabulary
@@ -91,7 +91,7 @@ class Cpu:
         variables = [n for n in parts if isinstance(n, (ast.Name, ast.Attribute))]
         return {last_name(v) for v in variables if not isinstance(self.program.parent(v), ast.Attribute)}
 
-    def _of_home(self, home: Scope, choices: Iterable[ast.If | ast.IfExp], *, by_branch: bool) -> CpuSetting | None:
+    def _of_home(self, home: Scope, choices: list[ast.If | ast.IfExp], *, by_branch: bool) -> CpuSetting | None:
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home, by_branch=by_branch)
         run = self.program.run_from([home])
         found: dict[str, CpuSetting | None] = {}
@@ -100,6 +100,8 @@ class Cpu:
             if len(self.reach.homes) > 1 and frame.module != home.module and frame not in run:
                 continue
             terms = self._wished(choice)
+            if not terms and any(self.program.inside(choice, other) for other in choices if other is not choice):
+                continue
             if not terms:
                 return None
             if choice not in self._cpu_first and settings.settle(_not_all(terms)) is None:
@@ -108,7 +110,7 @@ class Cpu:
         return next(iter(found.values())) if len(found) == 1 else None
 
     def _by_name(self, home: Scope) -> CpuSetting | None:
-        """The setting `args.device == "cpu"`, for the one option of the script that names its device."""
+        """The setting `args.device.startswith("cpu")`, for the one option of the script that names its device."""
         named = self._naming_devices()
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
         found: dict[ast.expr, Setting | None] = {
@@ -122,10 +124,9 @@ class Cpu:
         if setting is None or (makes_device and not imports_torch(home.root)):
             return None
         known = self.program.once(option_texts)
-        given = setting.text if last_name(option) in known else f"str({setting.text})"  # of a device, too
-        given = f"torch.device({setting.text}).type" if makes_device else given
+        asked = f"torch.device({setting.text}).type == 'cpu'" if makes_device else ""
         return CpuSetting(
-            ast.parse(f"{given} == 'cpu'", mode="eval").body,
+            ast.parse(asked or asks_for_cpu(setting.text, known.get(last_name(option))), mode="eval").body,
             setting.after,
             frozenset(f"{ast.unparse(n)} != 'cpu'" for n in found),
             frozenset(ast.unparse(n) for n in found if _may_be_numbered(known.get(last_name(n), ()))),
@@ -142,7 +143,7 @@ class Cpu:
         return SaidDevices(moves, OnGpu(self.program.once(Conditions), self.tracer, ()).holds)
 
     def _by_value(self, home: Scope, devices: SaidDevices) -> CpuSetting | None:
-        """The setting `str(config.get("device")) == "cpu"`, for the one device that the script has."""
+        """The setting `str(config.get("device")).startswith("cpu")`, for the one device that the script has."""
         said = devices.find(Settings(self.program, self.roles, self.tracer, self.reach, home))
         if said is None:
             return None
@@ -179,7 +180,7 @@ class Cpu:
         """
         declared = self.program.once(option_texts)
         nodes = (n for parsed in self.program.files for n in parsed.nodes)
-        places = [n for n in nodes if isinstance(n, (ast.Attribute, ast.Subscript)) and _may_name_device(n, declared)]
+        places = [n for n in nodes if isinstance(n, (ast.Attribute, ast.Subscript)) and may_name_device(n, declared)]
         stores = [n for n in places if isinstance(n.ctx, ast.Store) and not ast.unparse(n).startswith("self.")]
         stores = [n for n in stores if not self._is_fallback(n)]
         wraps = {last_name(s): self._wraps_itself(s) for s in stores}
@@ -220,11 +221,18 @@ class Cpu:
             for node in self.program.flow.parsed_of[path].parents:
                 is_run = isinstance(node, (ast.If, ast.IfExp)) and self.program.frame(node) in self._run
                 is_run = is_run and not is_default(self.program, node)
-                if is_run and any(self._is_between_devices(*both) for both in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
+                pairs = [*self._alternatives(node)] if is_run else []  # type: ignore[arg-type]  # a choice
+                if any(self._is_gpu_unless_said(value) for pair in pairs for value in pair):
+                    continue
+                if any(self._is_between_devices(*both) for both in pairs):
                     yield node  # type: ignore[misc]  # a choice
-                elif is_run and any(self._is_between_devices(b, a) for a, b in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
+                elif any(self._is_between_devices(b, a) for a, b in pairs):
                     self._cpu_first.add(node)
                     yield node  # type: ignore[misc]  # a choice
+
+    def _is_gpu_unless_said(self, value: ast.expr) -> bool:
+        """Whether a device that may be a GPU is chosen where the user names none."""
+        return self._is_of_gpus(value) and is_default(self.program, value)
 
     @cached_property
     def _run(self) -> set[Scope]:
@@ -453,15 +461,6 @@ def _gives(statement: ast.stmt, model: str) -> bool:
     if not isinstance(statement, ast.Assign) or model not in map(ast.unparse, statement.targets):
         return False
     return model not in {ast.unparse(n) for n in ast.walk(statement.value) if isinstance(n, (ast.Name, ast.Attribute))}
-
-
-def _may_name_device(node: ast.expr, declared: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether an option may be the name of a device: by its default, or as `device` of options declared elsewhere."""
-    name = last_name(node)
-    if name not in declared:
-        return name == "device"
-    default = declared[name][:1]
-    return any(map(vocabulary.is_device_text, default)) or (name == "device" and default in (("",), ("auto",)))
 
 
 def _may_be_numbered(texts: tuple[str, ...]) -> bool:

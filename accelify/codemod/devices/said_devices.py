@@ -1,6 +1,7 @@
 """Which code says where training goes, where the user may say so? It also says whether that is the CPU.
 
-device = torch.device(config.get("device", "cuda"))    ->    Accelerator(cpu=str(config.get("device", "cuda")) == "cpu")
+device = torch.device(config.get("device", "cuda"))
+    ->    Accelerator(cpu=str(config.get("device", "cuda")).startswith("cpu"))
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.devices.destinations import GPU, HOST, NUMBERED, Destinations, option_texts
+from accelify.codemod.devices.destinations import GPU, HOST, NUMBERED, Destinations, asks_for_cpu, option_texts
 from accelify.codemod.devices.moves import Moves, is_lookup, is_option, last_name, options_in
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.semantics.effects.kinds import Kinds
@@ -21,7 +22,7 @@ _DEPTH = 4
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The setting `str(args.device) == "cpu"`, with the expression that says the device in the script.
+    """The setting `str(args.device).startswith("cpu")`, with the expression that says the device in the script.
 
     numbered: the options behind it that may also be one GPU by its number.
     """
@@ -54,8 +55,7 @@ class SaidDevices:
             code = _of_device(setting.code)
             if not (self._bound or is_option(device) or isinstance(setting.code, ast.Call)):
                 return None  # it may be anything that a caller gives: the number of a process
-            asked = f"str({ast.unparse(code)}) == 'cpu'"  # of a text, and of a device
-            known = Setting(ast.parse(asked, mode="eval").body, setting.after)
+            known = Setting(ast.parse(asks_for_cpu(ast.unparse(code)), mode="eval").body, setting.after)
             found[known.text] = Said(known, device, frozenset(self._numbered(device, code)))
         return next(iter(found.values())) if len(found) == 1 else None
 

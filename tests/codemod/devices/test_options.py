@@ -43,13 +43,13 @@ ANY = "'cuda' if torch.cuda.is_available() else 'cpu'"
 @pytest.mark.parametrize(
     ("option", "before", "setting", "numbered"),
     [
-        ("default='cuda'", "device = torch.device(args.device)\n", "args.device == 'cpu'", True),
-        ("default='cpu', type=str", "device = args.device\n", "args.device == 'cpu'", True),
+        ("default='cuda'", "device = torch.device(args.device)\n", "args.device.startswith('cpu')", True),
+        ("default='cpu', type=str", "device = args.device\n", "args.device.startswith('cpu')", True),
         ("default='cuda', choices=['cuda', 'cpu']", "device = args.device\n", "args.device == 'cpu'", False),
         (
             "default='cuda:0'",
             "if not torch.cuda.is_available():\n    print('slow')\ndevice = torch.device(args.device)\n",
-            "args.device == 'cpu'",
+            "args.device.startswith('cpu')",
             True,
         ),
         ("default=0, type=int", "device = args.device\n", None, False),
@@ -60,38 +60,38 @@ ANY = "'cuda' if torch.cuda.is_available() else 'cpu'"
             True,
         ),
         ("default='cuda'", "args.device = 'cuda'\ndevice = args.device\n", None, False),
-        ("type=torch.device, default='cuda'", "device = args.device\n", "str(args.device) == 'cpu'", True),
+        ("type=torch.device, default='cuda'", "device = args.device\n", "str(args.device).startswith('cpu')", True),
         ("default='adam'", "device = torch.device('cuda')\n", None, False),
         (
             "default='cuda' if torch.cuda.is_available() else 'cpu'",
             "device = args.device\n",
-            "args.device == 'cpu'",
+            "args.device.startswith('cpu')",
             True,
         ),
-        ("default=usual", "device = torch.device(args.device)\n", "args.device == 'cpu'", True),
-        ("default=pick()", "device = args.device\n", "str(args.device) == 'cpu'", True),
+        ("default=usual", "device = torch.device(args.device)\n", "args.device.startswith('cpu')", True),
+        ("default=pick()", "device = args.device\n", "str(args.device).startswith('cpu')", True),
         (
             "default=None",
             "device = args.device or ('cuda' if torch.cuda.is_available() else 'cpu')\n",
-            "str(args.device) == 'cpu'",
+            "str(args.device).startswith('cpu')",
             True,
         ),
         (
             "default=None",
             f"if args.device is None:\n    args.device = {ANY}\ndevice = args.device\n",
-            "str(args.device) == 'cpu'",
+            "str(args.device).startswith('cpu')",
             True,
         ),
         (
             "default='auto'",
             f"if args.device == 'auto':\n    args.device = {ANY}\ndevice = torch.device(args.device)\n",
-            "args.device == 'cpu'",
+            "args.device.startswith('cpu')",
             True,
         ),
         (
             "default='cuda'",
             "if not torch.cuda.is_available():\n    args.device = 'cpu'\ndevice = args.device\n",
-            "args.device == 'cpu'",
+            "args.device.startswith('cpu')",
             True,
         ),
         ("default='cuda'", f"args.device = {ANY}\ndevice = args.device\n", None, False),
@@ -144,15 +144,18 @@ PICK = "def pick(gpu):\n    if gpu < 0: return torch.device('cpu')\n    return t
 @pytest.mark.parametrize(
     ("before", "setting"),
     [
-        ("config = json.load(open('c.json'))\ndevice = config['device']\n", "str(config['device']) == 'cpu'"),
-        ("from settings import config\ndevice = config.device\n", "str(config.device) == 'cpu'"),
+        ("config = json.load(open('c.json'))\ndevice = config['device']\n", "str(config['device']).startswith('cpu')"),
+        ("from settings import config\ndevice = config.device\n", "str(config.device).startswith('cpu')"),
         ("from settings import config\ndevice = config.accelerator\n", None),
         (
             "config = json.load(open('c.json'))\ndevice = torch.device(config.get('device', 'cuda'))\n",
-            "str(config.get('device', 'cuda')) == 'cpu'",
+            "str(config.get('device', 'cuda')).startswith('cpu')",
         ),
-        ("import os\nname = os.environ.get('DEVICE', 'cuda')\ndevice = torch.device(name)\n", "str(name) == 'cpu'"),
-        (f"{PICK}from settings import config\ndevice = pick(config.gpu)\n", "str(pick(config.gpu)) == 'cpu'"),
+        (
+            "import os\nname = os.environ.get('DEVICE', 'cuda')\ndevice = torch.device(name)\n",
+            "str(name).startswith('cpu')",
+        ),
+        (f"{PICK}from settings import config\ndevice = pick(config.gpu)\n", "str(pick(config.gpu)).startswith('cpu')"),
         (f"{PICK}device = pick(0)\n", None),
         (f"{SAYING}from settings import config\ndevice = pick(config.gpu)\n", None),
     ],
@@ -194,24 +197,24 @@ CLICK = "@click.command()\n@click.option('--device', default={default})\n"
 @pytest.mark.parametrize(
     ("decorator", "first", "call", "setting"),
     [
-        ("", "pass", PARSED, "device == 'cpu'"),
-        ("", "pass", PARSED.replace("args.device", "device=args.device"), "device == 'cpu'"),
-        ("", "pass", PARSED.replace("main(args.device)", "main(**vars(args))"), "device == 'cpu'"),
-        ("", "if not torch.cuda.is_available(): device = 'cpu'", PARSED, "device == 'cpu'"),
-        (CLICK.format(default="'cuda'"), "pass", "main()", "device == 'cpu'"),
+        ("", "pass", PARSED, "device.startswith('cpu')"),
+        ("", "pass", PARSED.replace("args.device", "device=args.device"), "device.startswith('cpu')"),
+        ("", "pass", PARSED.replace("main(args.device)", "main(**vars(args))"), "device.startswith('cpu')"),
+        ("", "if not torch.cuda.is_available(): device = 'cpu'", PARSED, "device.startswith('cpu')"),
+        (CLICK.format(default="'cuda'"), "pass", "main()", "device.startswith('cpu')"),
         (
             CLICK.format(default="'cpu', type=str"),
             "device = device or 'cpu'",
             "main()",
-            "str(device or 'cpu') == 'cpu'",
+            "str(device or 'cpu').startswith('cpu')",
         ),
         (CLICK.format(default="0, type=int"), "pass", "main()", None),
-        ("", "device = torch.device(device)", PARSED, "str(device) == 'cpu'"),
+        ("", "device = torch.device(device)", PARSED, "str(device).startswith('cpu')"),
         (
             "",
             "pass",
             PARSED.replace("    main", "    args.device = torch.device(args.device)\n    main"),
-            "str(args.device) == 'cpu'",
+            "str(args.device).startswith('cpu')",
         ),
         ("", "pass", "main('cuda')", None),
         ("", "pass", PARSED.replace("'cuda'", "'adam'"), None),
@@ -441,5 +444,33 @@ def never_called(o):
 )
 def test_of_several_choices_the_one_that_is_run_and_asks(before: str, model: str, setting: str | None) -> None:
     script = training(imports=PARSED, before=before, model=model).script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+
+
+PICKED = "device = pick(args.device)\n"
+TEXT = "args.device.startswith('cpu')"
+MAYBE = "str(args.device).startswith('cpu')"
+
+
+@pytest.mark.parametrize(
+    ("default", "body", "choice", "setting"),
+    [
+        ("None", f"return device if device else {ANY}", PICKED, MAYBE),
+        ("None", f"if device: return torch.device(device)\n    return {ANY}", PICKED, MAYBE),
+        ("None", f"if device is None:\n        device = {ANY}\n    return device", PICKED, MAYBE),
+        ("None", f"device = device or ({ANY})\n    return device", PICKED, MAYBE),
+        ("''", "pass", f"device = torch.device(args.device) if args.device != '' else {ANY}\n", TEXT),
+        ("'auto'", "pass", f"device = ({ANY}) if args.device in ('auto', None) else args.device\n", TEXT),
+        ("None", "pass", f"if args.device is None: device = {ANY}\nelse: device = args.device\n", MAYBE),
+        ("'cuda'", "pass", "device = 'cuda' if args.device == 'cuda' else 'cpu'\n", "args.device != 'cuda'"),
+        ("None", "pass", "device = 'cpu' if args.device is None else 'cuda'\n", "args.device is None"),
+        ("None", "pass", f"if args.gpu: device = {ANY}\nelse: device = 'cpu'\n", "not args.gpu"),
+    ],
+)
+def test_a_gpu_that_is_chosen_where_no_device_is_named(default: str, body: str, choice: str, setting: str) -> None:
+    parsed = f"parser = argparse.ArgumentParser()\nparser.add_argument('--device', default={default})\n"
+    before = f"def pick(device):\n    {body}\n{parsed}args = parser.parse_args()\n{choice}"
+    script = training(imports="import argparse\n", before=before, model="model.to(device)\n").script
     found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
     assert (found and found.text) == setting

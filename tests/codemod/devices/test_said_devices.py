@@ -15,13 +15,17 @@ from tests.codemod.training_scripts import training
 @pytest.mark.parametrize(
     ("before", "model", "code"),
     [
-        ("device = torch.device(config.get('device'))\n", "model.to(device)\n", "str(config.get('device')) == 'cpu'"),
+        (
+            "device = torch.device(config.get('device'))\n",
+            "model.to(device)\n",
+            "str(config.get('device')).startswith('cpu')",
+        ),
         (
             "name = os.getenv('DEVICE')\ndevice = torch.device(name)\n",
             "model = model.to(device)\n",
-            "str(name) == 'cpu'",
+            "str(name).startswith('cpu')",
         ),
-        ("", "model.to(config['device'])\n", "str(config['device']) == 'cpu'"),
+        ("", "model.to(config['device'])\n", "str(config['device']).startswith('cpu')"),
         ("device = torch.device('cuda')\n", "model.to(device)\n", None),
         ("device = torch.device('cpu')\n", "model.to(device)\n", None),
         ("device = torch.device(config.get('device'))\nmodel.to('cuda:1')\n", "model.to(device)\n", None),
@@ -85,9 +89,9 @@ for x in DataLoader(rows):
 @pytest.mark.parametrize(
     ("given", "setting"),
     [
-        ("torch.device(config.get('device', 'cuda'))", "cpu=str(config.get('device', 'cuda')) == 'cpu'"),
-        ("device=torch.device(config.where)", "cpu=str(config.where) == 'cpu'"),
-        ("torch.device(where)", "cpu=str(where) == 'cpu'"),
+        ("torch.device(config.get('device', 'cuda'))", "cpu=str(config.get('device', 'cuda')).startswith('cpu')"),
+        ("device=torch.device(config.where)", "cpu=str(config.where).startswith('cpu')"),
+        ("torch.device(where)", "cpu=str(where).startswith('cpu')"),
         ("torch.device('cuda')", ""),
         ("config.unknown()", ""),
         ("config.rank", ""),

@@ -681,6 +681,46 @@ main()
     assert after.count("import accelify.runtime\n") == 1
 
 
+NEAR = "map_location={'cuda:0': str(accelify.runtime.PartialState().device)}".replace("'", '"')
+
+
+@pytest.mark.parametrize(
+    ("load", "loaded"),
+    [
+        ("m.load_state_dict(torch.load(p))", 'm.load_state_dict(torch.load(p, map_location="cpu"))'),
+        ("m.load_state_dict(torch.load(p)['m'])", "m.load_state_dict(torch.load(p, map_location=\"cpu\")['m'])"),
+        ("s = torch.load(p)\n    m.load_state_dict(s['m'])", f"s = torch.load(p, {NEAR})"),
+        ("m.load_state_dict(torch.load(p, 'cuda'))", "m.load_state_dict(torch.load(p, 'cuda'))"),
+    ],
+)
+@pytest.mark.parametrize("option", ["not args.no_cuda", "args.device == 'cuda'"])
+def test_weights_are_loaded_apart_from_an_option_that_does_not_reach_them(load: str, loaded: str, option: str) -> None:
+    text = f"""\
+import argparse
+import torch
+from torch import nn
+def restore(p, m):
+    {load}
+def main():
+    args = argparse.ArgumentParser().parse_args()
+    model = nn.Linear(3, 3)
+    if {option}:
+        model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    restore('a.pt', model)
+    for x in torch.utils.data.DataLoader(rows):
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+main()
+"""
+    after = run(text).after.decode()
+    assert "Accelerator(cpu=" in after
+    assert loaded in after
+    assert ("import accelify.runtime\n" in after) is ("PartialState" in loaded)
+
+
 @pytest.mark.parametrize(("set_under", "is_noted"), [("time.time() - start > 60", True), ("epoch % 2 == 0", False)])
 def test_a_wait_that_each_process_decides_on_is_noted(set_under: str, is_noted: bool) -> None:
     text = script(

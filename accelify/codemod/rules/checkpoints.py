@@ -114,18 +114,31 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
     texts = {ast.unparse(load.args[0]) for load in held}
     for load in loads:
         is_said = any(k.arg in ("map_location", None) for k in load.keywords)
-        is_taken = _is_taken(script, load) or (load in called and not script.devices.is_unnamed)
         is_of_weights = load in called or load in held or ast.unparse(load.args[0]) in texts
         if is_of_weights and not is_said and _knows_its_device(script, load):
-            state = script.state(load)
-            device = f"{state}.device"
-            # State that was saved from the CPU, such as that of a random number generator, stays there.
-            place = device if is_taken else f'{{"cuda:0": str({device})}}'
-            keeps = (load.func, *load.args, *[k.value for k in load.keywords])
-            loaded = Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(state.split(".")[0],))
-            library = script.library_import(load, script.options.runtime.module)
-            reason = "what was saved from a GPU is loaded to the process's own device, not to GPU 0"
-            yield Change(NAME, script.path(load), load.lineno, reason, (loaded, *library))
+            yield _loaded_near(script, load, is_model=load in called and not script.devices.is_unnamed)
+
+
+def _loaded_near(script: Script, load: ast.Call, *, is_model: bool) -> Change:
+    """A load to the process's own device; to the CPU's memory where only the accelerator knows if that is a GPU.
+
+    `load_state_dict` copies from there. State that was saved from the CPU, such as that of a random number generator,
+    stays there.
+    """
+    state, is_taken = script.state(load), _is_taken(script, load)
+    is_option = script.accelerator(load) is None and script.devices.cpu is not None
+    place = f"{state}.device"
+    library = script.library_import(load, script.options.runtime.module)
+    reason = "what was saved from a GPU is loaded to the process's own device, not to GPU 0"
+    if is_option and is_taken:
+        place, library = '"cpu"', ()
+        reason = "what was saved from a GPU is loaded to the CPU's memory, and not by every process to GPU 0"
+    elif is_option or not (is_taken or is_model):
+        place = f'{{"cuda:0": str({place})}}'
+    keeps = (load.func, *load.args, *[k.value for k in load.keywords])
+    reads = (state.split(".")[0],) if state in place else ()
+    loaded = Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=reads)
+    return Change(NAME, script.path(load), load.lineno, reason, (loaded, *library))
 
 
 def _knows_its_device(script: Script, load: ast.Call) -> bool:
@@ -140,8 +153,7 @@ def _knows_its_device(script: Script, load: ast.Call) -> bool:
     frame, devices = script.program.frame(load), script.devices
     reached = script.run.run | script.program.run_from(script.run.leading)
     is_run = frame in reached and frame in script.program.reachable and not devices.is_early(load)
-    may_be_gpu = devices.cpu is None and devices.homemade is None
-    return is_run and may_be_gpu and script.written.saver(load) == script.options.runtime.functions
+    return is_run and devices.homemade is None and script.written.saver(load) == script.options.runtime.functions
 
 
 def _called_models(script: Script) -> set[ast.AST]:

@@ -217,6 +217,11 @@ class Ranks:
         labels = self._solved(lambda: self._resolved(self._get(definition)))
         return Rank(frozenset(label for label in labels if isinstance(label, Origin)))
 
+    def added_by(self, definition: Definition) -> Rank:
+        """The rank of what a definition adds to a running value in one round, or puts into it."""
+        labels = self._solved(lambda: self._resolved(self._given_by(definition)))
+        return Rank(frozenset(label for label in labels if isinstance(label, Origin)))
+
     def sets_own(self, statement: ast.Assign | ast.AugAssign) -> bool:
         """Whether an assignment may set another value on each rank, or not on all of them."""
         defined = (d for n in ast.walk(statement) for d in self.chains.facts(statement).at(n))
@@ -398,13 +403,14 @@ class Ranks:
         around = next((n for n in self.program.loops_round(node) if n in self.rounds), None)
         if not isinstance(node, ast.Call) or around is None:
             return False
-        roots = {self._root(changed) for changed in self.chains.changed_by(node)}
+        roots = {self.root(changed) for changed in self.chains.changed_by(node)}
         if definition.variable in roots:
             return False
         others = (d for d in self.chains.facts(node).at(node) if d.variable in roots)
         return any(self._begins_anew(other, around) for other in others)
 
-    def _root(self, node: ast.expr) -> Variable | None:
+    def root(self, node: ast.expr) -> Variable | None:
+        """The variable, or the attribute, whose object an expression is a part of."""
         while isinstance(node, (ast.Subscript, ast.Attribute)) and self.chains.variable(node) is None:
             node = node.value
         return self._variable_of(node)
@@ -460,7 +466,7 @@ class Ranks:
         given = (
             (f, name, self.chains.given(node, f, name)) for f in callees for name in self.chains.filled_parameters(f)
         )
-        filled = [(f, name) for f, name, node in given if node is not None and self._root(node) == variable]
+        filled = [(f, name) for f, name, node in given if node is not None and self.root(node) == variable]
         return bool(filled) and all(self._keeps_parameter(f, name, depth - 1) for f, name in filled)
 
     def _keeps_parameter(self, function: Scope, name: str, depth: int) -> bool:
@@ -470,7 +476,7 @@ class Ranks:
         changes = [(c, node) for c, node in changed if _first_name(node) == name]
         if not changes or any(_first_name(node) == name for node in _stored_or_renamed(function.node)):
             return False
-        return all(self._keeps_values(c, self._root(node), depth) for c, node in changes)
+        return all(self._keeps_values(c, self.root(node), depth) for c, node in changes)
 
     def loop_that_runs(self, frame: Scope) -> Loop | None:
         """A sharded loop whose rounds call a function, themselves or through others."""

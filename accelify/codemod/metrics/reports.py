@@ -19,6 +19,8 @@ from accelify.codemod.semantics.first_rounds import set_in_first_round
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
 
+_OF_DRAWS = {Mark.DRAW, Mark.CHOSEN, Mark.RUNNING}
+
 
 class About(Enum):
     """The kind of a value."""
@@ -66,6 +68,7 @@ class Reports:
         self._found: dict[tuple[object, ...], Report] = {}
         self._leaves: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of what was found
         self._followed: set[tuple[Way, Given]] = set()  # what was said of one call's value is said of all
+        self._state: set[ast.AST] = set()  # what later steps compute with, whether that is reported or not
 
     def find(self) -> list[Report]:
         """The reports, in the order in which the values leave."""
@@ -74,9 +77,8 @@ class Reports:
                 self._report(sink, origin)
             for loss in self.losses if not self.ranks.shards.draws else ():
                 self._of_state(loss)
-        state = {r.node for r in self._found.values() if r.about in (About.STATE, About.CARRIED)}
         found = [replace(r, leaves=tuple(self._leaves.get(key, ()))) for key, r in self._found.items()]
-        return [r for r in found if r.node not in state or r.about in (About.STATE, About.CARRIED)]
+        return [r for r in found if r.node not in self._state or r.about in (About.STATE, About.CARRIED)]
 
     @property
     def is_all_drawn(self) -> bool:
@@ -166,7 +168,7 @@ class Reports:
         loop = self.ranks.loop_of(origin.node)
         if loop is None:
             return
-        text = updated_text(self.ranks.chains, origin.node)
+        text = self._updated_text(origin.node)
         if self.is_reduced(origin.node):
             if sink.way in (Way.SHOWN, Way.SAVED):
                 self._add((About.UNFINISHED, text, loop), Report(About.UNFINISHED, sink.value, text, loop), sink)
@@ -189,14 +191,38 @@ class Reports:
         for root, loop in self._in_rounds(loss, set()):
             self._of_carried(root, loop)
         for origin in sorted((o for o in self.ranks.of(loss).of(Mark.RUNNING) if o.differs), key=_by_place):
-            text, around = updated_text(self.ranks.chains, origin.node), self.ranks.loop_of(origin.node)
+            text, around = self._updated_text(origin.node), self.ranks.loop_of(origin.node)
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
             is_state = not is_known and not self._is_sum_of_losses(origin.node) and self._is_kept(origin.node)
             is_state = is_state and not self._begins_anew(origin.node, text)
             if around is not None and is_state:
                 at = self.ranks.chains.facts(origin.node).at(origin.node)
                 about = About.CARRIED if any(d.kind is Kind.ASSIGNMENT for d in at) else About.STATE
-                self._found[about, text] = Report(about, origin.node, text, around)
+                self._add_state(Report(about, origin.node, text, around), self._running_at(origin.node))
+
+    def _add_state(self, report: Report, definitions: Sequence[Definition]) -> None:
+        self._state.add(report.node)
+        if self._is_of_shard(definitions):
+            self._found.setdefault((report.about, report.text), report)
+
+    def _updated_text(self, node: ast.AST) -> str:
+        """The name of what an update changes from round to round, and no other argument that it is given."""
+        variables = {d.variable for d in self._running_at(node)}
+        return updated_text(self.ranks.chains, node, lambda changed: self.ranks.root(changed) in variables)
+
+    def _running_at(self, node: ast.AST) -> list[Definition]:
+        return [d for d in self.ranks.chains.facts(node).at(node) if self.ranks.running_in(d) is not None]
+
+    def _is_of_shard(self, definitions: Sequence[Definition]) -> bool:
+        """Whether updates put in more than what the process draws for itself, which is meant to be its own."""
+        queue, seen, marks = [*definitions], set[Definition](), set[Mark]()
+        while queue:
+            definition = queue.pop()
+            found = [o for o in self.ranks.added_by(definition).origins if o.differs] if definition not in seen else []
+            seen.add(definition)
+            marks |= {o.mark for o in found}
+            queue += [d for o in found if o.mark is Mark.RUNNING for d in self._running_at(o.node)]
+        return Mark.DRAW not in marks or not marks <= _OF_DRAWS
 
     def _begins_anew(self, node: ast.AST, text: str) -> bool:
         """Whether the first round of a loop within the sharded one sets what its later rounds update."""
@@ -230,13 +256,14 @@ class Reports:
                         queue.extend(values)
                     elif (
                         values
+                        and (definition.kind is not Kind.IN_PLACE or self.ranks.running_in(definition) is not None)
                         and self.ranks.given_by(definition).is_own
                         and self._is_kept(definition.node)
                         and not self._is_sum_of_losses(definition.node)
                     ):
                         about = About.CARRIED if definition.kind is Kind.ASSIGNMENT else About.STATE
-                        text = updated_text(self.ranks.chains, definition.node)
-                        self._found.setdefault((about, text), Report(about, definition.node, text, loop))
+                        text = self._updated_text(definition.node)
+                        self._add_state(Report(about, definition.node, text, loop), [definition])
 
     def _is_of_this_round(self, node: ast.AST, read: ast.AST, loop: Loop) -> bool:
         """Whether what a definition gives may be read in the same round of a loop."""
@@ -301,10 +328,13 @@ class Reports:
         return f"{ast.unparse(value.func)}(...)" if isinstance(value, ast.Call) else ast.unparse(value)
 
 
-def updated_text(chains: Chains, node: ast.AST) -> str:
-    """The name of what an update changes: `total` of `total.add_(x)`, `losses` of `losses[k].append(x)`."""
+def updated_text(chains: Chains, node: ast.AST, is_meant: Callable[[ast.expr], bool] = lambda changed: True) -> str:
+    """The name of what an update changes: `total` of `total.add_(x)`, `losses` of `losses[k].append(x)`.
+
+    is_meant: which it is of several arguments that a call changes.
+    """
     changed = chains.changed_by(node) if isinstance(node, ast.Call) else []
-    target = changed[0] if changed else node
+    target = next(filter(is_meant, changed), changed[0] if changed else node)
     while isinstance(target, ast.Subscript) and isinstance(node, ast.Call):
         target = target.value
     return ast.unparse(target)

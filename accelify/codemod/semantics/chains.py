@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect, Row, Trait
 from accelify.codemod.semantics.control_flow import ControlFlow
 from accelify.codemod.semantics.definitions import Definition, Definitions, Variable
@@ -72,7 +73,8 @@ class Chains:
     def changed_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments, and the object of a method, that a call may change in place."""
         if call not in self._changed:
-            self._changed[call] = list(dict.fromkeys(map(self._holder, self._changes(call))))
+            changed = dict.fromkeys(map(self._holder, self._changes(call)))
+            self._changed[call] = [node for node in changed if self.kinds.of(node) != {"number"}]
         return self._changed[call]
 
     def _changes(self, call: ast.Call) -> Iterator[ast.expr]:
@@ -95,15 +97,25 @@ class Chains:
             yield from self._by_row(row, call, owner)
 
     def _holder(self, node: ast.expr) -> ast.expr:
-        """The object that owns the object a method has returned: `rows` of `rows.setdefault(k, [])`, `x.mul_(2)`."""
-        while isinstance(node, ast.Call) and not self.program.flow.callees.get(node):
-            owner, rows = self._owner(node), self.kinds.called(node) or ()
-            if owner is None or any(
-                r.returns not in (None, "self", "argument") and not r.has(Trait.VIEW) for r in rows
-            ):
-                break
+        """The object that owns the object a method has returned: `rows` of `rows.setdefault(k, [])`, `x.mul_(2)`.
+
+        Also the tensor of its `data`.
+        """
+        while True:
+            owner = self._owner_of_result(node) if isinstance(node, ast.Call) else self._viewed(node)
+            if owner is None:
+                return node
             node = owner
-        return node
+
+    def _owner_of_result(self, call: ast.Call) -> ast.expr | None:
+        rows = self.kinds.called(call) or ()
+        is_other = any(r.returns not in (None, "self", "argument") and not r.has(Trait.VIEW) for r in rows)
+        return None if is_other or self.program.flow.callees.get(call) else self._owner(call)
+
+    def _viewed(self, node: ast.expr) -> ast.expr | None:
+        if not isinstance(node, ast.Attribute) or not methods.is_view(node.attr):
+            return None
+        return node.value if self.kinds.of(node.value) == {"tensor"} else None
 
     def _owner(self, call: ast.Call) -> ast.expr | None:
         """The object whose method a call runs."""

@@ -312,6 +312,44 @@ def test_a_state_that_each_call_begins_anew(forward: str, expected: list[About])
     assert kept(forward=forward, put=put) == expected
 
 
+SAMPLER = """\
+import random
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def sample(net, kept, x):
+    net.eval()
+    drawn = {source}
+    for k in range(3):
+        drawn.data.add_(0.1 * net(drawn).data)
+    net.train()
+    kept.append({put})
+    return drawn
+net, kept = nn.Linear(4, 4), []
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in DataLoader(rows, batch_size=2):
+    loss = (net(x) - net(sample(net, kept, x))).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "put", "reported"),
+    [
+        ("torch.rand(2, 4)", "drawn", []),
+        ("torch.stack(random.choices(kept, k=2))", "drawn.detach()", []),
+        ("torch.stack(random.choices(kept, k=2))", "x", ["kept"]),
+        ("torch.stack(kept) + x", "drawn.cpu()", ["kept"]),
+    ],
+)
+def test_a_buffer_of_what_each_process_draws_is_meant_to_be_its_own(source: str, put: str, reported: list[str]) -> None:
+    """And it is the buffer that is kept, not the model that the same call is given."""
+    found = Facts(SAMPLER.format(source=source, put=put)).script.metrics.reports
+    assert [r.text for r in found if r.about in (About.STATE, About.CARRIED)] == reported
+
+
 def test_what_a_module_only_remembers_of_its_last_batch() -> None:
     assert kept(forward="self.last = x.detach()") == []
     assert kept(forward="self.calls = getattr(self, 'calls', 0) + 1") == []

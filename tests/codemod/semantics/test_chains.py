@@ -35,6 +35,10 @@ def changed(text: str) -> list[str]:
         ("def fill(rows): rows.append(1)\nkept = []\nfill(kept)", ["kept"]),
         ("rows = []\nprint(rows)", []),
         ("def read(rows): return rows[0]\nkept = [1]\nread(kept)", []),
+        ("import torch\nt = torch.zeros(2)\nt.data.clamp_(0, 1)", ["t"]),
+        ("import torch\nt = torch.zeros(2)\nt.data.mul_(2).add_(1)", ["t"]),
+        ("rows = load()\nrows.data.append(1)", ["rows.data"]),
+        ("def fill(rows, rate=1): rows.append(rate); rate += 1\nkept, rate = [], 0.1\nfill(kept, rate)", ["kept"]),
     ],
 )
 def test_what_a_call_changes(text: str, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import names
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.semantics.conditions import implied
 from accelify.codemod.semantics.effects.summary import FileUse, Summary
 from accelify.codemod.semantics.scopes import Scope, main_guard
@@ -24,6 +24,9 @@ from accelify.codemod.semantics.values import Instance
 
 _DEPTH = 3
 _LEAVING = (ast.Return, ast.Raise)
+_FOR_ALL = frozenset(
+    {Effect.EXITS, Effect.WAITS, Effect.SIMULATES, Effect.READS_INPUT, Effect.CHANGES_LIBRARY}
+)  # what one process cannot do for the others
 Choice = ast.If | ast.Try
 
 
@@ -66,8 +69,11 @@ class Caches:
         if isinstance(choice, ast.Try) and not self._is_same_file(other, then):
             return False
         made_here = all(self.program.inside(use.call, choice) for use in then.files_written | other.files_written)
-        is_made = made_here and (_makes(then, other) or _makes(other, then))
-        return is_made or self._has_fetched(self._where_missing(choice))
+        if made_here and (_makes(then, other) or _makes(other, then)):
+            return True
+        missing = self._where_missing(choice)
+        is_own = all(self.program.inside(s, choice) for s in missing)
+        return is_own and (self._has_fetched(missing) or self._is_filled(choice, missing))
 
     def _asks(self, choice: Choice) -> bool:
         """Whether a statement takes another way where a file is missing."""
@@ -89,8 +95,55 @@ class Caches:
         missing = self._where_missing(choice)
         if self._has_fetched(missing):
             return True
-        is_written = any(not use.is_folder for use in self.effects.of(*missing).files_written)
-        return is_written and self.program.frame(choice) in self._made_with_data
+        made = self.effects.of(*missing).files_written
+        is_written = any(not use.is_folder for use in made)
+        if is_written and self.program.frame(choice) in self._made_with_data:
+            return True
+        return any(use.is_folder for use in made) and self._is_filled(choice, missing)
+
+    def _is_filled(self, choice: Choice, missing: list[ast.stmt]) -> bool:
+        """Whether files are made where one is missing that a process which comes later takes for complete.
+
+        All processes make the folder, or all the files: whoever comes later does nothing else than it does next time.
+        """
+        if not isinstance(choice, ast.If):
+            return False
+        made, found = self.effects.of(*missing).files_written, choice.orelse if missing is choice.body else choice.body
+        asked = self.checks.asked(self.checks.questions(choice.test))
+        paths = [p for use in made for p in use.paths]
+        known = [p for p in paths if self.stored.starts(p)] or paths
+        is_asked = any(self.stored.may_hold(folder, path) for folder in asked for path in known)
+        is_by_all = any(use.is_folder or self.alone.accelerator(use.call) is None for use in made)
+        if not is_asked or not is_by_all or all(use.is_folder for use in made):
+            return False
+        is_alike = all(map(self._does_nothing, found)) and not self._is_seen(choice, missing)
+        return is_alike and self._all_come_to(choice)
+
+    def _does_nothing(self, statement: ast.stmt) -> bool:
+        """Whether a statement only leaves its function, or reports."""
+        is_return = isinstance(statement, ast.Return) and statement.value is None
+        return is_return or self.effects.of(statement).is_empty or self.effects.of(statement).shows_only
+
+    def _is_seen(self, choice: ast.If, statements: list[ast.stmt]) -> bool:
+        """Whether it makes a difference, but for the files, that some statements have run."""
+        own, summary = {n for s in statements for n in ast.walk(s)}, self.effects.of(*statements)
+        left = [n for n in own if isinstance(n, ast.Return)]
+        if summary.effects & _FOR_ALL or any(n.value is not None or self.program.inside(n, choice) for n in left):
+            return True
+        for place in summary.writes:
+            reads = self.program.reads_of(place.scope, place.name) if place.scope is not None else []
+            bound = [n for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == place.name]
+            others = [r for r in reads if r not in own and (not bound or self.program.reaching(r, bound))]
+            if place.scope is None or others:
+                return True
+        return False
+
+    def _all_come_to(self, statement: ast.stmt, depth: int = _DEPTH) -> bool:
+        """Whether every process comes to a statement, once."""
+        frame = self.program.frame(statement)
+        callers = [self.program.statement(c) for c in self.program.calls_of(frame)] if frame.kind == "function" else []
+        is_run = bool(callers and depth) or frame.kind == "module"
+        return is_run and self._is_come_to(statement) and all(self._all_come_to(c, depth - 1) for c in callers)
 
     def _has_fetched(self, statements: list[ast.stmt]) -> bool:
         """Whether some statements fetch files, themselves or by functions."""
@@ -102,8 +155,7 @@ class Caches:
         """The statements that run only where the file that a condition looks for is missing."""
         if isinstance(choice, ast.Try):
             return _otherwise(choice)
-        parts = list(implied(choice.test, True))
-        if any(not holds and self.checks.questions(part) for part, holds in parts):
+        if any(self.checks.is_missing(part, holds) for part, holds in implied(choice.test, True)):
             return choice.body
         if choice.orelse or not isinstance(choice.body[-1], _LEAVING):
             return choice.orelse
@@ -166,8 +218,10 @@ class Caches:
 
     def _may_wait(self, statement: ast.stmt) -> bool:
         """Whether every process comes to a statement, and has its lines for it."""
-        if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)):
-            return False
+        return isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) and self._is_come_to(statement)
+
+    def _is_come_to(self, statement: ast.stmt) -> bool:
+        """Whether every process that runs a function comes to its statement, which has its lines for itself."""
         guard = main_guard(self.program.frame(statement).root)
         around = list(self.program.ancestors(statement))
         own = [a for a in around[: around.index(self.program.frame(statement).node)] if a is not guard]

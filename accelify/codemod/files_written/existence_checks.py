@@ -79,6 +79,24 @@ class ExistenceChecks:
         """The calls of an expression that ask whether a file is there, themselves or by a function."""
         return [n for n in ast.walk(test) if isinstance(n, ast.Call) and any(True for _ in self._looks(n))]
 
+    def is_missing(self, test: ast.expr, holds: bool) -> bool:
+        """Whether there is no file where a condition about one holds, or does not: `len(os.listdir(path)) == 0`."""
+        if not self.questions(test):
+            return False
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return not holds
+        is_none = any(ast.unparse(n) in ("0", "[]") for n in (test.left, *test.comparators))
+        is_left = bool(self.questions(test.left))
+        if isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+            return (isinstance(test.ops[0], ast.Eq) is is_none) is holds
+        is_less = isinstance(test.ops[0], (ast.Lt, ast.LtE)) is is_left
+        return isinstance(test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and is_less is holds
+
+    def asked(self, questions: list[ast.Call]) -> list[ast.expr]:
+        """The paths that some calls look for."""
+        looks = [c for question in questions for c in list(self._looks(question)) or [question]]
+        return [p for c in looks for use in self.effects.of_call(c).files_read for p in use.paths]
+
     def _looks(self, call: ast.Call) -> Iterator[ast.Call]:
         program = self.stored.program
         inner = program.run_through([call])
@@ -93,8 +111,7 @@ class ExistenceChecks:
 
     def _is_answered(self, question: ast.Call, statements: list[ast.stmt], goal: ast.Call) -> bool:
         """Whether some statements make what was asked for before they come to a call, and nothing waits before that."""
-        looks = list(self._looks(question)) or [question]
-        asked = [p for c in looks for use in self.effects.of_call(c).files_read for p in use.paths]
+        asked = self.asked([question])
         calls = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
         program, is_before = self.stored.program, self.stored.is_before
         run = program.run_through(calls)

@@ -277,7 +277,7 @@ class Guarding:
             stack: list[ast.AST] = [self.program.flow.parsed_of[path].tree]
             while stack:
                 node = stack.pop()
-                if node in self.cached:
+                if node in self._cached:
                     continue
                 for name in _BLOCKS:
                     block = getattr(node, name, None)

@@ -133,6 +133,75 @@ def test_a_cache_that_not_all_processes_may_come_to_is_reported() -> None:
     assert not any(n.rule == "writes" for n in result.notes)
 
 
+FILL = "    for name in os.listdir('all'):\n        open(os.path.join(folder, name), 'w').write('x')\n"
+MAKE = "def make(folder):\n    os.makedirs(folder, exist_ok=True)\n" + FILL
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "not os.path.isdir('d')",
+        "not Path('d').exists()",
+        "not os.listdir('d')",
+        "len(os.listdir('d')) == 0",
+        "len(glob.glob('d/*')) < 9",
+        "0 == len(os.listdir('d'))",
+        "'--make' in sys.argv and not os.path.exists('d')",
+    ],
+)
+def test_a_folder_that_a_function_fills_where_it_is_missing(test: str) -> None:
+    text = f"{MAKE}def main():\n    if {test}:\n        make('d')\n{MAIN.partition('main():')[2]}"
+    result = run(f"{HEAD}import glob, sys\nfrom pathlib import Path\n{text.format(call='[1]')}")
+    assert f"    with accelerator.main_process_first():\n        if {test}:\n" in result.after.decode()
+    assert not any(n.rule == "writes" for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("made", "called"),
+    [
+        (
+            "def fill(folder):\n    if os.path.isdir(folder):\n        return\n    os.makedirs(folder)\n" + FILL,
+            "fill('d')",
+        ),
+        (MAKE + "def fill():\n    if not os.path.exists('d'):\n        make('d')\n", "fill()"),
+        (
+            MAKE
+            + "def fill():\n    if os.path.exists('d'):\n        print('is there')\n    else:\n        make('d')\n",
+            "fill()",
+        ),
+    ],
+)
+def test_a_function_that_fills_a_folder_is_called_first_by_one(made: str, called: str) -> None:
+    result = run(HEAD + made + MAIN.format(call="[1]").replace("main():\n", f"main():\n    {called}\n"))
+    assert f"    with accelerator.main_process_first():\n        {called}\n" in result.after.decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "os.makedirs('d')",  # no files
+        "make('e')",  # another folder
+        "make('d')\nelse: raise FileExistsError('d')",
+        "make('d')\nelse: fresh = False",  # who comes later does something else
+        "make('d'); fresh = False",
+        "make('d'); sys.exit()",
+    ],
+)
+def test_folders_that_all_processes_make(text: str) -> None:
+    before = f"fresh = True\nif not os.path.exists('d'): {text}\nprint(fresh)\n"
+    inside = "".join(f"    {line}\n" for line in before.splitlines())
+    result = run(f"{HEAD}import sys\n{MAKE}{MAIN.format(call='[1]')}".replace("main():\n", f"main():\n{inside}"))
+    assert b"main_process_first" not in result.after
+
+
+def test_a_folder_that_each_step_may_fill_is_no_cache() -> None:
+    save = (
+        "def save(x, k):\n    if not os.path.exists(k):\n        os.makedirs(k)\n        open(k + '/a', 'w').write(x)\n"
+    )
+    text = HEAD + save + MAIN.format(call="[1]").replace("optimizer.step()", "optimizer.step()\n        save(x, 'd')")
+    assert b"main_process_first" not in run(text).after
+
+
 DATA = """\
 class Data(torch.utils.data.Dataset):
     def __init__(self, root, download=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.files_written.one_process import opened_round
 from accelify.codemod.files_written.paths import Files
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
@@ -61,7 +61,10 @@ def _opened(files: Files, node: ast.expr) -> ast.expr:
 
 
 def waits_as_well(effects: Effects, statement: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements before which to wait would do as well as before one: from them on, no file is written."""
+    """The statements before which to wait would do as well as before one: from them on, no file is written.
+
+    A command may write files as well.
+    """
     program = effects.program
     for later in [statement, *(a for a in program.ancestors(statement) if isinstance(a, ast.stmt))]:
         if isinstance(later, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -69,7 +72,8 @@ def waits_as_well(effects: Effects, statement: ast.stmt) -> Iterator[ast.stmt]:
         yield later
         block = program.block(later)
         for earlier in reversed(block[: block.index(later)]):
-            if any(not use.is_folder for use in effects.of(earlier).files_written):
+            summary = effects.of(earlier)
+            if Effect.STARTS in summary.effects or any(not use.is_folder for use in summary.files_written):
                 return
             yield earlier
 

@@ -15,6 +15,7 @@ each process writes; and what cannot be guarded, each with a note.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -32,6 +33,7 @@ from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import Scope, names_in
 
+_BETWEEN_WORDS = re.compile(r"[\s<>|;&'\"=]+")
 NAME = "writes"
 OPTIONAL = True
 
@@ -166,8 +168,10 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         read = [] if is_alone else [p for p in _read_by(script, call) if not _is_own(script, p)]
         is_written = bool(read) and call in script.written.guarding.alone.looked_at
         called = script.program.called(call)
-        if "torch.load" in called or any(map(names.runs_command, called)):  # rule `checkpoints` sees to what is saved
+        if "torch.load" in called:  # rule `checkpoints` sees to what is saved
             is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
+        if not is_alone and any(map(names.runs_command, called)):
+            is_written = any(_is_given(script, call, w, path) for w, path in paths)
         is_content = not script.effects.kinds.of(call) <= {"number", "string"}  # not only what there is of a file
         if not is_written and not (is_content and any(_is_named(script, call, path, paths) for path in read)):
             continue
@@ -179,6 +183,16 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         yield from waits
+
+
+def _is_given(script: Script, command: ast.Call, write: ast.Call, path: ast.expr) -> bool:
+    """Whether a command has the name of a file in it that was written before."""
+    stored, nodes = script.written.stored, [n for given in command.args[:1] for n in ast.walk(given)]
+    texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    words = {word.rpartition("/")[2] for text in texts for word in _BETWEEN_WORDS.split(text)}
+    named = [n for n in nodes if isinstance(n, (ast.Name, ast.Attribute))]
+    is_named = any(_is_same(script, n, [path]) or stored.are_alike(n, path) for n in named)
+    return (is_named or bool(words & stored.names(path))) and stored.is_before(write, command)
 
 
 def _wait_for(
@@ -198,8 +212,9 @@ def _places_to_wait(
     """The calls before which to wait: where the accelerator does not reach what reads a file, those that lead there."""
     if script.accelerator(read) is not None:
         return [read]
-    stored = script.written.stored
-    before = [write for write, made in written if any(stored.are_alike(path, made) for path in paths)]
+    stored, is_command = script.written.stored, any(map(names.runs_command, script.program.called(read)))
+    before = [w for w, made in written if any(stored.are_alike(path, made) for path in paths)]
+    before += [w for w, made in written if is_command and _is_given(script, read, w, made)]
     return list(dict.fromkeys(m for write in before for m in stored.meetings(write, read)))
 
 

@@ -199,6 +199,33 @@ def test_other_commands_are_run_by_every_process(line: str) -> None:
     assert note.message.endswith("`accelerator.wait_for_everyone()` before another process reads what it makes")
 
 
+_WRITTEN = "with open('out/a.txt', 'w') as f:\n    f.write('1')\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "waits"),
+    [
+        ("", "os.system('perl score.pl out/a.txt > b.txt')", True),
+        ("", "os.system('perl score.pl <out/a.txt')", True),
+        ("name = 'out/a.txt'\n", "os.system(f'perl score.pl {name}')", True),
+        ("", "found = subprocess.check_output(['perl', 'score.pl', 'out/a.txt'])", True),
+        ("", "found = float(subprocess.getoutput('perl score.pl --of=out/a.txt'))", True),
+        ("", "os.system('perl score.pl b.txt')", False),
+        ("", "os.system('clear')", False),
+    ],
+)
+def test_a_command_waits_for_the_file_that_it_is_given(before: str, line: str, waits: bool) -> None:
+    lines = end(f"import subprocess\n{_WRITTEN}{before}{line}").splitlines()
+    assert (lines[lines.index(line) - 1] == "accelerator.wait_for_everyone()") is waits
+
+
+def test_what_a_command_has_made_is_waited_for_as_well() -> None:
+    command = "os.system('perl score.pl out/a.txt > b.txt')"
+    lines = end(f"{_WRITTEN}{command}\nscore = float(open('b.txt').read())\nmodel.scale = score").splitlines()
+    wait = "accelerator.wait_for_everyone()"
+    assert lines[-5:] == [wait, command, wait, "score = float(open('b.txt').read())", "model.scale = score"]
+
+
 def test_tensors_that_are_kept_for_the_backward_pass_are_no_file() -> None:
     forward = "@staticmethod\n    def forward(ctx, x):\n        {}\n        return x"
     text = f"class Double(torch.autograd.Function):\n    {forward}"
@@ -299,7 +326,7 @@ def test_files_are_listed_once_all_are_written(written: str, listed: str, waits_
 
 
 MAIN = """\
-import json
+import json, os
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -330,6 +357,12 @@ def test_a_function_without_the_accelerator_is_waited_for_and_guarded_where_it_i
     after = run(MAIN).after.decode()
     assert "        json.dump([1], f)\n    accelerator.wait_for_everyone()\n    kept = rows()\n" in after
     assert "\n    measure(loader)\n" in after  # which goes over a shard: no process may do so alone
+
+
+def test_a_command_in_such_a_function_is_waited_for_where_it_is_called() -> None:
+    command = "os.system('./score a.json')\n    return [1]"
+    after = run(MAIN.replace("with open('a.json') as f:\n        return json.load(f)", command)).after.decode()
+    assert "        json.dump([1], f)\n    accelerator.wait_for_everyone()\n    kept = rows()\n" in after
 
 
 TEMPORARY = """\

@@ -1,4 +1,4 @@
-"""Where do processes get random numbers of their own before the training, and so another split, order or setting?
+"""Where do processes get random numbers of their own before the training, or for the order of their data?
 
 torch.manual_seed(int(time.time()))    random.seed()    rng = np.random.default_rng()
 """
@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
 
 
-def own_seeds(metrics: Metrics) -> Iterator[ast.Call]:
+@dataclass(frozen=True, slots=True)
+class OwnSeed:
+    """A call that seeds, or makes a generator. orders: whether a loader draws the order of its data after it."""
+
+    call: ast.Call
+    orders: bool
+
+
+def own_seeds(metrics: Metrics) -> Iterator[OwnSeed]:
     """The calls that seed by the clock or the system, and generators that are seeded so, where the set-up draws."""
     return _OwnSeeds(metrics).find()
 
@@ -28,20 +38,24 @@ class _OwnSeeds:
         self.loops = Loops(self.program, metrics.measured.roles, metrics.measured.tracer)
         self.generators = OwnGenerators(self.program, self.loops, self.training)
         self.rounds = {loop for listed in self.training.loops.values() for loop in listed}
+        self.ordering = LoaderDraws(self.program, metrics.measured.roles).ordering
         self.handed_on = {function for _, function in self.program.flow.handed_on}  # workers begin with one
 
-    def find(self) -> Iterator[ast.Call]:
+    def find(self) -> Iterator[OwnSeed]:
         """Each such call, in the order of the text."""
         for call in sorted(self.program.calls, key=self.program.position):
             roles = {row.role for row in self.metrics.measured.chains.kinds.called(call) or ()}
             if not roles & {Role.SEED, Role.GENERATOR} or not self._is_in_set_up(call) or not self._has_own_seed(call):
                 continue
-            if Role.SEED in roles or self._is_drawn_from(call):
-                yield call
+            orders = self.program.frame(call) in self.ordering
+            if orders or Role.SEED in roles or self._is_drawn_from(call):
+                yield OwnSeed(call, orders)
 
     def _is_in_set_up(self, call: ast.Call) -> bool:
-        """Whether a call is not run for each batch, or each row of a data set."""
+        """Whether a call is not run for each batch, or each row of a data set, unless it is run for their order."""
         frame = self.program.frame(call)
+        if frame in self.ordering:
+            return True
         if frame not in self.program.reachable or not self.rounds.isdisjoint(self.loops.stack(call)):
             return False
         is_constructor = frame.name == "__init__"

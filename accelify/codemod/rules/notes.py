@@ -168,16 +168,21 @@ def find(script: Script) -> Iterator[Remark]:
 
 def _seeded_apart(script: Script) -> Iterator[Remark]:
     """Seeds of the clock or the system, of which each process has another."""
-    calls = own_seeds(script.metrics) if script.distribution is None and not script.seeds.is_by_rank else ()
-    for call in calls:
-        is_global = any(map(names.is_seed, script.program.called(call)))
-        if is_global and script.accelerator(call) is None:
+    seeds = own_seeds(script.metrics) if script.distribution is None and not script.seeds.is_by_rank else ()
+    for seed in seeds:
+        is_global = any(map(names.is_seed, script.program.called(seed.call)))
+        if is_global and script.accelerator(seed.call) is None and not seed.orders:
             continue  # whose creation makes the processes' random states equal
         message = (
             "each process takes another seed here, so what is drawn by it before the training (a split, an order, a "
             "setting) differs between processes: give all of them one seed"
         )
-        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+        if seed.orders:
+            message = (
+                "each process takes another seed here, so each draws another order of the data and takes its shard of "
+                "that: some items come several times in an epoch, and others not at all: give all of them one seed"
+            )
+        yield Remark(NAME, script.path(seed.call), seed.call, message, Tier.REVIEW)
 
 
 def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -> Iterator[Remark]:

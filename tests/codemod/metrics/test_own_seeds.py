@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from accelify.codemod.metrics.own_seeds import own_seeds
+from accelify.codemod.result import Status
+from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.facts import texts
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import STEP, script, training
@@ -13,7 +18,7 @@ IMPORTS = "import random, time\nimport numpy as np\n"
 
 
 def seeds(before: str, **slots: str) -> list[str]:
-    return texts(own_seeds(training(imports=IMPORTS, before=before, **slots).script.metrics))
+    return texts(s.call for s in own_seeds(training(imports=IMPORTS, before=before, **slots).script.metrics))
 
 
 @pytest.mark.parametrize(
@@ -59,3 +64,71 @@ def test_the_note() -> None:
     text = script(imports=IMPORTS, before="torch.manual_seed(int(time.time()))\nrows = torch.randn(8, 5)")
     (note,) = [n for n in run(text).notes if "another seed" in n.message]
     assert note.rule == "notes"
+
+
+SAMPLER = """
+import random, time
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, Sampler
+def endless(n):
+    while True:
+        {seed}
+        yield from {drawn}
+class Own(Sampler):
+    def __init__(self, rows):
+        self.rows = rows
+    def __iter__(self):
+        return iter(endless(len(self.rows)))
+    def __len__(self):
+        return 2 ** 31
+class Stream(IterableDataset):
+    def __init__(self, rows):
+        self.rows = rows
+    def __iter__(self):
+        return endless(len(self.rows))
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], list[str]]:
+    """What is said of a loader whose sampler, or whose data, another module has."""
+
+    def rewrite(seed: str, drawn: str, made: str) -> list[str]:
+        imports = "from order import Own, Stream"
+        text = script(imports=imports, before="rows = []").replace("DataLoader(rows, batch_size=2)", made)
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "train.py").write_text(text)
+        (tmp_path / "order.py").write_text(SAMPLER.format(seed=seed, drawn=drawn))
+        results = rewrite_together(("train.py",), Options())
+        assert results[0].status is Status.MIGRATED
+        return [n.message for r in results for n in r.notes if "another seed" in n.message]
+
+    return rewrite
+
+
+@pytest.mark.parametrize(
+    ("seed", "drawn", "made"),
+    [
+        ("np.random.seed()", "np.random.permutation(n)", "DataLoader(rows, 2, sampler=Own(rows))"),
+        ("torch.manual_seed(time.time_ns())", "torch.randperm(n).tolist()", "DataLoader(Stream(rows), batch_size=2)"),
+        ("rng = np.random.default_rng()", "rng.permutation(n)", "DataLoader(rows, 2, sampler=Own(rows))"),
+    ],
+)
+def test_orders_of_each_process_s_own(
+    seed: str, drawn: str, made: str, notes: Callable[[str, str, str], list[str]]
+) -> None:
+    (message,) = notes(seed, drawn, made)
+    assert "another order of the data" in message
+
+
+@pytest.mark.parametrize(
+    ("seed", "drawn"),
+    [
+        ("np.random.seed(3)", "np.random.permutation(n)"),
+        ("pass", "np.random.permutation(n)"),
+        ("np.random.seed()", "np.random.randn(n)"),  # no order of what there is
+    ],
+)
+def test_orders_that_all_processes_draw(seed: str, drawn: str, notes: Callable[[str, str, str], list[str]]) -> None:
+    assert not notes(seed, drawn, "DataLoader(Stream(rows), batch_size=2)")

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from accelify.codemod.libraries.row import DRAWS, Rows
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance, Made, Value
 from accelify.codemod.training.randomness.draws import function_draws
 from accelify.codemod.training.roles import Roles
@@ -31,6 +33,24 @@ class LoaderDraws:
     def draw_items(self, node: ast.expr) -> bool:
         """Whether the data set of such a loader draws at random what an item is, as an augmentation does."""
         return any(self._draws_items(call) for call in self._made(node))
+
+    @cached_property
+    def ordering(self) -> frozenset[Scope]:
+        """The functions that run while samplers, or data without a length, draw an order of all their items."""
+        loaders = (c for c in self.program.calls for v in self.program.values(c) if self._is_made_by(v, c))
+        given = (g for c in loaders for g in [*c.args, *(k.value for k in c.keywords)])
+        held = (v for g in given for v in self.program.values(g))
+        classes = dict.fromkeys(v.cls for v in held if isinstance(v, Instance))
+        iterating = [m for cls in classes if (m := self.program.flow.method(cls, "__iter__")) is not None]
+        run = [self.program.run_from([method]) for method in iterating]
+        return frozenset().union(*(found for found in run if any(map(self._shuffles_in, found))))
+
+    def _shuffles_in(self, function: Scope) -> bool:
+        calls = self.program.calls_in(function)
+        return any(row.rows is Rows.SHUFFLES for c in calls for row in self.kinds.called(c) or ())
+
+    def _is_made_by(self, value: Value, call: ast.Call) -> bool:
+        return isinstance(value, Made) and value.node is call and self.roles.is_loader(value)
 
     def _made(self, node: ast.expr) -> Iterator[ast.Call]:
         held = [v for v in self.program.values(node) if self.roles.is_loader(v)]

@@ -19,7 +19,7 @@ from accelify.codemod.devices.options import is_dumped_text
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Assignment
-from accelify.codemod.semantics.values import Constant, Made
+from accelify.codemod.semantics.values import Constant, Made, Value
 
 
 class Form(Enum):
@@ -125,7 +125,7 @@ class Comparisons:
         """The GPUs that a device may be in the plain script; the tensors there know the number of theirs."""
         is_tensors = not self._from(device) and is_where_another_is(device)
         chosen = [v for b in self.bound for v in self.program.values(b.value)] if is_tensors else ()
-        values = chosen or self.program.values(device)
+        values = chosen or self._replaced(device)
         found: set[Gpu] = set()
         for value in values:
             if isinstance(value, Constant):
@@ -135,6 +135,12 @@ class Comparisons:
             else:
                 found.add(Gpu(Form.DEVICE, None))
         yield from (Gpu(Form.DEVICE, g.number or "0") for g in found) if is_tensors and found else found
+
+    def _replaced(self, device: ast.expr) -> Collection[Value]:
+        """What a device holds in the plain script, but for what still comes there: the default of a parameter."""
+        held = self.program.values(device)
+        own = {v for b in self._from(device) for v in self.program.values(b.value)}
+        return held & own or held
 
     def _made(self, call: ast.Call) -> Iterator[Gpu]:
         """The GPUs that `torch.device(...)` may make."""

@@ -102,3 +102,22 @@ def test_a_class_in_another_file_gets_the_device() -> None:
     text = loop(f"from config import Config\n{FIRST}", before="config = Config(device)\nconfig.pinned()")
     found = Facts({"main.py": text, "config.py": config}).script.devices.comparisons
     assert [(ast.unparse(c.device), c.is_any) for c in found] == [("device", True), ("self.device", True)]
+
+
+@pytest.mark.parametrize(
+    ("device", "default", "test", "found"),
+    [
+        (CUDA, "'cuda'", "where == 'cuda'", []),
+        (CUDA, "'cuda'", "where != 'cuda'", []),
+        (FIRST, "'cuda:0'", "where == 'cuda:0'", []),
+        (CUDA, "torch.device('cuda')", "where == 'cuda'", []),
+        (CUDA, "'cpu'", "where == torch.device('cuda')", [("where == torch.device('cuda')", True)]),
+        (TEXT, "'cuda:0'", "where == 'cuda:0'", [("where == 'cuda:0'", True)]),
+    ],
+)
+def test_the_default_of_a_parameter_is_no_device_of_the_script(
+    device: str, default: str, test: str, found: list[tuple[str, bool]]
+) -> None:
+    before = f"def jitter(where={default}):\n    return {test}\njitter(device)"
+    comparisons = Facts(loop(device, before=before)).script.devices.comparisons
+    assert [(ast.unparse(c.node), c.is_any) for c in comparisons] == found

@@ -371,7 +371,8 @@ class Own:
         left = {w for item, w in named if Where.HOST not in plain and self._is_never_moved(item, w)}
         found: dict[ast.expr, set[Where]] = {}
         for item in items if left else ():
-            for read in self.program.reads_of(item.frame, item.text):
+            own = (r for r in self.program.reads_of(item.frame, item.text) if not self.prepared.is_another_model(r))
+            for read in own:
                 stays = {w in left for w in self.program.reaching(read, writes[item])}
                 if len(stays) == 1:
                     found[read] = {Where.HOST} if stays.pop() else plain

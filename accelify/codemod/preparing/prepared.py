@@ -16,7 +16,7 @@ from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, code
-from accelify.codemod.semantics.values import Collection, Element, Generated, Value, View
+from accelify.codemod.semantics.values import Collection, Element, Generated, Instance, Made, Value, View
 
 
 class Prepared:
@@ -257,7 +257,7 @@ class Prepared:
     def is_model(self, node: ast.expr) -> bool:
         """Whether an expression names a prepared model, or makes one that gets such a name."""
         names = self._model_names.get(self.program.frame(node))
-        if not names:
+        if not names or self.is_another_model(node):
             return False
         if not isinstance(node, ast.Call) and code(node) in names:  # a call may be a chain of thousands
             return True
@@ -268,6 +268,53 @@ class Prepared:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             return ast.unparse(statement.targets[0]) in names
         return False
+
+    def is_another_model(self, node: ast.expr, depth: int = 3) -> bool:
+        """Whether a prepared model's name holds a new model where it is read, which stays where it is made."""
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) and depth else None
+        if owner is None or not isinstance(node, ast.Name) or not self._other_models:
+            return False
+        writes = self.program.reaching(node, self.tracer.writes(owner, node.id))
+        return bool(writes) and all(self._gives_another(owner, write, depth) for write in writes)
+
+    def _gives_another(self, owner: Scope, write: ast.AST, depth: int) -> bool:
+        if not isinstance(write, ast.arg):
+            return write in self._other_models
+        given = [self.tracer.argument(call, owner, write.arg) for call in self.program.calls_of(owner)]
+        return bool(given) and all(g is not None and self.is_another_model(g, depth - 1) for g in given)
+
+    @cached_property
+    def _other_models(self) -> frozenset[ast.AST]:
+        """Where prepared models' names get new ones, which no preparation finds there, and which nothing moves."""
+        bare = {(item.frame, item.text) for item in self.preparation.bare_models}
+        items = {(i.frame, i.text) for i in self.preparation.items if i.kind == "model"} - bare
+        found: set[ast.AST] = set()
+        for frame, text in items:
+            writes, reads = self.tracer.writes(frame, text), self.program.reads_of(frame, text)
+            groups = [g for g in self.preparation.groups if g.frame is frame and text in {i.text for i in g.items}]
+            at = [[r for r in reads if g.anchor and self.program.inside(r, g.anchor)] for g in groups]
+            prepared = {w for each in at for read in each for w in self.program.reaching(read, writes)}
+            for write in writes if len(writes) > 1 and all(at) else ():
+                if write not in prepared and self._is_made_there(write):
+                    held = [read for read in reads if write in self.program.reaching(read, writes)]
+                    found |= set() if any(map(self.may_move, held)) else {write}
+        return frozenset(found)
+
+    def _is_made_there(self, write: ast.AST) -> bool:
+        """Whether a name gets a model that a call makes, and out of no other model: `net = Net()`."""
+        value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
+        if not isinstance(value, ast.Call):
+            return False
+        parts = [*value.args, *(k.value for k in value.keywords)]
+        parts += [value.func.value] if isinstance(value.func, ast.Attribute) else []
+        made = self.program.values(value)
+        is_made = bool(made) and all(map(self._is_module, made))
+        return is_made and not any(self._is_module(v) for part in parts for v in self.program.values(part))
+
+    def _is_module(self, value: Value) -> bool:
+        if isinstance(value, Instance):
+            return self.program.flow.is_module_class(value.cls)
+        return isinstance(value, Made) and names.is_module(value.name)
 
     @cached_property
     def _model_names(self) -> dict[Scope, set[str]]:

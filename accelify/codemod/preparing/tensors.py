@@ -56,14 +56,17 @@ class Tensors:
         return call.func.attr == "forward" or any(map(self.roles.is_module, self.program.values(call.func)))
 
     def runs_early(self, call: ast.Call) -> bool:
-        """Whether a call runs a model that is prepared later, or a method of it: where the model was made."""
+        """Whether a call runs a model that is prepared later or never, or a method of it: where the model was made."""
         is_own = isinstance(call.func, ast.Attribute) and bool(self.program.flow.callees.get(call))
+        if self.prepared.is_another_model(call.func.value if is_own else call.func):  # type: ignore[attr-defined]  # checked
+            return True
         is_method = is_own and self.is_model(call.func.value)  # type: ignore[attr-defined]  # checked
         return (is_method or self.is_model_call(call)) and self._is_early(call)
 
     def is_model(self, node: ast.expr) -> bool:
         held = self.program.values(node)
-        return self.prepared.is_model(node) or (bool(held) and held <= self._moved_along)
+        is_made = bool(held) and held <= self._moved_along
+        return self.prepared.is_model(node) or (is_made and not self.prepared.is_another_model(node))
 
     def _is_early(self, call: ast.Call) -> bool:
         """Whether nothing that brings a model to a device can have run by the time of a call."""

@@ -430,3 +430,23 @@ def test_a_model_that_something_may_move_is_where_the_others_are(make: str) -> N
     text = CELLS.replace("    loader = ", "    from placing import place\n    loader = ", 1)
     after = migrated(text.format(first="small", second="large", make=make))
     assert "x, y = x.to(accelerator.device)" not in after
+
+
+@pytest.mark.parametrize("model", ["nn.Linear(4, 1)", "Net()"])
+@pytest.mark.parametrize(("data", "read"), [("other", "x"), ("loader", "x.cpu()")])
+def test_a_new_model_under_the_name_of_the_trained_one_stays_on_the_cpu(model: str, data: str, read: str) -> None:
+    net = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(4, 1)\n"
+    )
+    net += "    def forward(self, x):\n        return self.a(x)\nother = DataLoader(rows)\ndevice = 'cuda'"
+    after = migrated(
+        script(
+            before=net,
+            model=f"model = {model}\nmodel.to(device)",
+            batch="x, y = x.to(device), y.to(device)",
+            end=f"model = {model}\nmodel.load_state_dict(torch.load('m.pt'))\n"
+            f"for x, y in {data}:\n    print(model(x).numpy())",
+        )
+    )
+    assert after.endswith(f"    print(model({read}).numpy())\n")
+    assert "x.to(" not in after

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from textwrap import indent
 
 import pytest
 
@@ -131,6 +132,41 @@ def test_a_loader_is_prepared_for_some_where_calls_of_both_get_to(calls: str) ->
     facts = Facts(f"{PHASES}{code}run(train_loader)\n{calls}\n")
     (loop,) = [n for n in facts.files[0].nodes if isinstance(n, ast.For) and n.lineno > PHASES.count("\n")]
     assert prepared(facts).is_loader_for_some(loop.iter)
+
+
+NET = "class Net(nn.Module):\n    def forward(self, x):\n        return x\ndef build():\n    return Net()\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "is_another"),
+    [
+        ("model = nn.Linear(4, 1)\nuse(model(x))", True),
+        ("model = Net()\nmodel.load_state_dict(torch.load('m.pt'))\nuse(model(x))", True),
+        ("model = build()\ndef test(net):\n    use(net(x))\ntest(model)", True),
+        ("use(model(x))\nmodel = nn.Linear(4, 1)", False),
+        ("if flag:\n    model = nn.Linear(4, 1)\nuse(model(x))", False),
+        ("model = nn.Linear(4, 1)\nmodel.to(device)\nuse(model(x))", False),
+        ("model = nn.Sequential(model, nn.Softmax(1))\nuse(model(x))", False),
+        ("model = model.eval()\nuse(model(x))", False),
+        ("model = torch.load('model.pt')\nuse(model(x))", False),
+        ("def test(net):\n    use(net(x))\ntest(model)\nmodel = Net()\ntest(model)", False),
+    ],
+)
+def test_another_model_under_a_prepared_one_s_name(end: str, is_another: bool) -> None:
+    facts = training(before=NET, end=end)
+    call = facts.call("use(").args[0]
+    assert isinstance(call, ast.Call)
+    assert prepared(facts).is_another_model(call.func) is is_another
+
+
+def test_a_model_that_is_trained_again_is_prepared_again() -> None:
+    optimizer = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    facts = training(
+        end=f"model = nn.Linear(4, 1)\n{optimizer}for x, y in loader:\n{indent(STEP, '    ')}use(model(x))"
+    )
+    call = facts.call("use(").args[0]
+    assert isinstance(call, ast.Call)
+    assert not prepared(facts).is_another_model(call.func)
 
 
 def test_models() -> None:

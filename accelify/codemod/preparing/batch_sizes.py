@@ -190,7 +190,8 @@ class _Fixed:
             found = next(
                 (a for a in given if is_same_size(self.tracer, size, a, "batch" if a is given[0] else "")), None
             )
-            if found is not None and (is_made or self._shapes_batch(call)):
+            is_anew = isinstance(found, ast.Attribute) and self._is_set_anew(found, found.attr)
+            if found is not None and not is_anew and (is_made or self._shapes_batch(call)):
                 yield found
 
     def _shapes_batch(self, call: ast.Call) -> bool:
@@ -279,13 +280,27 @@ class _Fixed:
         parent = self.program.parent(read)
         targets = parent.targets if isinstance(parent, ast.Assign) and parent.value is read else []
         if targets and all(isinstance(t, ast.Attribute) for t in targets):
-            return any(t.attr in self._read_of_models for t in targets if isinstance(t, ast.Attribute))
+            kept = [t.attr for t in targets if isinstance(t, ast.Attribute)]
+            return any(name in self._read_of_models and not self._is_set_anew(read, name) for name in kept)
         call = self.program.parent(parent) if isinstance(parent, ast.keyword) else parent
         callees = self.program.flow.callees.get(call, ()) if isinstance(call, ast.Call) and depth else ()
         if not callees or not isinstance(call, ast.Call):
             return True
         taken = [(c, p.arg) for c in callees for p in c.parameters if self.tracer.argument(call, c, p.arg) is read]
         return not taken or any(self._is_needed(callee, given, depth - 1) for callee, given in taken)
+
+    def _is_set_anew(self, first: ast.AST, name: str) -> bool:
+        """Whether each forward pass, or each step round it, gives an attribute of a model a value of its batch."""
+        flow, cls = self.program.flow, self.program.frame(first).parent
+        forward = flow.method(cls, "forward") if cls is not None else None
+        run = self.program.run_from([forward]) if forward is not None else set[Scope]()
+        loops = {loop for loops in self.training.loops.values() for loop in loops}
+        statements = [self.program.statement(w) for w in self.program.attribute_writes.get(name, ())]
+        return any(
+            (self.program.frame(s) in run and s in self.program.frame(s).body) or self.program.parent(s) in loops
+            for s in statements
+            if isinstance(s, ast.Assign) and self._is_of_batch(s.value)
+        )
 
     @cached_property
     def _read_of_models(self) -> frozenset[str]:

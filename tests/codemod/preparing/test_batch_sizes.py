@@ -183,6 +183,23 @@ def fixed(made: str, size: str = "size", batch: str = "", loader: str = "") -> l
 
 
 @pytest.mark.parametrize(
+    ("forward", "given"),
+    [
+        ("self.size = x.size(0); return x.view(self.size, -1)", []),
+        ("self.set(len(x)); return x.view(self.size, -1)", []),
+        ("self.size = self.size + 0; return x.view(self.size, -1)", ["size", "self.size"]),
+        ("if self.training: self.size = x.size(0)\n        return x.view(self.size, -1)", ["size", "self.size"]),
+    ],
+)
+def test_a_model_that_asks_each_batch_for_its_size(forward: str, given: list[str]) -> None:
+    net = NET.replace("return x.view(self.size, -1)", f"\n        {forward}")
+    text = script(before=f"{net}", set_up="net = Net(size)", batch="net(x)")
+    text = text.replace("    def init_hidden", "    def set(self, n): self.size = n\n    def init_hidden")
+    text = text.replace("batch_size=2)", "batch_size=size)")
+    assert texts(found(Facts(text)).fixed) == given
+
+
+@pytest.mark.parametrize(
     ("made", "size", "batch", "given"),
     [
         ("Net(size)", "size", "", ["size"]),
@@ -194,6 +211,9 @@ def fixed(made: str, size: str = "size", batch: str = "", loader: str = "") -> l
         ("Net()", "2", "h = net.init_hidden(2)", []),  # a number that is called `n` may be any
         ("Net()", "size", "h = net.init_hidden(len(x))", []),
         ("Net(size)", "size", "if len(x) != size: continue", []),
+        ("Net(size)", "size", "net.size = len(x); net(x)", []),
+        ("Net(size)", "size", "n, _ = x.shape; net.size = n; net(x)", []),
+        ("Net(size)", "size", "net.size = size; net(x)", ["size", "self.size"]),
         ("nn.Linear(size, 1)", "size", "", []),
         ("Net(height)", "rows_in_batch", "", []),  # another key
         ("Net(same)", "rows_in_batch", "", ["same"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,8 @@ class Expressions(Calls):
             for module in scope.root.star_imports:
                 if module.startswith(("torch", "transformers", "torchvision")):
                     return frozenset({External(f"{module}.{node.id}")})
+            if scope.root.starred and not hasattr(builtins, node.id):  # what a `*` brings may be known later
+                return self._get(("var", scope.root, node.id))
             return frozenset({External(node.id)})
         values = self._get(("var", owner, node.id))
         self._note_escape(node, values)

@@ -131,6 +131,14 @@ def test_star_imports_of_the_project() -> None:
     assert facts.variable("_hidden") == set()
 
 
+def test_a_star_import_of_what_another_brings() -> None:
+    """Whichever of the files is read first: what the names are is known once all are."""
+    main = "from middle import *\na = size\ndef f(x=size): return size\nb = f()\nc = len\n"
+    for middle in ("from nets import *\nown = 1\n", "own = 1\nfrom nets import *\n"):
+        facts = Facts({"main.py": main, "middle.py": middle, "nets.py": "size = 1\n"})
+        assert [facts.variable(name) for name in "abc"] == [{"1"}, {"1"}, {"len"}]
+
+
 def test_a_module_that_imports_itself_in_a_circle() -> None:
     files = {"main.py": "import other\nx = other.y\n", "other.py": "import main\ny = 1\nz = main.x\n"}
     assert Facts(files).variable("z", "other.py") == {"1"}

@@ -328,7 +328,8 @@ def _by_hand(program: Program, files: frozenset[str], *, is_known: bool) -> Iter
             continue
         for name in external:
             kind = None
-            if names.is_distributed(name) and not is_known and program.question_round(node) is None:
+            spreads = names.is_distributed(name) and not is_known and program.question_round(node) is None
+            if spreads or names.is_for_tpu(name):
                 kind = ("distributed", reason_for(name))
             elif name.startswith(("apex.fp16_utils", "apex.optimizers.FP16")):
                 kind = (

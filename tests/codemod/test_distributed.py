@@ -11,7 +11,7 @@ import pytest
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests import scripts
-from tests.codemod.pairs import migrated, run
+from tests.codemod.pairs import migrated, run, script
 
 SCRIPT = """\
 import os
@@ -235,6 +235,16 @@ def test_what_is_not_understood_is_declined_with_the_reason(slots: dict[str, str
     result = made(**slots)
     assert result.status is Status.DECLINED, result.after.decode()
     assert any(reason in note.message for note in result.notes), result.notes
+
+
+@pytest.mark.parametrize(
+    "imported", ["import torch_xla.core.xla_model as xm", "from torch_xla.core import xla_model as xm"]
+)
+def test_a_script_for_a_tpu_does_not_distribute_itself(imported: str) -> None:
+    text = script(imports=imported).replace("device = torch", "device = xm.xla_device()  # torch")
+    result = run(text)
+    assert result.status is Status.DECLINED
+    assert [n.message.partition(": ")[0] for n in result.notes] == ["`torch_xla.core.xla_model.xla_device`"]
 
 
 def test_a_comment_beside_an_argument_that_goes_is_listed() -> None:

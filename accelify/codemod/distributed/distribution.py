@@ -80,7 +80,8 @@ class Distributions:
     def _signs(self) -> Iterator[tuple[ast.AST, str]]:
         """The places at which something is used that spreads a script over processes."""
         for node, values in list(self.program.flow.values.items()):
-            if isinstance(node, (ast.Attribute, ast.Name)) and self.place.holds(node):
+            is_name = isinstance(node, (ast.Attribute, ast.Name)) and self.place.holds(node)
+            if is_name and not is_part_of_a_name(self.program, node):
                 yield from ((node, v.name) for v in values if isinstance(v, External) and names.is_distributed(v.name))
 
     # Starting and ending.
@@ -271,8 +272,6 @@ class Distributions:
         told: set[tuple[str, str]] = set()
         for node, name in self._signs():
             key = (name, self.program.path(node))
-            if is_part_of_a_name(self.program, node):
-                continue
             if node not in self.found.known and key not in told and not self._unwraps(node):
                 told.add(key)
                 self.found.refuse(node, reason_for(name))

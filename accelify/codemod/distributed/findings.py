@@ -186,13 +186,16 @@ def reason_for(name: str) -> str:
     last = name.rpartition(".")[2]
     if last in ("spawn", "Process"):
         return f"`{name}`: {_START}"
+    if names.is_for_tpu(name):
+        way = _way_out(name) if names.instead_of(name) else "remove this"
+        return f"`{name}`: the script is written for a TPU, on which `accelify launch` starts it as well; {way}"
     return f"`{name}`: the script already distributes itself; {_way_out(name)}"
 
 
 def _way_out(name: str) -> str:
     instead = names.instead_of(name)
     if instead is not None:
-        of_runtime = "" if instead.startswith("accelerator.") else " of the runtime"
+        of_runtime = "" if "." in instead else " of the runtime"
         return f"`{instead}`{of_runtime} does the same, also in one process"
     if names.is_wrapper(name):
         return "remove the wrapper: `prepare` replaces it"
@@ -203,4 +206,5 @@ def is_part_of_a_name(program: Program, node: ast.AST) -> bool:
     """Whether a name is only the beginning of another that is told: `dist` of `dist.all_reduce`."""
     parent = program.parent(node)
     held = program.flow.values.get(parent, frozenset()) if isinstance(parent, ast.Attribute) else ()
-    return any(isinstance(v, External) and names.is_distributed(v.name) for v in held)
+    told = [v.name for v in held if isinstance(v, External)]
+    return any(names.is_distributed(name) or names.is_for_tpu(name) for name in told)

@@ -142,6 +142,11 @@ def is_distributed(name: str | None) -> bool:
     return _has_trait(name, Trait.SPREADS)
 
 
+def is_for_tpu(name: str | None) -> bool:
+    """Functions that train on a TPU, whether or not a script spreads over several: `xm.xla_device`."""
+    return _has_trait(name, Trait.TPU)
+
+
 def runs_beside(name: str | None) -> bool:
     """Processes and threads, and pools of them: what they are given runs beside the script."""
     row = table.function(name)

@@ -129,6 +129,7 @@ class Trait(Enum):
     TORCH_LOADER = "torch_loader"  # torch's DataLoader or a subclass of it
     YIELDS_GRAPHS = "yields_graphs"  # objects with a `to` of their own
     SPREADS = "spreads"  # its use shows a script that is spread over processes already
+    TPU = "tpu"  # it runs on a TPU, in one process, too
     MOVES_INPUTS = "moves_inputs"  # a model that brings what it is called with to its own device
     HAS_NO_WEIGHTS = "has_no_weights"
     DIFFERS_IN_TRAINING = "differs_in_training"  # `train` and `eval` make a difference to it

@@ -64,6 +64,12 @@ def test_what_runs_under_a_condition() -> None:
         ("torch.distributed.all_reduce", "accelerator.reduce"),
         ("torch.distributed.new_group", "torchrun"),
         ("torch.multiprocessing.spawn", "accelify launch"),
+        (
+            "torch_xla.core.xla_model.xla_device",
+            "written for a TPU, on which `accelify launch` starts it as well; `acc",
+        ),
+        ("torch_xla.core.xla_model.mark_step", "written for a TPU, on which `accelify launch` starts it as well; rem"),
+        ("torch_xla.core.xla_model.all_reduce", "already distributes itself"),
     ],
 )
 def test_why_a_name_is_left_alone(name: str, part: str) -> None:

@@ -49,9 +49,15 @@ effects=waits+changes_library+reads_environment traits=spreads
     horovod.torch deepspeed: init init_distributed
 effects=waits traits=spreads
     torch.distributed: barrier monitored_barrier
-    torch_xla.core.xla_model: rendezvous mark_step
+    torch_xla.core.xla_model: rendezvous
 effects=waits
     <accelerator>: wait_for_everyone
+
+# --- one TPU ---
+returns=device traits=tpu
+    torch_xla.core.xla_model torch_xla: xla_device device
+effects=waits traits=tpu
+    torch_xla.core.xla_model torch_xla: mark_step optimizer_step sync step
 
 # --- what all have, on all ---
 role=collective effects=waits mutates=0 same=yes traits=spreads
@@ -136,6 +142,10 @@ effects=reads_files+waits mutates=0 traits=spreads
     torch.distributed: broadcast
 + instead=accelerator.broadcast_object_list(x)
     torch.distributed: broadcast_object_list
++ instead=accelerator.device
+    torch_xla.core.xla_model torch_xla: xla_device device
++ instead=optimizer.step()
+    torch_xla.core.xla_model: optimizer_step
 + instead=accelerator.process_index
     torch.distributed: get_rank
 + instead=accelerator.num_processes

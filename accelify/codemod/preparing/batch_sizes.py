@@ -291,8 +291,9 @@ class _Fixed:
 
     def _is_set_anew(self, first: ast.AST, name: str) -> bool:
         """Whether each forward pass, or each step round it, gives an attribute of a model a value of its batch."""
-        flow, cls = self.program.flow, self.program.frame(first).parent
-        forward = flow.method(cls, "forward") if cls is not None else None
+        method = self.program.frame(first)
+        cls = method.parent if method.is_method else None
+        forward = self.program.flow.method(cls, "forward") if cls is not None else None
         run = self.program.run_from([forward]) if forward is not None else set[Scope]()
         loops = {loop for loops in self.training.loops.values() for loop in loops}
         statements = [self.program.statement(w) for w in self.program.attribute_writes.get(name, ())]

@@ -212,6 +212,7 @@ def test_a_model_that_asks_each_batch_for_its_size(forward: str, given: list[str
         ("Net()", "size", "h = net.init_hidden(len(x))", []),
         ("Net(size)", "size", "if len(x) != size: continue", []),
         ("Net(size)", "size", "net.size = len(x); net(x)", []),
+        ("Net()", "args.size", "x.view(args.size, -1)", ["args.size"]),
         ("Net(size)", "size", "n, _ = x.shape; net.size = n; net(x)", []),
         ("Net(size)", "size", "net.size = size; net(x)", ["size", "self.size"]),
         ("nn.Linear(size, 1)", "size", "", []),

@@ -14,6 +14,7 @@ BASED_ON = {
     "parameter": "tensor",
     "plateau_scheduler": "scheduler",
     "closure_optimizer": "optimizer",
+    "averaging_optimizer": "optimizer",
     "defaultdict": "dict",
     "counter": "dict",
     "environ": "dict",

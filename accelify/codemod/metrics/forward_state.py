@@ -4,7 +4,8 @@
     self.codebook.weight.data.copy_(self.sums / self.counts)
 
 Gradients are averaged across the ranks, and so optimizers change all models alike. What a forward pass changes itself
-is learned from the batches of one rank. So is what hooks keep of a pass and the step takes for more than to look at it.
+is learned from the batches of one rank. So is what hooks keep of a pass and the step takes for more than to look at it;
+and so are the statistics of batch normalisation, which a script refreshes by passes whose results it does not use.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from collections.abc import Iterator, Set
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant, FunctionValue, Made
+from accelify.codemod.training.modes import LastModes
 
 
 def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
@@ -45,6 +48,30 @@ def hook_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
         changes = [c for c in _changes(cls, run) if not isinstance(c[0], ast.AugAssign)]  # which count, mostly
         taken = _taken_with_gradients(program, cls, run) if changes else set()
         yield from ((node, name) for node, name, given in changes if name in taken and not _are_constants(given))
+
+
+def refreshing_passes(metrics: Metrics) -> Iterator[ast.Call]:
+    """The calls of models on one rank's batches whose results nothing reads, and that no backward pass follows."""
+    program, roles = metrics.measured.program, metrics.measured.roles
+    shared = {*metrics.shared_loops}.difference(*metrics.measured.training.loops.values())
+    has_hooks, modes, kinds = any(map(_adds_hook, program.calls)), LastModes(program, roles), program.once(Kinds)
+    for call in program.calls if shared else ():
+        if shared.isdisjoint(program.loops_round(call)) or not _is_unread(program, call):
+            continue
+        is_run = any(map(roles.is_model, program.values(call.func))) or "module" in kinds.of(call.func)
+        if is_run and (has_hooks or not modes.is_in_eval_mode(call)) and any(map(metrics.ranks.is_own, call.args)):
+            yield call
+
+
+def _is_unread(program: Program, call: ast.Call) -> bool:
+    """Whether the result of a call is dropped, or given to a name alone that nothing reads before it is set again."""
+    parent = program.parent(call)
+    targets = parent.targets if isinstance(parent, ast.Assign) else []
+    if not targets or not all(isinstance(t, ast.Name) for t in targets):
+        return isinstance(parent, ast.Expr)
+    named = [t.id for t in targets if isinstance(t, ast.Name)]
+    reads = (r for name in named for r in program.reads_of(program.scope(call), name))
+    return not any(d.node in targets for r in reads for d in program.definitions(r).definitions(r))
 
 
 def _classes(program: Program) -> Iterator[Scope]:

@@ -23,7 +23,7 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, skipped_apart
-from accelify.codemod.metrics.forward_state import forward_states, hook_states
+from accelify.codemod.metrics.forward_state import forward_states, hook_states, refreshing_passes
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import (
     Ends,
@@ -159,7 +159,9 @@ def find(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     yield from _seeded_apart(script)
     yield from _changed_in_forward(script, states)
-    yield from _kept_by_hooks(script) if script.distribution is None else ()
+    if script.distribution is None:
+        yield from _kept_by_hooks(script)
+        yield from _refreshed(script)
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)
@@ -210,6 +212,17 @@ def _kept_by_hooks(script: Script) -> Iterator[Remark]:
             "processes train different models"
         )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _refreshed(script: Script) -> Iterator[Remark]:
+    """Passes that only refresh a model's statistics, over a loader of which each process has a shard."""
+    for call in refreshing_passes(script.metrics):
+        message = (
+            f"nothing reads the result of `{ast.unparse(call)}`: where the pass is for what it changes itself (the "
+            "statistics of batch normalisation, what hooks collect), each process has that of its own shard; iterate "
+            "over a loader that is not prepared"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _not_parsed(script: Script) -> Iterator[Remark]:

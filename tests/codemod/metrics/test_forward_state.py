@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from accelify.codemod.metrics.forward_state import forward_states, hook_states
+from accelify.codemod.metrics.forward_state import forward_states, hook_states, refreshing_passes
 from tests.codemod.facts import Facts
 
 SCRIPT = """\
@@ -122,3 +124,48 @@ def test_what_hooks_keep_to_be_shown_is_not_for_a_step() -> None:
     text = HOOKED.format(registers="register_forward_hook(self.keep)", kept=KEEPS, taken="[]")
     text = text.replace(".data -= self.factor(module) * module.weight.grad", "")
     assert not list(hook_states(Facts(text).script.metrics))
+
+
+REFRESHED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+loader, model = DataLoader(rows, 4), nn.Sequential(nn.Linear(1, 4), nn.BatchNorm1d(4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+averaged = torch.optim.swa_utils.AveragedModel(model)
+def train(model, loader):
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+def refresh(model, loader):
+    for i, x in enumerate(loader):
+        model(x)
+train(model, loader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ("model.train()\nwith torch.no_grad():\n    for x in loader:\n        model(x)\n", ["model(x)"]),
+        ("for i, x in enumerate(loader):\n    if i > 5: break\n    out = averaged(x)\n", ["averaged(x)"]),
+        ("for k in range(3):\n    for x in loader:\n        _ = model(x)\n", ["_ = model(x)"]),
+        ("model.eval()\nmodel.register_forward_hook(keep)\nfor x in loader:\n    model(x)\n", ["model(x)"]),
+        ("model.eval()\nfor x in loader:\n    model(x)\n", []),
+        ("for x in loader:\n    out = model(x)\n    print(out)\n", []),
+        ("for x in DataLoader(rows):\n    model(x)\n", []),
+        ("for x in loader:\n    print(x)\n", []),
+    ],
+)
+def test_passes_for_what_they_change_alone(after: str, found: list[str]) -> None:
+    facts = Facts(REFRESHED + after)
+    calls = list(refreshing_passes(facts.script.metrics))
+    assert [ast.unparse(c) for c in calls] == [text.removeprefix("_ = ") for text in found]
+
+
+def test_a_function_that_refreshes_what_it_is_given() -> None:
+    calls = list(refreshing_passes(Facts(f"{REFRESHED}refresh(averaged, loader)\n").script.metrics))
+    assert [ast.unparse(c) for c in calls] == ["model(x)"]
+    assert not list(refreshing_passes(Facts(f"{REFRESHED}refresh(averaged, DataLoader(rows))\n").script.metrics))

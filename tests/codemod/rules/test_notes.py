@@ -285,6 +285,19 @@ def test_a_library_that_goes_over_a_prepared_loader(call: str, is_said: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("made", "call"),
+    [
+        ("from torchcontrib.optim import SWA\nswa = SWA(optimizer)", "swa.bn_update(train, model, device='cpu')"),
+        ("import torchcontrib\nswa = torchcontrib.optim.SWA(optimizer)", "swa.bn_update(loader=train, model=model)"),
+        ("from torchcontrib.optim import SWA\nswa = SWA(optimizer)", "SWA.bn_update(train, model)"),
+    ],
+)
+def test_an_optimizer_that_goes_over_a_prepared_loader(made: str, call: str) -> None:
+    script = Facts({"main.py": EVALUATED.format(call="") + f"{made}\n{call}\n", "scores.py": SCORE}).script
+    assert [ast.unparse(r.node) for r in notes.find(script) if "goes over the shard" in r.message] == [call]
+
+
+@pytest.mark.parametrize(
     ("scores", "is_said"),
     [
         ("from torch import nn\ndef score(m, x): return nn.parallel.data_parallel(m, x, range(2))\n", True),

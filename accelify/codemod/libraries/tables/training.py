@@ -13,6 +13,8 @@ role=optimizer returns=optimizer keeps=0
     transformers: *.AdamW *.Adafactor *.Adam* *.Fused* *.create_optimizer* *.BertAdam* *.OpenAIAdam* *.Lion *.SGD
 role=optimizer returns=closure_optimizer keeps=0
     torch.optim: LBFGS
+role=optimizer returns=averaging_optimizer keeps=0
+    torchcontrib.optim: SWA swa.SWA
 effects=calls traits=own_gradients
     opacus: PrivacyEngine *.PrivacyEngine optimizers.*Optimizer* optimizers.optimizer.DPOptimizer
     private_transformers fastDP: PrivacyEngine *.PrivacyEngine
@@ -25,6 +27,9 @@ returns=module traits=may_differ_in_training
 mutates=1 effects=calls traits=goes_over
     torch.optim.swa_utils: update_bn
     torchcontrib.optim.SWA: bn_update
+    <averaging_optimizer>: bn_update
+mutates=self
+    <averaging_optimizer>: swap_swa_sgd update_swa update_swa_group
 mutates=self effects=calls
     <optimizer>: step
 mutates=self

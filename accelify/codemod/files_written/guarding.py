@@ -14,6 +14,7 @@ from accelify.codemod.files_written.one_process import Effect, OneProcess, opene
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.summary import FileUse
 from accelify.codemod.semantics.scopes import Scope, code, names_in, names_read_in, names_written_in
@@ -357,7 +358,7 @@ class Guarding:
     # Names.
 
     def _at_fault(self, statement: ast.stmt, covered: set[ast.AST]) -> Iterator[ast.stmt]:
-        """The statements in a statement that bind what is read outside of the runs."""
+        """The statements in a statement that bind what is read outside of the runs, or close what all have drawn."""
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and (isinstance(node.ctx, ast.Store) or self.alone.is_addition(node)):
                 if self._is_read_elsewhere(node, covered):
@@ -366,6 +367,20 @@ class Guarding:
                 reads = self.program.attribute_reads.get(node.attr, [])
                 if any(r not in covered for r in reads):
                     yield self.program.statement(node)
+            elif isinstance(node, ast.Call) and self._closes_figures_of_all(node, covered):
+                yield self.program.statement(node)
+
+    def _closes_figures_of_all(self, call: ast.Call, covered: set[ast.AST]) -> bool:
+        """Whether a call closes a figure that all processes may have drawn, which would stay open in the others."""
+        called = self.alone.effects.kinds.called
+        if not any(row.has(Trait.CLOSES) for row in called(call) or ()):
+            return False
+        drawn = (c for c in self.program.calls if c not in covered and c is not call)
+        return any(
+            self.stored.is_before(c, call)
+            for c in drawn
+            if any(Does.PLOTS in row.effects and not row.has(Trait.CLOSES) for row in called(c) or ())
+        )
 
     def _is_read_elsewhere(self, node: ast.Name, covered: set[ast.AST]) -> bool:
         scope = self.program.scope(node)

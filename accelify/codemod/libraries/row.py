@@ -177,6 +177,7 @@ class Trait(Enum):
     DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all
     FETCHES = "fetches"  # downloads what is missing, unasked, into a folder that all processes see
     FETCHES_VECTORS = "fetches_vectors"  # the same, of the vectors that `vectors` names
+    CLOSES = "closes"  # the figure that it is given, or the current one, or empties it
     REMOVES = "removes"  # what its first argument, or its object, names is gone afterwards
     BLOCKS = "blocks"  # goes on once the user has closed a window
     UNBLOCKS = "unblocks"  # from there on, windows do not wait for the user, or there are none

@@ -246,6 +246,20 @@ def test_a_plot_is_drawn_by_all_and_written_by_one(drawn: str, shown: str) -> No
     assert end(f"{drawn}\n{shown}\nplt.close()") == f"{drawn}\n{guarded(shown)}\nplt.close()"
 
 
+@pytest.mark.parametrize("close", ["plt.close('all')", "plt.close()", "plt.clf()"])
+@pytest.mark.parametrize("shown", ["plt.show()", "plt.savefig('a.png')"])
+def test_a_plot_that_all_have_drawn_is_closed_by_all(shown: str, close: str) -> None:
+    drawn = "plt.plot(model(torch.zeros(4)).item())"
+    text = f"if len(rows) > 3:\n    {shown}\nelse:\n    {close}"
+    alone = f"if len(rows) > 3:\n    {GUARD}\n        {shown}\nelse:\n    {close}"
+    assert end(f"rows = [1]\n{drawn}\n{text}").endswith(alone)
+
+
+def test_a_plot_that_one_has_drawn_is_closed_by_it() -> None:
+    text = "for k in range(3):\n    plt.plot([k])\n    if k:\n        plt.show()\n    else:\n        plt.close()"
+    assert GUARD not in end(text).partition("plt.plot")[2]
+
+
 LOGGED = """\
 import torch
 from torch import nn

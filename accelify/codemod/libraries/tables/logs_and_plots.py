@@ -129,6 +129,8 @@ effects=plots returns=figure
     matplotlib.figure: Figure
 effects=plots returns=figure traits=takes_text
     matplotlib.pyplot: title suptitle xlabel ylabel legend
+effects=plots traits=closes
+    matplotlib.pyplot: close clf cla
 effects=writes_files returns=pages traits=opens
     matplotlib.backends.backend_pdf: PdfPages
 effects=writes_files mutates=self

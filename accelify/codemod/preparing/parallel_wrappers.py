@@ -88,7 +88,7 @@ def is_for_several_gpus(method: str) -> bool:
 class GpuCount:
     """Where a script uses the number of GPUs.
 
-    multiplied: what it is a factor of: a product, or the statement `size *= count`; None where it is shown, or is kept
+    multiplied: what it is a factor of: a product, or the statement `size *= count`; None where it is shown, or is kept,
     under a condition that asks for it.
     workers: whether that says how many workers a loader has.
     """
@@ -109,7 +109,7 @@ def gpu_counts(program: Program) -> Iterator[GpuCount]:
                 yield _factor(program, node, parent)
             elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Mult) and parent.value is factor:
                 yield GpuCount(node, parent, _is_of_workers(program, parent.target))
-            elif _is_shown(program, node) or (_is_kept(parent) and conditions_on(program, node)):
+            elif (_is_shown(program, node) or _is_kept(parent)) and conditions_on(program, node):
                 yield GpuCount(node, None)
 
 

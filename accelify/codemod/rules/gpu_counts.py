@@ -2,11 +2,13 @@
 
     batch_size *= torch.cuda.device_count()      ->    batch_size *= accelerator.num_processes
     num_workers=4 * torch.cuda.device_count()    ->    num_workers=4
-    print(torch.cuda.device_count(), "GPUs")     ->    print(accelerator.num_processes, "GPUs")
+    if torch.cuda.device_count() > 1:            ->    if accelerator.num_processes > 1:
+        print(torch.cuda.device_count(), "GPUs")           print(accelerator.num_processes, "GPUs")
 
 Why: one process drove all GPUs, with a batch that was larger by their number. Now each process has one GPU, and the
 processes divide the batch. Each process starts its own workers.
-Left alone: scripts without `DataParallel`. Where the accelerator does not reach, a note says what the number does.
+Left alone: scripts without `DataParallel`, and what only shows how many GPUs the machine has. Where the accelerator
+does not reach, a note says what the number does.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _LEFT = (
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
-    """A change for each product with the number of GPUs, and where it is shown."""
+    """A change for each product with the number of GPUs, and where it is shown because there are several."""
     if not script.batch_sizes.parallel:
         return
     counted: set[ast.expr] = set()

@@ -75,6 +75,14 @@ def test_what_is_shown_stays_true(shown: str, after: str) -> None:
     assert f"if accelerator.num_processes > 1:\n    {after}\n" in text
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [f'print("GPUs: ", {COUNT})', f"gpus = {COUNT}\nprint(f'{{gpus}} GPUs')", f"if {COUNT} == 0:\n    print({COUNT})"],
+)
+def test_how_many_there_are_is_shown_as_it_is(shown: str) -> None:
+    assert f"{shown}\n" in counted(shown).after.decode()
+
+
 def test_without_data_parallel_nothing_is_known_of_the_number() -> None:
     result = counted("", f"8 * {COUNT}", model="")
     assert f"batch_size=8 * {COUNT}" in result.after.decode()

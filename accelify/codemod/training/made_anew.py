@@ -57,8 +57,17 @@ class Anew:
         """Whether each round of a loop trains what it makes itself; `stepped` are the optimizers that it steps."""
         optimizers = {v for node in stepped for v in self.program.values(node) if self.roles.is_optimizer(v)}
         makers = self._makers(optimizers)
-        makers += self._makers({v for made in makers for call in made for v in self._given(call)})
-        return bool(makers) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
+        calls = [call for made in makers for call in made]
+        is_made = bool(calls) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
+        return is_made and all(self._is_given_own(call, loop) for call in calls)
+
+    def _is_given_own(self, call: ast.Call, loop: ast.AST) -> bool:
+        """Whether all that an optimizer is given to train, as far as that is known, is made in each round of a loop."""
+        makers = self._makers(self._given(call))
+        if all(made and all(loop in self.stack(c) for c in made) for made in makers):
+            return True
+        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "params")]
+        return bool(given) and all(self._is_of_own_network(g, loop) for g in given)
 
     def loop_round(self, places: Iterable[ast.AST], stepped: Sequence[ast.expr]) -> ast.AST | None:
         """The innermost loop round all of some places whose rounds each train what they make: folds, seeds, a sweep."""

@@ -33,6 +33,9 @@ OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         (LOADER, MODEL + OPTIMIZER, True),
         (LOADER + MODEL, OPTIMIZER, False),
         (LOADER + MODEL + OPTIMIZER, "", False),
+        (MODEL + "print(model)\n", LOADER + MODEL + OPTIMIZER, True),
+        (MODEL, LOADER + MODEL + "model = model.float()\n" + OPTIMIZER, True),
+        (MODEL, LOADER + "if fold:\n    " + MODEL + OPTIMIZER, False),
     ],
 )
 def test_what_each_round_makes_anew_is_forgotten(before: str, inside: str, is_freed: bool) -> None:

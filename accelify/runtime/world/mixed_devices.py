@@ -1,0 +1,126 @@
+"""Let operations take tensors of the host's memory and of the device together, as they do where all is on the CPU.
+
+A script that was written for the CPU alone makes tensors anywhere, and hands the results to NumPy. Once its models are
+on a GPU, PyTorch refuses the first operation in which both meet. Here what was refused is moved, and done again; what
+PyTorch accepts costs one more call of a Python function, and nothing is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any  # the arguments and results of all of torch's functions
+
+import torch
+from torch import overrides
+from torch.optim import Optimizer
+from torch.utils._pytree import tree_iter, tree_map_only
+
+_Given = tuple[tuple[Any, ...], dict[str, Any]]  # positional and named arguments
+_HOST = torch.device("cpu")
+_READS_HOST = ("numpy", "__array__")
+_OF_THE_FIRST = frozenset({"__getitem__", "__setitem__", "__set__"})
+# Lengths and split points are read in the host's memory, wherever the data are: the position of the argument.
+_COUNTS = {"_pack_padded_sequence": 1, "_pad_packed_sequence": 1, "tensor_split": 1}
+_COUNTS |= dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), 1)
+
+
+# What `with mode:` is made of; a mode that is entered for good cannot be left in the order of blocks.
+_stack: Callable[[overrides.TorchFunctionMode], None] = overrides._push_mode
+_unstacked: Callable[[], overrides.TorchFunctionMode] = overrides._pop_mode
+_depth: Callable[[], int] = overrides._len_torch_function_stack  # type: ignore[attr-defined]  # of torch's C part
+
+
+class MixedDevices(overrides.TorchFunctionMode):
+    """While it is entered, tensors that an operation refuses on different devices are moved, and it is done again.
+
+    They go to `device`, the process's own; to what is changed in place or taken from, where there is such a tensor.
+    NumPy gets copies in the host's memory. Gradients flow back through the moves.
+    Not helped is what calls no function of torch's in Python: the backward pass of an own `autograd.Function`, an
+    extension in C++. Source: `torch.overrides.TorchFunctionMode`.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+        self.is_entered = False
+
+    def enter(self) -> None:
+        """From here on, until `leave`."""
+        if not self.is_entered:
+            self.is_entered = True
+            _stack(self)
+
+    def leave(self) -> None:
+        """Until `enter`, PyTorch refuses what it always does; where all is on one device, that is faster."""
+        if self.is_entered:
+            self.is_entered = False
+            modes = [_unstacked() for _ in range(_depth())]
+            for mode in reversed(modes):
+                if mode is not self:
+                    _stack(mode)
+
+    def skip_steps(self, optimizer: Optimizer) -> None:
+        """Be left while an optimizer steps: its states are where its parameters are."""
+        optimizer.register_step_pre_hook(self._before_step)
+        optimizer.register_step_post_hook(self._after_step)
+
+    def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        has_closure = any(map(callable, [*args[1:], *kwargs.values()]))
+        if not has_closure:
+            self.leave()
+
+    def _after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.enter()
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Torch's function; once more, with its tensors together, where it refuses them."""
+        given = (args, kwargs or {})
+        try:
+            return function(*args, **given[1])
+        except (RuntimeError, TypeError):
+            moved = self._together(function, given)
+            if moved is None:
+                raise
+        args, kwargs = moved
+        return function(*args, **kwargs)
+
+    def _together(self, function: Callable[..., Any], given: _Given) -> _Given | None:
+        """What a function was given, on one device; None where it is so already."""
+        name = getattr(function, "__name__", "")
+        place = _HOST if name in _READS_HOST else self._place(name, given)
+        args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), given)
+        position = _COUNTS.get(name, len(args))
+        if position < len(args) and _is_count(args[position]):
+            args = (*args[:position], args[position].to(_HOST), *args[position + 1 :])
+        before, after = ([t.device for t in _tensors(each)] for each in (given, (args, kwargs)))
+        return (args, kwargs) if before != after else None
+
+    def _place(self, name: str, given: _Given) -> torch.device:
+        """Where a function's tensors come together: with the one that it changes or takes from, else on the device."""
+        args, kwargs = given
+        is_in_place = name.endswith("_") and not name.startswith("__")
+        is_of_the_first = is_in_place or name.startswith("__i") or name in _OF_THE_FIRST
+        owners = _tensors(kwargs["out"] if "out" in kwargs else args[:1] if is_of_the_first else ())
+        return owners[0].device if owners else self.device
+
+
+@cache
+def mixed_devices_of(device: torch.device) -> MixedDevices | None:
+    """This process's, entered for good; None on the CPU, where there is nothing to move."""
+    if device.type == "cpu":
+        return None
+    mixed = MixedDevices(device)
+    mixed.enter()
+    return mixed
+
+
+def _tensors(given: Any) -> list[torch.Tensor]:
+    return [each for each in tree_iter(given) if isinstance(each, torch.Tensor)]
+
+
+def _is_count(given: Any) -> bool:
+    """Whether an argument holds whole numbers, not the state that some calls have at the same position."""
+    return isinstance(given, torch.Tensor) and not given.is_floating_point()

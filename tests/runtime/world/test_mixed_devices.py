@@ -1,0 +1,113 @@
+"""Operations that take tensors of two memories, on a pretend GPU: what is moved, where it comes, what stays refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this torch has no backends written in Python",
+)
+
+# Snippets in which `net` and `out` are on the device, `x`, `y` and `rows` in the CPU's memory; what each prints.
+MIXES = {
+    "print(out.device, net[0](x).device)": "cuda:0 cuda:0",
+    "F.cross_entropy(out, y).backward(); print(net[0].weight.grad.device)": "cuda:0",
+    "w = torch.ones(2, 3, requires_grad=True); (out @ w).sum().backward(); print(w.grad.device)": "cpu",
+    "print((out.argmax(1) == y).device, torch.cat([rows, out]).device, torch.stack([y, y.cuda()]).device)": (
+        "cuda:0 cuda:0 cuda:0"
+    ),
+    "print(type(out.detach().numpy()).__name__, np.asarray(out.detach()).shape, np.stack([out[0].detach()]).shape)": (
+        "ndarray (6, 2) (1, 2)"
+    ),
+    "total = torch.zeros(1); total += out.sum().detach(); print(total.device)": "cpu",
+    "rows[:2] = out[:2].detach(); rows.mul_(torch.ones(2).cuda()); print(rows.device)": "cpu",
+    "print(rows[out.argmax(1)].device, out[y].device)": "cpu cuda:0",
+    "net[0].weight.data = torch.ones(8, 4); print(net[0].weight.device)": "cuda:0",
+    "torch.add(rows, out.detach(), out=rows); print(rows.device)": "cpu",
+    "print(torch.distributions.Normal(torch.zeros(2), torch.ones(2)).log_prob(out).device)": "cuda:0",
+    "p = nn.utils.rnn.pack_padded_sequence(torch.ones(2, 3, 4), torch.tensor([3, 2]).cuda(), True)\n"
+    "print(nn.LSTM(4, 5).cuda()(p)[0].data.device)": "cuda:0",
+    "print(nn.GRU(4, 5).cuda()(torch.ones(3, 2, 4), torch.zeros(1, 2, 5))[0].device)": "cuda:0",
+    "q = torch.ones(3, 2, 4); print(nn.MultiheadAttention(4, 2).cuda()(q, q, q)[0].device)": "cuda:0",
+    "print(x.to(out).device, out.to(x).device, out.type_as(x).device)": "cuda:0 cpu cpu",
+}
+# Snippets that fail on one device, too, and what the error says.
+FAILS = {
+    "net(torch.ones(3, 5))": "mat1 and mat2 shapes cannot be multiplied (3x5 and 4x8)",
+    "out.numpy()": "Can't call numpy() on Tensor that requires grad",
+    "mixed.leave(); net(x)": "cuda:0 and cpu",
+}
+STEPS = {
+    "optimizer = torch.optim.Adam(net.parameters()); mixed.skip_steps(optimizer)\n"
+    "optimizer.register_step_pre_hook(lambda *_: print(mixed.is_entered))\n"
+    "F.cross_entropy(net(x), y).backward(); optimizer.step(); print(mixed.is_entered, net(x).device)": (
+        "False\nTrue cuda:0"
+    ),
+    "optimizer = torch.optim.LBFGS(net.parameters(), max_iter=2); mixed.skip_steps(optimizer)\n"
+    "def closure():\n"
+    "    loss = F.cross_entropy(net(x), y)\n    loss.backward()\n    return loss\n"
+    "print(optimizer.step(closure).device)": "cuda:0",
+}
+HARNESS = """
+import contextlib, io, json, sys
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from accelify.runtime.world.mixed_devices import MixedDevices
+from accelify.verify.inside.pretend.install import install
+
+class Places:
+    def write(self, event, **fields):
+        pass
+
+    def place(self):
+        return None
+
+answers = []
+with install(Places(), 1):
+    for text in json.loads(sys.stdin.read()):
+        mixed = MixedDevices(torch.device("cuda", 0))
+        mixed.enter()
+        net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
+        x, y, rows = torch.ones(6, 4), torch.tensor([0, 1] * 3), torch.zeros(6, 2)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            try:
+                out = net(x)
+                exec(text)
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}")
+        mixed.leave()
+        answers.append(printed.getvalue().strip())
+print(json.dumps(answers))
+"""
+
+
+def test_what_is_refused_is_moved_and_done_again() -> None:
+    expected = {**MIXES, **STEPS}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HARNESS],
+        input=json.dumps([*expected, *FAILS]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    assert dict(zip(expected, answers, strict=False)) == expected
+    for text, answer in zip(FAILS, answers[len(expected) :], strict=True):
+        assert FAILS[text] in answer, text
+
+
+def test_on_the_cpu_nothing_is_entered() -> None:
+    from accelify.runtime import Accelerator, Environment
+
+    Accelerator(cpu=True, mixed_devices=True, environment=Environment())
+    assert torch.overrides._len_torch_function_stack() == 0

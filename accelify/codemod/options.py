@@ -45,7 +45,9 @@ ACCELERATE = Runtime(
     sharing="dataloader_config=DataLoaderConfiguration(split_batches=True)",
     names_for_sharing=("DataLoaderConfiguration",),
     shared_size="a size that is a multiple of the number of processes",
-    lacks=frozenset({"shard", "seed_by_rank", "reduce", "save_options", "broadcast_object_list", "Environment"}),
+    lacks=frozenset(
+        {"shard", "seed_by_rank", "reduce", "save_options", "broadcast_object_list", "Environment", "mixed_devices"}
+    ),
 )
 RUNTIMES = {runtime.name: runtime for runtime in (ACCELIFY, ACCELERATE)}
 

@@ -347,7 +347,9 @@ def _script(code: _Code, layout: _Layout) -> Script:
         seeds=Seeds(program, training, layout.reach, layout.preparation.groups),
         access=access,
         devices=devices_of(
-            own, files, access, own.tensor() if not by_hand else None, layout.cpu, layout.placed, by_hand=by_hand
+            *(own, files, access, own.tensor() if not by_hand else None, layout.cpu, layout.placed),
+            by_hand=by_hand,
+            may_mix=not by_hand and options.runtime.has("mixed_devices"),
         ),
         precision=layout.precision,
         metrics=metrics,

@@ -1,4 +1,4 @@
-"""A script that names no device brings the tensors it makes there, or, if one is not understood, stays on the CPU."""
+"""A script that names no device brings the tensors it makes there; if one is not understood, devices may mix."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import textwrap
 
 import pytest
 
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.result import FileResult
+from accelify.codemod.rewrite import Options
 from tests.codemod.pairs import run
 
 ON_THE_CPU = "accelerator = Accelerator(cpu=True)\n"
+MIXED = "accelerator = Accelerator(mixed_devices=True)\n"
 SCRIPT = """\
 import torch
 import torch.nn.functional as F
@@ -48,27 +51,74 @@ for epoch in range(2):
 """
 
 
-def rewritten(**slots: str) -> FileResult:
+def rewritten(options: Options | None = None, **slots: str) -> FileResult:
     """The script with something put into it."""
     slots = {"built": "pass", "forward": "pass", "loss": "error(model(x), y)", "after": "", **slots}
-    return run(SCRIPT.format(**slots))
+    return run(SCRIPT.format(**slots), options)
+
+
+NOT_UNDERSTOOD = [
+    ({"after": "print(model(data.tensors[0]))"}, "data.tensors[0]"),
+    ({"after": "print(model(data[0][0]))"}, "data[0][0]"),
+    ({"built": "self.mask = torch.ones(4)"}, "torch.ones(4)"),
+    ({"forward": "x = nn.Linear(4, 4)(x) + torch.ones(4)"}, "torch.ones(4)"),
+    ({"after": "import pickle\nh = torch.ones(1, 4)\nprint(pickle.dumps(model(h)))"}, "h"),
+    ({"after": "import numpy as np\nh = torch.ones(1, 4)\nnp.random.shuffle(model(h))"}, "h"),
+]
+MADE_FOR_THE_CPU = [
+    ({"forward": "assert isinstance(x, torch.FloatTensor)"}, "x"),
+    ({"loss": "error(model(x), y) if y.type() == 'torch.FloatTensor' else None"}, "y"),
+]
+
+
+@pytest.mark.parametrize("slots", [slots for slots, _ in NOT_UNDERSTOOD])
+def test_where_one_is_not_understood_operations_mix_devices(slots: dict[str, str]) -> None:
+    result = rewritten(**slots)
+    assert MIXED in result.after.decode()
+    assert ".to(accelerator" not in result.after.decode()
+    assert not [n for n in result.notes if n.rule == "own_tensors"]
 
 
 @pytest.mark.parametrize(
-    ("slots", "where"),
+    "slots",
     [
-        ({"after": "print(model(data.tensors[0]))"}, "data.tensors[0]"),
-        ({"after": "print(model(data[0][0]))"}, "data[0][0]"),
-        ({"built": "self.mask = torch.ones(4)"}, "torch.ones(4)"),
-        ({"forward": "x = nn.Linear(4, 4)(x) + torch.ones(4)"}, "torch.ones(4)"),
-        ({"after": "import pickle\nh = torch.ones(1, 4)\nprint(pickle.dumps(model(h)))"}, "h"),
-        ({"after": "import numpy as np\nh = torch.ones(1, 4)\nnp.random.shuffle(model(h))"}, "h"),
-        ({"forward": "assert isinstance(x, torch.FloatTensor)"}, "x"),
-        ({"loss": "error(model(x), y) if y.type() == 'torch.FloatTensor' else None"}, "y"),
+        {
+            "built": "self.base = torch.distributions.Normal(torch.zeros(4), torch.ones(4))",
+            "forward": "return self.base.log_prob(self.layer(x))",
+        },
+        {"built": "self.body = nn.ModuleList([nn.Linear(4, 4)])", "after": "print(model.body[0](torch.ones(1, 4)))"},
+        {"after": "best = torch.load('model.pt', weights_only=False)\nprint(best.sample(3).detach().numpy())"},
+        {"after": "apart = nn.Linear(4, 4).to('cpu')\nprint(apart(next(iter(loader))[0]))"},
+        {"after": "import functools\nprint(functools.reduce(lambda a, b: a + b, [model(data[0][0]), data[0][1]]))"},
     ],
 )
-def test_one_that_is_not_understood_keeps_the_script_on_the_cpu(slots: dict[str, str], where: str) -> None:
-    result = rewritten(**slots)
+def test_what_only_seems_to_be_understood_mixes_devices(slots: dict[str, str]) -> None:
+    assert MIXED in rewritten(**slots).after.decode()
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {},
+        {"after": "print('{:.2f}'.format(error(model(x), y)))"},
+        {"forward": "x = torch.cat([x, x * 2], 1)[:, :4]"},
+        {"after": "import numpy as np\nprint(np.mean([error(model(x), y).item()]))"},
+        {"built": "self.body = nn.ModuleList([nn.Linear(4, 4)])", "forward": "for layer in self.body: x = layer(x)"},
+    ],
+)
+def test_what_is_understood_mixes_none(slots: dict[str, str]) -> None:
+    assert "accelerator = Accelerator()\n" in rewritten(**slots).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("slots", "where", "options"),
+    [(*case, None) for case in MADE_FOR_THE_CPU]
+    + [(*case, Options(runtime=ACCELERATE)) for case in NOT_UNDERSTOOD[:3]],
+)
+def test_what_cannot_leave_it_keeps_the_script_on_the_cpu(
+    slots: dict[str, str], where: str, options: Options | None
+) -> None:
+    result = rewritten(options, **slots)
     assert ON_THE_CPU in result.after.decode()
     (note,) = [n for n in result.notes if n.rule == "own_tensors"]
     assert note.message.startswith(f"`{where}` is in CPU memory")
@@ -439,7 +489,8 @@ def test_what_is_trained_without_a_model_stays_too() -> None:
 
 
 def test_nothing_is_brought_to_the_cpu_that_never_left_it() -> None:
-    after = rewritten(after="print(model(data.tensors[0]).detach().numpy())").after.decode()
+    options = Options(runtime=ACCELERATE)
+    after = rewritten(options, after="print(model(data.tensors[0]).detach().numpy())").after.decode()
     assert ".cpu()" not in after
 
 
@@ -499,7 +550,8 @@ class Trainer:
     ["batch = self.rows", "batch = self.get_batch()", "batch, _ = self.get_batch('train')", "batch = self.rows[:8]"],
 )
 def test_what_an_unknown_caller_gives_is_not_said_to_be_in_cpu_memory(batch: str) -> None:
-    result = run(GIVEN.format(batch=batch))
+    assert "self.accelerator = Accelerator(mixed_devices=True)\n" in run(GIVEN.format(batch=batch)).after.decode()
+    result = run(GIVEN.format(batch=batch), Options(runtime=ACCELERATE))
     assert "self.accelerator = Accelerator()\n" in result.after.decode()
     note = next(n for n in result.notes if n.rule == "own_tensors")
     assert note.message.startswith("`batch` and what it is computed with may now be on different devices")

@@ -24,7 +24,7 @@ from accelify.codemod.devices.lattice import Lattice, on_host
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
-from accelify.codemod.devices.own_tensors import Homemade, OnDevice
+from accelify.codemod.devices.own_tensors import Homemade, Mixing, OnDevice
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.grouping import Item
@@ -59,7 +59,8 @@ class Devices:
     that are one GPU by its bare number; defaulted: the calls of their functions that leave a device at its default,
     the CPU, each with the parameter. early: the code that may run
     before it is there. lattice: where the tensors live. brought: those that are to come to the accelerator's device,
-    if all are understood; homemade: what a script that names no device gives its models, where they are not.
+    if all are understood; homemade: what keeps a script that names no device on the CPU; mixed: where tensors in the
+    CPU's memory may meet those on the device, in a script that had all in that memory.
     brought_back: those on the device that are to be read in the host's memory, in the order of the text;
     maybe_brought_back: those that may be no tensors; read_on_host: what is read there only, wherever it is. cpu: what
     keeps the script on the CPU, such as an option of its own, as the accelerator gets it. options: those that get the
@@ -80,6 +81,7 @@ class Devices:
     early: EarlyCode
     brought: Brought
     homemade: ast.expr | None
+    mixed: ast.AST | None
     brought_back: tuple[ast.expr, ...]
     read_on_host: frozenset[ast.expr]
     cpu: Setting | None
@@ -410,6 +412,8 @@ class Own:
         brought = Brought()
         if tensor is not None:
             brought = self.brought(access, is_settled=True) if self.has_model else Brought(stuck=tensor)
+        for node in (n for bring in brought.bringing for n in bring.nodes if n not in brought.origins):
+            lattice.bring(node)
         for read in brought.read:
             lattice.bring(read, on_host(read))
         return Placed(lattice, brought, Mismatches(lattice).is_tensor, frozenset())
@@ -502,10 +506,12 @@ def devices_of(
     placed: Placed | None = None,
     *,
     by_hand: bool,
+    may_mix: bool = False,
 ) -> Devices:
     """The table of some files; `tensor` is one that a script which names no device makes itself.
 
-    placed: the tensors of one that names its device, if they are known.
+    placed: the tensors of one that names its device, if they are known. may_mix: whether operations can be allowed to
+    take tensors of both memories.
     """
     program, tracer = own.program, own.tracer
     known = Moves(program, own.roles, tracer, own.prepared, files)
@@ -524,8 +530,9 @@ def devices_of(
         others = placed.fixed - {b.value for b in known.bindings} - {m.device for m in moves if m.call in needless}
         settled = {read for option in placed.options for read in option.reads}
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
-    homemade = tensor if not brought.bringing else None
     host = program.once(HostReads)
+    homemade = tensor if not brought.bringing else None
+    may_mix = may_mix and own.has_model and lattice.is_plain_host and not host.asked
     may_be_there = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
     own_reads = [t for t in may_be_there if placed.is_tensor(t)]
     kept = (read for call in host.calls for read in host.kept(call))
@@ -533,6 +540,10 @@ def devices_of(
     kinds = own.effects.kinds
     doubtful = {t for t in doubtful if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
     back = sorted({*brought.read, *own_reads}, key=program.position)
+    mixed = None
+    if may_mix:
+        meetings = Meetings(lattice)
+        mixed, homemade = homemade or Mixing(meetings, brought.origins, back).first(), None
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     elsewhere = [] if by_hand else [*_elsewhere(program, files, lattice.devices)]
     texts = (text for _, texts in elsewhere for text in texts)
@@ -541,7 +552,7 @@ def devices_of(
     compared = Comparisons(known, lattice.devices, placed.options, lambda node: access.at(node) is not None)
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
-        *(brought, homemade, tuple(back), host.all, setting, placed.options),
+        *(brought, homemade, mixed, tuple(back), host.all, setting, placed.options),
         maybe_brought_back=tuple(sorted(doubtful, key=program.position)),
         numbered=tuple(sorted(placed.numbered, key=program.position)),
         numbers=tuple(place for place, texts in elsewhere if not texts),

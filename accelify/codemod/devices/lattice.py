@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from accelify.codemod.devices.destinations import Destination, Destinations, Named, Where
+from accelify.codemod.devices.destinations import Destination, Destinations, Named, Where, is_where_another_is
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.prepared import brings_to_cpu
@@ -673,7 +673,8 @@ class Lattice:
         device = next((k.value for k in node.keywords if k.arg == "device"), None)
         if device is None:
             return self._of_type(node.func, node) or on_host(node)
-        return self._on(self.devices.of(device), node)
+        beside = self._other_tensor(device) if is_where_another_is(device) else NONE
+        return frozenset(replace(p, is_batch=False) for p in beside) or self._on(self.devices.of(device), node)
 
     def _of_type(self, kind: ast.expr, origin: ast.Call) -> Places:
         """Where a type of tensors has them: `torch.cuda.FloatTensor if cuda else torch.FloatTensor`, by any name."""

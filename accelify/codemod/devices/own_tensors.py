@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
+from accelify.codemod.devices.conflicts import Meetings
+from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
+from accelify.codemod.devices.lattice import Place
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
-from accelify.codemod.semantics.effects.kinds import Kinds, tells_about
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds, tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -21,7 +24,9 @@ from accelify.codemod.semantics.values import Argument, Element, Made, Member, V
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
+_MAY_BE_TENSORS = frozenset({"tensor", "parameter", "buffer", UNKNOWN})
 _TENSORS = frozenset({"tensor", "parameter", "buffer"})
+_THERE = frozenset({Where.ACCELERATOR})
 _DEVICE = re.compile(r"cuda|gpu|device|^mps$|^xpu$", re.IGNORECASE)
 
 
@@ -228,6 +233,93 @@ class Homemade:
         if isinstance(call.func, ast.Attribute) and not self.program.externals(call.func):
             return self._is_there(call.func.value, depth)
         return bool(arguments) and all(self._is_there(a, depth) for a in arguments)
+
+
+class Mixing:
+    """May tensors in the host's memory meet those on the device, once `origins` and what is `read` back are moved?
+
+    Where not even the kind of a value is known, the answer is yes.
+    """
+
+    def __init__(self, meetings: Meetings, origins: frozenset[ast.AST], read: Collection[ast.AST]) -> None:
+        self.meetings = meetings
+        self.lattice = meetings.whereabouts
+        self.program = self.lattice.program
+        self.tensors = meetings.tensors
+        self.kinds = self.program.once(Kinds)
+        self.origins = origins
+        self.read = read
+
+    def first(self) -> ast.AST | None:
+        """A place where they may."""
+        found: list[ast.AST] = [n for n in self.meetings.nodes if self._may_meet(n)]
+        found += [r for r in self.meetings.host.all if r not in self.read and not self._side(r) <= {Where.HOST}]
+        return min(found, key=self.program.position, default=None)
+
+    def _may_meet(self, node: ast.AST) -> bool:
+        sides = [side for side in self._sides(node) if side]
+        return len(sides) > 1 and len(frozenset().union(*sides)) > 1
+
+    def _sides(self, node: ast.AST) -> list[frozenset[Where]]:
+        """Where the tensors of the operands of an operation may be, those of a model that is called among them."""
+        if isinstance(node, ast.Call):
+            return self._sides_of(node)
+        if isinstance(node, ast.BinOp):
+            return [self._side(node.left), self._side(node.right)]
+        if isinstance(node, ast.Compare):
+            is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
+            return [] if is_about else [self._side(n) for n in (node.left, *node.comparators)]
+        if isinstance(node, ast.AugAssign):
+            return [self._side(node.target), self._side(node.value)]
+        assert isinstance(node, ast.Subscript)
+        whole = self._side(node.value)
+        return [whole, self._side(node.slice)] if whole != {Where.ACCELERATOR} else []
+
+    def _side(self, node: ast.expr) -> frozenset[Where]:
+        if self.lattice.is_text(node) or self._is_of_others(node):
+            return frozenset()
+        places, kinds = self.lattice.of(node), self.kinds.of(node)
+        known = {Where.ACCELERATOR if self._is_there(p) else p.where for p in places}
+        if not known and kinds <= _TENSORS:
+            return frozenset({Where.UNKNOWN})
+        return frozenset(known if kinds & _MAY_BE_TENSORS else known - {Where.UNKNOWN})
+
+    def _is_of_others(self, node: ast.expr) -> bool:
+        """Whether something is where another is, or what a library has, or an option: `torch.float`, `args.seed`."""
+        held = [v.root if isinstance(v, Member) else v for v in self.program.values(node)]
+        devices = [k.value for k in node.keywords if k.arg == "device"] if isinstance(node, ast.Call) else []
+        if any(map(self.lattice.devices.follows_tensors, devices)):
+            return True
+        is_option = bool(held) and all(isinstance(v, Made) and names.is_parser(v.name) for v in held)
+        return is_option or bool(self.program.externals(node))
+
+    def _is_there(self, place: Place) -> bool:
+        return place.where is Where.ACCELERATOR or place.origin in self.origins
+
+    def _sides_of(self, call: ast.Call) -> list[frozenset[Where]]:
+        given = [self._side(g) for g in (*call.args, *(k.value for k in call.keywords))]
+        called = self.program.called(call)
+        if self.tensors.is_model_call(call):
+            return [_THERE, *given]
+        if self.tensors.is_loss(call):
+            return given
+        is_other = self.tensors.is_creator(call) or self.meetings.host.is_of_arrays(call) or self.lattice.is_text(call)
+        if is_other or self.program.flow.callees.get(call):
+            return []
+        if not called:
+            return [self._side_of_function(call), *given]
+        is_computed = any(n.startswith("torch.") for n in called) and all(map(names.may_compute, called))
+        owner = [self._side(call.func.value)] if isinstance(call.func, ast.Attribute) else []
+        return [*owner, *given] if is_computed else []
+
+    def _side_of_function(self, call: ast.Call) -> frozenset[Where]:
+        """Where the weights of what is called are, or the object whose method is called."""
+        is_module = any(map(self.meetings.roles.is_module, self.program.values(call.func)))
+        if isinstance(call.func, ast.Attribute) and not is_module:
+            return self._side(call.func.value)
+        made = self.meetings.cold.made_at(call) if is_module else None
+        is_there = bool(made) and self.origins.issuperset(made or ())
+        return _THERE if is_there or self.tensors.is_in_model(self.program.frame(call)) else frozenset({Where.UNKNOWN})
 
 
 def _name(node: ast.AST) -> str:

@@ -86,6 +86,8 @@ def _call(script: Script) -> str:
     if cpu := _cpu(script):
         source = script.program.flow.parsed_of[script.reach.homes[0].module].text
         settings.append(f"cpu={snippets.quoted_as(source, cpu)}")
+    if script.devices.mixed is not None:
+        settings.append("mixed_devices=True")
     if script.precision is not None and script.precision.is_taken_over:
         settings.append(f"mixed_precision={script.precision.code}")
     return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))

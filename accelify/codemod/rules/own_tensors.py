@@ -9,8 +9,13 @@
 Why: `prepare` brings a model to the process's GPU, and a prepared loader brings its batches there. Tensors that the
 script makes itself, and batches of loaders that are not prepared, stay in the CPU's memory, where the plain script
 computed with them; the first step would stop on a machine with a GPU.
-All of them are brought there, or none: where one is not understood, the accelerator is `Accelerator(cpu=True)`, and a
-note says at which line. To use GPUs, bring these to `accelerator.device`, and take `cpu=True` away.
+All of them are brought there, or none. Where one is not understood, or where it cannot be shown that all tensors that
+meet are on one device, the accelerator is `Accelerator(mixed_devices=True)`: on a GPU, the runtime then moves what
+PyTorch would refuse, which costs each call of torch's functions about a microsecond. To do without, bring all tensors
+to `accelerator.device`, and take `mixed_devices=True` away.
+A script that trains no module, or that asks whether tensors are in the CPU's memory, keeps training on the CPU, with
+`Accelerator(cpu=True)` and a note that says at which line. With `--runtime accelerate`, it is so wherever one tensor
+is not understood.
 Left alone: scripts that name a device, and those whose models get batches of prepared loaders only.
 """
 
@@ -52,7 +57,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _unmatched(script: Script) -> Iterator[Remark]:
     """Tensors that may be on another device than those they are computed with, in a script that names its device."""
-    if script.devices.homemade is not None:
+    if script.devices.homemade is not None or script.devices.mixed is not None:
         return
     brought = script.devices.brought
     for node in [*brought.doubtful, *([brought.stuck] if brought.stuck is not None else [])]:

@@ -43,7 +43,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
             reason = "the tensor is on the device, but this reads CPU memory only"
         line = script.program.line(tensor)
         yield Change(NAME, script.path(tensor), line, reason, (Replace(tensor, on_the_cpu, keeps=(tensor,)),))
-    for node in script.devices.maybe_brought_back:
+    for node in script.devices.maybe_brought_back if script.devices.mixed is None else ():
         text = ast.unparse(node)
         message = (
             f"`{text}` has to be in the CPU's memory here, and a prepared loader brings the tensors of a batch to the "

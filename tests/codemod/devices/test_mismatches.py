@@ -9,6 +9,8 @@ import pytest
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import BATCH, Place
 from accelify.codemod.devices.mismatches import Operand
+from accelify.codemod.options import ACCELERATE
+from accelify.codemod.rewrite import Options
 from tests.codemod.pairs import changed, migrated, run, script
 
 MOVED = "x, y = x.to(device), y.to(device)"
@@ -363,8 +365,10 @@ main()
 @pytest.mark.parametrize(
     ("parameter", "given"), [('device="cpu"', ""), ("device", '"cpu"'), ("device", "device='cpu'")]
 )
-def test_a_model_that_is_given_the_cpu_is_reported(parameter: str, given: str) -> None:
-    notes = run(NET.format(parameter=parameter, given=given)).notes
+def test_a_model_that_is_given_the_cpu_mixes_devices(parameter: str, given: str) -> None:
+    text = NET.format(parameter=parameter, given=given)
+    assert "Accelerator(mixed_devices=True)" in run(text).after.decode()
+    notes = run(text, Options(runtime=ACCELERATE)).notes
     assert [n.line for n in notes if "may now be on different devices" in n.message] == [10]
 
 

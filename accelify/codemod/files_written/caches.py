@@ -130,13 +130,7 @@ class Caches:
         left = [n for n in own if isinstance(n, ast.Return)]
         if summary.effects & _FOR_ALL or any(n.value is not None or self.program.inside(n, choice) for n in left):
             return True
-        for place in summary.writes:
-            reads = self.program.reads_of(place.scope, place.name) if place.scope is not None else []
-            bound = [n for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == place.name]
-            others = [r for r in reads if r not in own and (not bound or self.program.reaching(r, bound))]
-            if place.scope is None or others:
-                return True
-        return False
+        return self.checks.are_seen_later(statements)
 
     def _all_come_to(self, statement: ast.stmt, depth: int = _DEPTH) -> bool:
         """Whether every process comes to a statement, once."""

@@ -92,6 +92,17 @@ class ExistenceChecks:
         is_less = isinstance(test.ops[0], (ast.Lt, ast.LtE)) is is_left
         return isinstance(test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and is_less is holds
 
+    def are_seen_later(self, statements: list[ast.stmt]) -> bool:
+        """Whether other code reads what some statements give variables, or change in place."""
+        own, program = {n for s in statements for n in ast.walk(s)}, self.stored.program
+        for place in self.effects.of(*statements).writes:
+            reads = program.reads_of(place.scope, place.name) if place.scope is not None else []
+            bound = [n for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == place.name]
+            others = [r for r in reads if r not in own and (not bound or program.reaching(r, bound))]
+            if place.scope is None or others:
+                return True
+        return False
+
     def asked(self, questions: list[ast.Call]) -> list[ast.expr]:
         """The paths that some calls look for."""
         looks = [c for question in questions for c in list(self._looks(question)) or [question]]

@@ -1,12 +1,16 @@
-"""Where does a script stop, or ask, because a folder is there that it makes itself?
+"""Where does a script stop, ask, or do something else because a folder is there that it makes itself?
 
     if os.path.exists(out):            assert not out.exists()        try:
         raise FileExistsError(out)                                        os.mkdir(out)
     os.makedirs(out)                   out.mkdir()                    except FileExistsError:
                                                                           sys.exit("there already")
+    if os.path.exists(out):
+        resume = True
+    else:
+        os.makedirs(out)
 
-A process that looks after another has made the folder stops. The answer is the same for all where they wait for each
-other after they have looked.
+A process that looks after another has made the folder stops, or resumes alone. The answer is the same for all where
+they wait for each other after they have looked.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 
 _OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -25,7 +31,7 @@ _OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A statement that stops where a path is there.
+    """A statement that stops where a path is there, or does something else than where it is not.
 
     waits: the calls that make the folder, or lead there, before each of which all could wait; none where one call both
     looks and makes.
@@ -33,6 +39,7 @@ class Refusal:
 
     statement: ast.stmt
     waits: tuple[ast.Call, ...]
+    stops: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +50,16 @@ class Refusals:
     path_of: Callable[[ast.Call], ast.expr]
 
     def before(self, make: ast.Call) -> Iterator[Refusal]:
-        """What stops where it finds the folder that a call makes."""
+        """What stops, or does something else, where it finds the folder that a call makes."""
         if self._is_stopped_by(make):
             yield Refusal(self.stored.program.statement(make), ())
         for call in self.stored.program.calls:
-            if methods.looks_for_a_file(ast.unparse(call.func).rpartition(".")[2]) and self._stops(call):
-                meetings = [m for m in self.stored.meetings(call, make) if self._is_of(call, make, m)]
-                if meetings:
-                    yield Refusal(self.stored.program.statement(call), tuple(meetings))
+            if not methods.looks_for_a_file(ast.unparse(call.func).rpartition(".")[2]):
+                continue
+            stops = self._stops(call)
+            meetings = self.stored.meetings(call, make) if stops or self._is_told(call, make) else ()
+            if found := tuple(m for m in meetings if self._is_of(call, make, m)):
+                yield Refusal(self.stored.program.statement(call), found, stops)
 
     def _is_of(self, look: ast.Call, make: ast.Call, meeting: ast.Call) -> bool:
         """Whether a call looks for what another makes; `meeting` is that one, or the call that leads to it."""
@@ -71,6 +80,19 @@ class Refusals:
         if isinstance(statement, ast.Assert):
             return not is_there
         return isinstance(statement, ast.If) and self._refuses(statement.body if is_there else statement.orelse)
+
+    def _is_told(self, look: ast.Call, make: ast.Call) -> bool:
+        """Whether the rest of the script knows which way was taken: one that writes files, or binds a name it reads."""
+        choice = self.stored.program.statement(look)
+        if not isinstance(choice, ast.If) or not self.stored.program.inside(look, choice.test):
+            return False
+        if self.stored.program.inside(make, choice) and self._refuses([*choice.body, *choice.orelse]):
+            return True
+        effects = self.stored.program.once(Effects)
+        if any(not use.is_folder for use in effects.of(*choice.body, *choice.orelse).files_written):
+            return True
+        checks = ExistenceChecks(effects, self.stored)
+        return checks.are_seen_later(choice.body) or checks.are_seen_later(choice.orelse)
 
     def _refuses(self, statements: list[ast.stmt]) -> bool:
         return any(self._is_end(n) for s in statements for n in _run_in(s))

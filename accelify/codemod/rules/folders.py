@@ -21,7 +21,7 @@ every process may come to, are noted.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 import libcst as cst
@@ -40,6 +40,7 @@ from accelify.codemod.training.certainty import asks_for_one
 NAME = "folders"
 OPTIONAL = True
 _MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast.IfExp, ast.comprehension)
+_MAKING_FOLDERS = frozenset({"tensorboard", "tracker"})
 _DEPTH = 3
 _FOUND = "a later process finds what another has created, and takes the next name: use one for all processes"
 _TEMPORARY = (
@@ -209,24 +210,39 @@ def _is_checked(script: Script, call: ast.Call) -> bool:
 
 
 def _refused(script: Script, refusals: Refusals) -> Iterator[Change | Remark]:
-    """Where the script stops, or asks, because a folder that it makes is there: another process may have created it."""
+    """Where the script stops, or goes another way, because a folder is there: another process may have created it."""
     noted = set[ast.stmt]()
     for call in script.program.calls:
         if script.program.frame(call) not in script.program.reachable or not _makes_a_folder(script, call):
             continue
+        if script.written.guarding.is_cached(call) or call in script.written.guarding.own:
+            continue
         for refusal in refusals.before(call):
             edits = [script.written.meetings.at(wait) for wait in refusal.waits]
-            if edits and all(edits):
+            if edits and all(edits) and (refusal.stops or _is_found_by_all(script, call, refusal.waits)):
                 for wait, some in zip(refusal.waits, edits, strict=True):
                     reason = "no process creates the folder that another one is still to look for"
                     yield Change(NAME, script.path(wait), wait.lineno, reason, some)
             elif refusal.statement not in noted:
                 noted.add(refusal.statement)
-                message = (
-                    "a later process finds the folder that another has just created, and stops here: check in the "
-                    "main process only"
-                )
+                does = "stops here: check in the main process only"
+                if not refusal.stops:
+                    does = "does something else here: look in one process, and broadcast what it finds"
+                message = f"a later process finds the folder that another has just created, and {does}"
                 yield Remark(NAME, script.path(refusal.statement), refusal.statement, message, Tier.REVIEW)
+
+
+def _is_found_by_all(script: Script, make: ast.Call, waits: Collection[ast.Call]) -> bool:
+    """Whether all processes come to some places, and none has made the folder before, by a writer of its own."""
+    stored, ranks = script.written.stored, script.metrics.ranks
+    for wait in waits:
+        is_round = not ranks.rounds.isdisjoint(script.program.loops_round(wait))
+        if is_round or ranks.loop_that_runs(script.program.frame(wait)) is not None:
+            return False
+    alone = (c for c in script.program.calls if c in script.written.guarding.covered)
+    opened = [c for c in alone if script.effects.kinds.of(c) & _MAKING_FOLDERS and stored.is_before(c, make)]
+    given = [g for c in opened for g in (*c.args, *(k.value for k in c.keywords))]
+    return not any(stored.starts(g) and stored.may_hold(_path_of(make), g) for g in given)
 
 
 def _next_free(script: Script) -> Iterator[Remark]:

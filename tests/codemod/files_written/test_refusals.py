@@ -35,7 +35,25 @@ def refused(code: str) -> list[tuple[str, list[str]]]:
         ("try:\n    os.makedirs('a')\nexcept OSError:\n    raise", [("os.makedirs('a')", [])]),
         ("try:\n    os.makedirs('a')\nexcept ValueError:\n    raise", []),
         ("if os.path.exists('a'):\n    def f():\n        raise OSError\nos.makedirs('a')", []),
+        ("if not os.path.exists('a'):\n    os.makedirs('a')", []),
+        ("if os.path.exists('a'):\n    print('there')\nelse:\n    os.makedirs('a')", []),
+        ("if not os.path.exists('a'):\n    k = 1\n    os.makedirs('a')\nk = 2\nprint(k)", []),
     ],
 )
 def test_what_stops_where_the_folder_is_there(code: str, expected: list[tuple[str, list[str]]]) -> None:
     assert refused(code) == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if os.path.exists('a'):\n    resume = True\nelse:\n    os.makedirs('a')\n    resume = False\nprint(resume)",
+        "k = 0\nif not os.path.isdir('a'):\n    os.makedirs('a')\nelse:\n    k = len(os.listdir('a'))\nprint(k)",
+        "if os.path.exists('a'):\n    rows.extend(os.listdir('a'))\nelse:\n    os.makedirs('a')",
+        "force = True\nif force or not os.path.exists('a'):\n    os.makedirs('a')\n    open('a/b', 'w').write('x')",
+        "if not os.path.exists('a'):\n    os.makedirs('a')\n    sys.exit('fill it')",
+    ],
+)
+def test_what_goes_another_way_where_the_folder_is_there(code: str) -> None:
+    question = next(line for line in code.split("\n") if line.startswith("if"))
+    assert refused(f"rows = []\n{code}") == [(question, ["os.makedirs('a')"])]

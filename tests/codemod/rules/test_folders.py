@@ -146,3 +146,39 @@ def test_one_process_deletes_a_folder_in_a_helper_s_file(
     guarded = f"    if {state}.is_main_process:\n        {alone}\n    {state}.wait_for_everyone()\n"
     assert (guarded in found["helper.py"].after.decode()) is may_wait
     assert any("deletes this folder" in n.message for n in found["helper.py"].notes) is not may_wait
+
+
+RESUMES = (
+    "if os.path.exists('out'):\n    resume = True\nelse:\n    os.makedirs('out')\n    resume = False\nprint(resume)"
+)
+WRITES = "if fresh or not os.path.exists('out'):\n    os.makedirs('out')\n    open('out/a', 'w').write('x')"
+
+
+@pytest.mark.parametrize("text", [RESUMES, f"fresh = True\n{WRITES}"])
+def test_all_processes_look_before_one_makes_what_they_go_by(text: str) -> None:
+    result = run(script(imports=IMPORTS, before=text))
+    assert "\n    accelerator.wait_for_everyone()\n    os.makedirs('out', exist_ok=True)\n" in result.after.decode()
+    assert not any(n.rule == "folders" for n in result.notes)
+
+
+ITEMS = "class Rows:\n    def __getitem__(self, k):\n        fresh = not k\n        {}\n        return k\nrows = Rows()"
+
+
+@pytest.mark.parametrize(
+    ("slots", "is_noted"),
+    [
+        ({"before": ITEMS.format(WRITES.replace("\n", "\n        "))}, False),  # not all processes make this item
+        ({"before": "fresh = True", "batch": WRITES}, True),
+        (
+            {
+                "imports": "from torch.utils.tensorboard import SummaryWriter",
+                "before": f"writer = SummaryWriter('out/log')\nwriter.add_text('a', 'b')\n{RESUMES}",
+            },
+            True,
+        ),
+    ],
+)
+def test_where_they_cannot_wait(slots: dict[str, str], is_noted: bool) -> None:
+    result = run(script(**{**slots, "imports": f"{IMPORTS}\n{slots.get('imports', '')}"}))
+    assert "    accelerator.wait_for_everyone()\n    os.makedirs" not in result.after.decode()
+    assert any("and does something else here" in n.message for n in result.notes) is is_noted

@@ -176,10 +176,17 @@ class Reports:
         kind = {Updating.ADDS: About.SUM, Updating.COLLECTS: About.LIST}.get(
             updating(self.ranks.chains, origin.node), About.RUNNING
         )
+        if kind is About.RUNNING and not origin.differs and self._is_replaced(origin.node):
+            return  # all ranks have the same, and it counts nothing
         if kind is About.LIST and self._is_unknown(origin.node):
             kind = About.GIVEN
         key = (text, loop)
         self._add(key, Report(kind, origin.node, text, loop), sink)
+
+    def _is_replaced(self, node: ast.AST) -> bool:
+        """Whether an attribute gets a value that is not made of its last one: `net.hidden = first(len(x))`."""
+        value = assigned_to(self.program, node) if isinstance(node, ast.Attribute) else None
+        return value is not None and ast.unparse(node) not in map(ast.unparse, ast.walk(value))
 
     def _is_unknown(self, update: ast.AST) -> bool:
         """Whether an update is a method of which nothing is known: of a plot, an optimizer or a meter."""

@@ -159,6 +159,21 @@ def test_a_model_that_is_switched_between_its_modes_is_no_state(kept: str, is_st
     assert any(r.about in (About.STATE, About.CARRIED) for r in found) is is_state
 
 
+@pytest.mark.parametrize(
+    ("update", "is_reported"),
+    [
+        ("net.hidden = net.first(len(x))", False),
+        ("net.hidden = net.first(x.size(0), 2)", False),
+        ("net.hidden = net.last(net.hidden, len(x))", True),
+        ("net.hidden = net.first(x)", True),
+    ],
+)
+def test_a_state_of_as_many_rows_as_each_batch_has(update: str, is_reported: bool) -> None:
+    """Of a model whose class is not known."""
+    found = reports(before="net = unknown('model')", batch=update, end="print(net)")
+    assert bool(found) is is_reported
+
+
 DRAWN = """\
 import numpy as np
 import torch

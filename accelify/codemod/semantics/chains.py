@@ -47,6 +47,8 @@ class Chains:
         """The definitions that may have given a name, an attribute or an item its value."""
         found = self.facts(read).definitions(read)
         if isinstance(read, ast.Attribute) and self.variable(read) == Variable(None, read.attr, is_attribute=True):
+            if methods.is_view(read.attr) and not self.program.attribute_writes.get(read.attr):
+                return frozenset()  # a tensor's, which is what the tensor is
             return frozenset(d for d in found if d.variable.scope is None or self._may_be_of(read.value, d))
         return found
 

@@ -240,6 +240,21 @@ def test_a_sum_that_each_batch_begins_anew_is_not_running() -> None:
     assert not found.of(Mark.RUNNING)
 
 
+@pytest.mark.parametrize(
+    ("update", "read", "is_own"),
+    [
+        ("shown.data.add_(loss)", "shown.data.sum()", True),
+        ("shown.data += loss.detach()", "shown", True),
+        ("log['a'].append(loss.data[0])", "log", True),
+        ("log['a'].append(loss.data[0])", "shown.data.sum()", False),
+        ("log['a'].append(out.data)", "unknown(model(shown)).data", False),
+        ("log['a'].append(loss.data[0])", "model(shown).cpu().data.numpy()", False),
+    ],
+)
+def test_the_data_of_a_tensor_are_no_other_s(update: str, read: str, is_own: bool) -> None:
+    assert rank(read, begin="shown, log = torch.zeros(4), {'a': []}", batch=update).is_own is is_own
+
+
 def test_what_is_reduced_is_everyones() -> None:
     script = script_of(training(begin="total = 0", batch="total += loss.item()", end="print(total)"))
     assert script.metrics.ranks.of(find(script, "print(total)")).is_same

@@ -370,8 +370,12 @@ def _unknown(script: Script) -> Iterator[Remark]:
 
 
 def _blocking(script: Script) -> Iterator[Remark]:
-    """Windows that only process 0 shows, before steps for which the others wait until one has closed them."""
-    if _rows_of(script, script.program.calls, Trait.UNBLOCKS):
+    """Windows that only process 0 shows, before steps for which the others wait until one has closed them.
+
+    A notebook shows figures in the page, and goes on.
+    """
+    is_in_page = any(parsed.decoded.notebook is not None for parsed in script.program.named)
+    if is_in_page or _rows_of(script, script.program.calls, Trait.UNBLOCKS):
         return
     shown = [c for c in script.program.calls if c in script.written.guarding.covered and _waits_for_user(c)]
     for call in _rows_of(script, shown, Trait.BLOCKS):

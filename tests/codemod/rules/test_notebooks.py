@@ -57,6 +57,13 @@ def test_the_accelerator_is_created_in_a_cell_that_is_not_left_out(cells: tuple[
     assert ["accelerator = Accelerator()" in cell for cell in after].index(True) == created
 
 
+@pytest.mark.parametrize("shown", ["plt.show()", "plt.plot([1])\nplt.show(block=True)"])
+def test_no_process_waits_for_a_figure_in_the_page(shown: str) -> None:
+    cells = (f"{IMPORTS}\nimport matplotlib.pyplot as plt", shown, SETUP, OPTIMIZER, TRAINING)
+    result = rewrite_source("book.ipynb", written(content(*cells)), Options())
+    assert not any("window" in n.message for n in result.notes)
+
+
 AGENT = """\
 import torch
 from torch import nn

@@ -158,4 +158,155 @@ def test_where_only_calls_on_data_drawn_for_them_train() -> None:
     drawn = ADAPT.replace("i in range(0, len(x), 4):", "_ in range(9):\n        i = random.randrange(len(x))")
     head = HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
     calls = "for _ in range(9):\n    rows = torch.randperm(8)[:4]\n    adapt(model, inputs[rows], targets[rows])\n"
-    left_alone(f"import random\n{head}{drawn}{calls}", "created anew for each batch or call")
+    after = migrated(f"import random\n{head}{drawn}{calls}")
+    assert "shard" not in after
+    assert "seed_by_rank" not in after
+
+
+# Rounds that train networks of their own, or weights that they put back: gradients of several are not averaged.
+
+TASKS = """\
+import copy
+import random
+import torch
+from torch import nn
+class Task:
+    def __init__(self):
+        self.x, self.y = torch.randn(8, 4), torch.randn(8, 4)
+tasks, others = [Task() for _ in range(8)], [Task() for _ in range(6)]
+net = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def fit(net, x, y, optimizer):
+    loss = nn.functional.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LASTING = "for epoch in range(2):\n    for task in tasks:\n        fit(net, task.x, task.y, optimizer)\n"
+OWN = """\
+    own = copy.deepcopy(net)
+    inner = torch.optim.SGD(own.parameters(), lr=0.1)
+    for _ in range(5):
+        fit(own, task.x, task.y, inner)
+"""
+CLASS = """\
+class Learner:
+    def __init__(self, net):
+        self.net = net
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    def learn(self, task):
+        loss = nn.functional.mse_loss(self.net(task.x), task.y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+base = Learner(nn.Linear(4, 4))
+for epoch in range(2):
+    for task in tasks:
+        base.learn(task)
+for task in others:
+    own = Learner(copy.deepcopy(base.net))
+    own.learn(task)
+"""
+FUNCTION = f"def adapted(net, task):\n{OWN}    return own(task.x).mean().item()\n"
+LOADED = OWN.replace("copy.deepcopy(net)", "nn.Linear(4, 4)\n    own.load_state_dict(net.state_dict())")
+RESET = """\
+    net.load_state_dict(saved)
+    inner = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(5):
+        fit(net, task.x, task.y, inner)
+"""
+
+
+@pytest.mark.parametrize(
+    "adaptation",
+    [
+        f"{LASTING}for task in others:\n{OWN}",
+        f"{LASTING}for i in range(len(others)):\n    task = others[i]\n{LOADED}",
+        f"{FUNCTION}{LASTING}for task in others:\n    print(adapted(net, task))\n",
+        f"{FUNCTION}for epoch in range(2):\n    for task in tasks:\n        fit(net, task.x, task.y, optimizer)\n"
+        "    for task in others:\n        print(adapted(net, task))\n",
+        CLASS,
+        f"{LASTING}saved = copy.deepcopy(net.state_dict())\nfor task in others:\n{RESET}",
+    ],
+)
+def test_items_that_the_step_of_a_training_adapts_to(adaptation: str) -> None:
+    after = migrated(TASKS + adaptation)
+    assert "for task in accelerator.shard(tasks):" in after
+    assert after.count("shard(") == 1
+    assert "free_memory" not in after
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        f"saved = copy.deepcopy(net.state_dict())\nfor task in tasks:\n{RESET}",
+        "for task in tasks:\n    before = copy.deepcopy(net.state_dict())\n    for _ in range(5):\n"
+        "        fit(net, task.x, task.y, optimizer)\n    after = net.state_dict()\n"
+        "    net.load_state_dict({k: 0.9 * before[k] + 0.1 * after[k] for k in before})\n",
+        "def begin(layer):\n    if isinstance(layer, nn.Linear): layer.reset_parameters()\n"
+        f"for task in tasks:\n{RESET.replace('load_state_dict(saved)', 'apply(begin)')}",
+        "def begin(model):\n    nn.init.normal_(model.weight)\n"
+        f"for task in tasks:\n{RESET.replace('net.load_state_dict(saved)', 'begin(net)')}",
+        "def restore(model):\n    model.load_state_dict(torch.load('first.pt'))\n"
+        f"for task in tasks:\n{RESET.replace('net.load_state_dict(saved)', 'restore(net)')}",
+    ],
+)
+def test_rounds_that_put_weights_back(rounds: str) -> None:
+    assert "shard(" not in migrated(TASKS + rounds)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if worse(net): net.load_state_dict(saved)",
+        "other.load_state_dict(net.state_dict())",
+        "saved = copy.deepcopy(net.state_dict())",
+    ],
+)
+def test_rounds_that_go_on_with_the_weights_are_sharded(line: str) -> None:
+    other = "other = nn.Linear(4, 4)\nsaved = net.state_dict()\n"
+    rounds = f"for task in tasks:\n    {line}\n    fit(net, task.x, task.y, optimizer)\n"
+    assert "for task in accelerator.shard(tasks):" in migrated(TASKS + other + rounds)
+
+
+STEPS = OWN.replace("fit(own, task.x, task.y, inner)", "rows = torch.randint(8, (4,))\n{}")
+STEPS = STEPS.format("        fit(own, task.x[rows], task.y[rows], inner)")
+
+
+@pytest.mark.parametrize(
+    ("drawn", "is_by_rank"),
+    [
+        ("task = random.choice(tasks)", False),
+        ("task = tasks[torch.randint(8, ())]", False),
+        ("torch.manual_seed(k); task = random.choice(tasks)", True),
+        ("task = tasks[0]", True),
+    ],
+)
+def test_rounds_that_draw_what_they_train_on(drawn: str, is_by_rank: bool) -> None:
+    after = migrated(f"{TASKS}for k in range(9):\n    {drawn}\n{STEPS}")
+    assert ("seed_by_rank" in after) is is_by_rank
+
+
+@pytest.mark.parametrize(
+    "adaptation",
+    [f"for task in others:\n{STEPS}", f"def adapted(net, task):\n{STEPS}[adapted(net, t) for t in others]\n"],
+)
+def test_draws_of_an_adaptation_beside_the_training_are_the_same_on_all_processes(adaptation: str) -> None:
+    after = migrated(TASKS + LASTING + adaptation)
+    assert "for task in accelerator.shard(tasks):" in after
+    assert "seed_by_rank" not in after
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        OWN.replace("task.x, task.y", "x, y"),
+        RESET.replace("task.x, task.y", "x, y"),
+    ],
+)
+def test_batches_that_are_adapted_to(inside: str) -> None:
+    loaders = "batches = DataLoader(data, batch_size=4)\nsaved = net.state_dict()\n"
+    text = f"from torch.utils.data import DataLoader\n{TASKS}{loaders}{LASTING}for x, y in batches:\n{inside}"
+    after = migrated(text)
+    assert "prepare(batches" not in after
+    assert "for task in accelerator.shard(tasks):" in after

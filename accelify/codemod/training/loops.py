@@ -10,7 +10,9 @@ from functools import cached_property
 from itertools import islice
 
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries.row import SEEDS
 from accelify.codemod.semantics.call_conditions import Way, Ways
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
@@ -37,6 +39,7 @@ from accelify.codemod.training.randomness.passes import Passes
 from accelify.codemod.training.randomness.workers import Workers
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.row_groups import regroups
+from accelify.codemod.training.weights import draws_weights
 
 _MOST_WAYS = 3  # conditions under which one function is followed to its callers
 _MOST_NESTS = 16  # of loops round one backward pass
@@ -310,34 +313,22 @@ class Loops:
         for loop in loops:
             if isinstance(loop, ast.For) and self._goes_over_groups(loop) and any(loop in self.stack(s) for s in steps):
                 return [Data("sequence", loop, (self.tracer.inside(loop.iter, "reversed"),))]
-        found = [
-            Data("loaders", loop, (loop.iter,))
-            for loop in loops
-            if isinstance(loop, ast.For) and self.is_loader_loop(loop)
-        ]
+        of_loaders = [loop for loop in loops if isinstance(loop, ast.For) and self.is_loader_loop(loop)]
+        found = [Data("loaders", loop, (loop.iter,)) for loop in of_loaders]
         drawn = [call for call in self._next_calls(loops) if not self._asks_for_a_round_s_own(call)]
         asked = [call for call in drawn if not self._searches(call, loops)]
         found.extend(Data("loaders", loops[0], (_asked_of(call),)) for call in asked)
         sharded = [d for d in found if not any(map(self.sources.experience.holds, d.sources))]
-        if (drawn or found) and not sharded:
-            return [Data("random", loops[0])]
-        found = sharded
-        if found:
-            return (
-                found[:1]
-                + [
-                    d
-                    for d in found[1:]
-                    if d.sources and d.loop is not found[0].loop and not self._holds(d.loop, found[0].loop)
-                ]
-                + [d for d in found[1:] if d.loop is found[0].loop]
-            )
+        if any(self._adapts(loop, loops, steps) for loop in of_loaders):
+            return [Data("full", loops[0])]
+        if sharded or drawn or found:
+            return self._by_loop(sharded) if sharded else [Data("random", loops[0])]
         for loop in loops:
             source = self.sources.own(loop)
             if source is not None and not self.sources.is_within_a_batch(loop):
                 if self.sources.is_own_experience(loop, source[1]):
                     return [Data("random", loops[0])]
-                if self.anew.begins(loop, [stepped(s) for s in steps if loop in self.stack(s)]):
+                if self.anew.starts_over(loop, self._stepped_in(loop, steps)):
                     break
                 if self._is_over_parts_of_a_loss(loop, backward):
                     continue
@@ -351,11 +342,50 @@ class Loops:
         if walked is not None and not self.sources.experience.asks:
             return [Data("full", walked)]
         if self._draws(loops, backward) or next(Workers(self.program).drawing(), None) is not None:
-            return [Data("random", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
+            kind = "full" if self._draws_a_task(backward, loops, steps) else "random"
+            return [Data(kind, loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
         given = next((loop for loop in loops if self._goes_over_given_batches(loop, backward)), None)
         if given is not None:
             return [Data("given", given)]
         return [Data("full", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
+
+    def _by_loop(self, found: Sequence[Data]) -> list[Data]:
+        """The loaders of several loops: of the first, of those beside it, and further ones of the first."""
+        first, *others = found
+        beside = [d for d in others if d.sources and d.loop is not first.loop and not self._holds(d.loop, first.loop)]
+        return [first, *beside, *(d for d in others if d.loop is first.loop)]
+
+    def _stepped_in(self, loop: ast.AST, steps: Iterable[ast.Call]) -> list[ast.expr]:
+        """The optimizers that a loop steps."""
+        return [stepped(s) for s in steps if loop in self.stack(s)]
+
+    def _adapts(self, loop: ast.For, loops: Sequence[Loop], steps: list[ast.Call]) -> bool:
+        """Whether each batch of a loop trains for itself: gradients of several batches must not be averaged.
+
+        So does one that functions train which also train what lasts; and one that several steps learn from before the
+        weights of before are put back.
+        """
+        held = self._stepped_in(loop, steps)
+        if self.anew.begins(loop, held):
+            return self.anew.is_mixed(loop, held)
+        return loops.index(loop) > 0 and self.anew.starts_over(loop, held)
+
+    def _draws_a_task(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> bool:
+        """Whether rounds that start over draw what their steps have in common: a task, a data set, a split of one.
+
+        So do those that adapt something beside a training, for which all processes are to draw the same.
+        """
+        if self.sources.experience.asks:
+            return False
+        outer = self.anew.started_over(backward, loops, steps)
+        if outer is None:
+            return False
+        effects = self.program.once(Effects)
+        seeding = (c for c in self.program.calls if effects.of_call(c).effects & SEEDS)
+        drawing = (c for c in self.program.calls if draws(self.program, c) and not draws_weights(self.program, c))
+        if any(self.stack(c)[:1] == [outer] for c in seeding):
+            return False
+        return self.anew.is_beside(outer, steps) or any(self.stack(c)[:1] == [outer] for c in drawing)
 
     def _asked_of_others(self, loops: Sequence[Loop]) -> Iterator[ast.expr]:
         """The batches that some loops ask for by `next`, from an iterator neither known nor of the project's own."""

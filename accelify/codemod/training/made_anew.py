@@ -11,15 +11,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
-from accelify.codemod.semantics.provenance import Binding, Tracer
+from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, assigned_targets
 from accelify.codemod.semantics.values import ClassValue, Element, FunctionValue, Instance, Made, Value
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles, stepped
+from accelify.codemod.training.weights import draws_weights
 
 Round = ast.AST | Scope  # one of a loop, or a call of a function
 
@@ -53,27 +55,113 @@ class Anew:
         self.stack = stack
         self.origins = Origins(program, roles, tracer)
 
-    def begins(self, loop: ast.AST, stepped: Iterable[ast.expr]) -> bool:
-        """Whether each round of a loop trains what it makes itself; `stepped` are the optimizers that it steps."""
-        optimizers = {v for node in stepped for v in self.program.values(node) if self.roles.is_optimizer(v)}
-        makers = self._makers(optimizers)
-        calls = [call for made in makers for call in made]
-        is_made = bool(calls) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
-        return is_made and all(self._is_given_own(call, loop) for call in calls)
+    def begins(self, round_: ast.AST, stepped: Iterable[ast.expr]) -> bool:
+        """Whether each round of a loop, or of a comprehension, trains what it makes itself.
 
-    def _is_given_own(self, call: ast.Call, loop: ast.AST) -> bool:
-        """Whether all that an optimizer is given to train, as far as that is known, is made in each round of a loop."""
+        stepped: the optimizers that it steps. Those that come to their step on other ways than through the loop are not
+        its own: functions may train several networks.
+        """
+        makers = self._makers({v for node in stepped for v in self._held_in(round_, node)})
+        calls = [call for made in makers for call in made]
+        is_own = bool(calls) and all(made and all(self._is_in(c, round_) for c in made) for made in makers)
+        return is_own and all(self._is_given_own(call, round_, through=True) for call in calls)
+
+    def starts_over(self, round_: ast.AST, stepped: Sequence[ast.expr]) -> bool:
+        """Whether no round goes on with the training of the round before.
+
+        It makes the networks, or puts weights back into all of them: those of a checkpoint, or new ones.
+        """
+        return self.begins(round_, stepped) or self._puts_back(round_, stepped)
+
+    def started_over(self, backward: ast.Call, loops: Sequence[ast.AST], steps: Sequence[ast.Call]) -> ast.AST | None:
+        """The innermost of the loops and comprehensions round a backward pass that starts over in each round."""
+        around = (r for r in self._around(backward) if not isinstance(r, Scope))
+        rounds = [r for r in around if r in loops or isinstance(r, COMPREHENSIONS)]
+        return next((r for r in rounds if self.starts_over(r, [stepped(s) for s in steps if self._is_in(s, r)])), None)
+
+    def is_mixed(self, round_: ast.AST, stepped: Iterable[ast.expr]) -> bool:
+        """Whether the steps of a round are taken by code that also steps optimizers elsewhere."""
+        held = ((self._held_in(round_, n), self.program.values(n)) for n in stepped)
+        return any(inside != set(filter(self.roles.is_optimizer, values)) for inside, values in held)
+
+    def is_beside(self, round_: ast.AST, steps: Iterable[ast.Call]) -> bool:
+        """Whether rounds that start over are run beside the training of something that lasts longer."""
+        others = (s for s in steps if self._is_run(s))
+        return any(not self.begins(round_, [stepped(s)]) or self.is_mixed(round_, [stepped(s)]) for s in others)
+
+    def _is_in(self, node: ast.AST, round_: Round) -> bool:
+        return round_ in (self._around(node) if isinstance(round_, COMPREHENSIONS) else self.stack(node))
+
+    def _is_given_own(self, call: ast.Call, round_: ast.AST, *, through: bool = False) -> bool:
+        """Whether all that an optimizer is given to train, as far as that is known, is made in each round.
+
+        through: whether only what comes to the optimizer through the rounds counts, where there is more.
+        """
         makers = self._makers(self._given(call))
-        if all(made and all(loop in self.stack(c) for c in made) for made in makers):
+        if all(made and all(self._is_in(c, round_) for c in made) for made in makers):
             return True
         given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "params")]
-        return bool(given) and all(self._is_of_own_network(g, loop) for g in given)
+        return bool(given) and all(self._is_of_own_network(g, round_, through=through) for g in given)
+
+    def _held_in(self, round_: ast.AST, node: ast.expr) -> set[Value]:
+        """The optimizers that an expression may hold in the rounds of a loop round it."""
+        found = {v for v in self.program.values(node) if self.roles.is_optimizer(v)}
+        chains = self.tracer.chains(node) if len(found) > 1 else []
+        inside = {v for c in self._through(round_, node, chains) for v in self.program.values(c[-1].value)}
+        return found - ({v for c in chains for v in self.program.values(c[-1].value)} - inside)
+
+    def _through(self, round_: Round, node: ast.expr, chains: list[Chain]) -> list[Chain]:
+        """The ways back from an expression that come through a loop round it."""
+        return [c for c in chains if self._is_in((node, *self.tracer.calls(c, node))[-1], round_)]
+
+    def _puts_back(self, round_: ast.AST, stepped: Sequence[ast.expr]) -> bool:
+        calls = [c for c in self._putting_back if self.stack(c)[:1] == [round_] and self._is_sure(c, round_)]
+        if not calls:
+            return False
+        makers = self._makers({v for node in stepped for v in self._held_in(round_, node)})
+        networks = [n for made in makers for call in made for n in self._networks_given(call)]
+        if not stepped:
+            run = (call.func for call in self.program.calls if round_ in self.stack(call))
+            networks = [f for f in run if any(map(self.roles.is_model, self.program.values(f)))]
+        given = [{chain[-1].node for chain in self.tracer.chains(n)} for n in networks]
+        back = {chain[-1].node for c in calls for n in self._putting_back[c] for chain in self.tracer.chains(n)}
+        return bool(given) and all(ends & back for ends in given)
+
+    def _networks_given(self, call: ast.Call) -> Iterator[ast.expr]:
+        """`net` of `SGD(net.parameters())` and of `SGD([{"params": net.parameters()}])`."""
+        asked = (n.func for a in _arguments(call) for n in ast.walk(a) if isinstance(n, ast.Call))
+        return (f.value for f in asked if isinstance(f, ast.Attribute) and methods.gives_parameters(f.attr))
+
+    def _is_sure(self, call: ast.Call, loop: ast.AST) -> bool:
+        """Whether each round of a loop makes a call: no condition inside the loop decides about it."""
+        return not any(self.program.inside(b, loop) for b, _ in self.program.branches_round(call))
+
+    @cached_property
+    def _putting_back(self) -> dict[ast.Call, list[ast.expr]]:
+        """The calls that give networks other weights: `net.load_state_dict(w)`, `net.apply(init)`, `init(net)`."""
+        found = {}
+        for call in self.program.calls:
+            owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "load_state_dict":
+                found[call] = owner
+            elif isinstance(self.program.parent(call), ast.Expr):
+                given = [n for n in (*owner, *call.args) if any(map(self.roles.is_model, self.program.values(n)))]
+                if given and draws_weights(self.program, call):
+                    found[call] = given
+        return found
 
     def loop_round(self, places: Iterable[ast.AST], stepped: Sequence[ast.expr]) -> ast.AST | None:
         """The innermost loop round all of some places whose rounds each train what they make: folds, seeds, a sweep."""
         around = [self.stack(place) for place in places]
         common = [loop for loop in around[0] if all(loop in stack for stack in around)] if around else []
-        return next((loop for loop in common if self.begins(loop, stepped)), None)
+        return next((loop for loop in common if self._makes_all(loop, stepped)), None)
+
+    def _makes_all(self, loop: ast.AST, stepped: Iterable[ast.expr]) -> bool:
+        """Whether the rounds of a loop make all that the optimizers may be, and may train."""
+        makers = self._makers({v for node in stepped for v in self.program.values(node) if self.roles.is_optimizer(v)})
+        calls = [call for made in makers for call in made]
+        is_made = bool(calls) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
+        return is_made and all(self._is_given_own(call, loop) for call in calls)
 
     def makes_data(self, loop: ast.AST, loader: Value) -> bool:
         """Whether each round of a loop makes a loader, and the data set that it is given."""
@@ -132,7 +220,7 @@ class Anew:
         """Whether calls that are made again and again get data drawn for each of them."""
         for call in calls:
             rounds = self._around(call)
-            given = self.origins.of([*call.args, *(k.value for k in call.keywords)])
+            given = self.origins.of(_arguments(call))
             drawn = [o for o in given if isinstance(o, ast.Call)]
             if any(not isinstance(r, Scope) and r in self._around(d) for d in drawn for r in rounds):
                 return True
@@ -183,7 +271,7 @@ class Anew:
     def _is_made_by(self, node: ast.AST, round_: Round) -> bool:
         """Whether code runs in a loop; or in a function, and no attribute keeps what it makes."""
         if not isinstance(round_, Scope):
-            return round_ in self.stack(node)
+            return self._is_in(node, round_)
         targets = assigned_targets(self.program.statement(node))
         return round_ in self._around(node) and not any(isinstance(t, ast.Attribute) for t in targets)
 
@@ -197,12 +285,14 @@ class Anew:
         listed = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []
         return bool(listed) and all(self._is_own_tensor(each, round_) for each in listed)
 
-    def _is_of_own_network(self, given: ast.expr, round_: Round) -> bool:
+    def _is_of_own_network(self, given: ast.expr, round_: Round, *, through: bool = False) -> bool:
         """Whether `net.parameters()` are those of a network that each round makes, as others of its class are not."""
         asked = given.func if isinstance(given, ast.Call) else None
         if not isinstance(asked, ast.Attribute) or not methods.gives_parameters(asked.attr):
             return False
-        ends = [chain[-1] for chain in self.tracer.chains(asked.value)]
+        chains = self.tracer.chains(asked.value)
+        chains = (through and self._through(round_, asked.value, chains)) or chains
+        ends = [chain[-1] for chain in chains]
         return bool(ends) and all(self._is_made_in(e, round_) and self._constructs(e.value) for e in ends)
 
     def _constructs(self, node: ast.expr | None) -> bool:
@@ -243,5 +333,8 @@ class Anew:
 
     def _given(self, call: ast.Call) -> set[Value]:
         """The parameters that an optimizer is given to train."""
-        given = [*call.args, *[k.value for k in call.keywords]]
-        return set().union(*(self.roles.parameter_owners(self.program.values(g)) for g in given))
+        return set().union(*(self.roles.parameter_owners(self.program.values(g)) for g in _arguments(call)))
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(k.value for k in call.keywords)]

@@ -256,3 +256,58 @@ def test_a_loader_is_prepared_and_not_the_iterator_that_an_object_keeps(made: st
     assert "prepare(self.batches)" not in text
     assert any("prepare(" in line and "loader" in line for line in text.replace("(\n", "(").splitlines())
     assert "Accelerator(cpu=True)" not in text  # the batches are known to be on the device
+
+
+CONTAINER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def endless(loader):
+    while True:
+        yield from loader
+
+def batches():
+    data = TensorDataset(torch.randn(64, 4))
+    {made}
+
+def train(model, optimizer, found):
+    for _ in range(4):
+        (x,) = next({asked})
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def main():
+    found = batches()
+    model = nn.Linear(4, 4)
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), found)
+
+main()
+"""
+MADE = "DataLoader(data, batch_size=8)"
+
+
+@pytest.mark.parametrize(
+    ("made", "asked"),
+    [
+        (f"return {{'labeled': iter({MADE}), 'n': 3}}", "found['labeled']"),
+        (f"return {{'labeled': endless({MADE})}}", "found['labeled']"),
+        (f"loaders = {{'labeled': {MADE}}}; return {{k: iter(v) for k, v in loaders.items()}}", "found['labeled']"),
+        (f"found = {{}}; found['labeled'] = iter({MADE}); return found", "found['labeled']"),
+        (f"return [iter({MADE}), 3]", "found[0]"),
+        (f"return iter({MADE}), 3", "found[0]"),
+    ],
+)
+def test_a_loader_below_an_iterator_in_a_container_is_prepared_where_it_is_made(made: str, asked: str) -> None:
+    text = run(CONTAINER.format(made=made, asked=asked)).after.decode()
+    assert f"accelerator.prepare({MADE})" in text
+    assert "prepare(found" not in text
+    if "endless" not in made:
+        assert "Accelerator(cpu=True)" not in text  # the batches are known to be on the device
+
+
+def test_a_loader_in_a_container_is_prepared_where_it_is_used() -> None:
+    text = run(CONTAINER.format(made=f"return {{'labeled': {MADE}}}", asked="iter(found['labeled'])")).after.decode()
+    assert 'found["labeled"], model = accelerator.prepare(found["labeled"], model)' in text

@@ -28,8 +28,9 @@ def handed_back(program: Program, tracer: Tracer, chain: Chain) -> list[Chain]:
     if call is None:
         return [chain]
     made = [r for r in returned(program.flow.callees.get(call, ())) if r is not None]
-    if len(chain) > 1 and isinstance(chain[-2].node, ast.Subscript):
-        key = chain[-2].node.slice
+    taken = next((b.node for b in reversed(chain[:-1]) if isinstance(b.node, ast.Subscript)), None)
+    if taken is not None:
+        key = taken.slice
         listed = [tracer.listed(literal, key) for r in made for literal in _literals(tracer, r)]
         parts = [part for part in listed if part is not None and _is_iterator(program, tracer, part)]
         return [way for part in parts for way in tracer.chains(part)] or [chain]

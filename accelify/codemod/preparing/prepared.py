@@ -50,9 +50,24 @@ class Prepared:
             return bool(node.args) and all(self.is_loader(a) for a in node.args)
         found = [chain for chain in self._chains(node) if not chain[-1].is_none]
         chains = [c for chain in found for c in handed_back(self.program, self.tracer, chain)]
-        return bool(chains) and all(
+        is_bound = bool(chains) and all(
             any(self._is_binding(b) for b in chain) or self._is_at_key(node, chain) for chain in chains
         )
+        return is_bound or self._is_prepared_where_made(node)
+
+    def _is_prepared_where_made(self, node: ast.expr) -> bool:
+        """Whether all that an expression may be are passes over loaders that are prepared where they are made."""
+        wrapped = {n for kind, n in self.preparation.wrapped if kind == "loader"}
+        held = self.program.values(node) if wrapped else ()
+        made = {n for v in held for n in self._below(v)}
+        return bool(made) and made <= wrapped
+
+    def _below(self, value: Value, depth: int = 4) -> set[ast.AST | None]:
+        """The calls that make the loaders over which an iterator goes; None for anything else."""
+        if isinstance(value, View) and depth:
+            inner = self.program.flow.view_source(value)
+            return {n for v in inner for n in self._below(v, depth - 1)} or {None}
+        return {value.node if isinstance(value, Made) else None}
 
     def _chains(self, node: ast.expr) -> list[Chain]:
         """The ways back from an expression, through calls that may get as far as the expression."""

@@ -16,10 +16,12 @@ from accelify.codemod.preparing.reach import method_of, node_of
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Constant, Instance, Made, Value
+from accelify.codemod.semantics.values import Constant, Generated, Instance, Made, Value, View
 from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 from accelify.codemod.training.roles import Roles, stepped
+
+_GENERATED = "these batches come from a generator, and cannot tell from which loader it takes them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,8 +426,7 @@ class Preparer:
             if container is not None and binding.kind != "item":
                 self._loader_in(container, binding, source, data.loop)
             elif self._is_generator(binding):
-                message = "these batches come from a generator, and cannot tell from which loader it takes them"
-                self.found.obstacles.append((binding.node, message))
+                self.found.obstacles.append((binding.node, _GENERATED))
             elif binding.kind == "inline":
                 assert isinstance(binding.node, ast.expr)
                 if ("loader", binding.node) not in self.found.wrapped:
@@ -507,11 +508,16 @@ class Preparer:
         return outermost
 
     def _loader_in(self, item: Binding, container: Binding, source: ast.expr, loop: ast.AST | None) -> None:
-        """`loaders[phase]`: prepare the loader of the phase that trains."""
+        """`loaders[phase]`: prepare the loader of the phase that trains; the one below an iterator where it is made."""
         assert isinstance(item.node, ast.Subscript)
         keys = self._training_keys(item.node, loop)
         is_nested = isinstance(item.node.value, ast.Subscript)
-        if keys is None or is_nested or container.kind == "inline":
+        held = self.program.values(item.node)
+        if any(isinstance(v, Generated) for v in held):
+            self.found.obstacles.append((item.node, _GENERATED))
+            return
+        is_pass = any(isinstance(v, View) for v in held)
+        if keys is None or is_nested or container.kind == "inline" or is_pass:
             self._wrap_values("loader", source, item.node)
             return
         for key in keys:

@@ -336,3 +336,55 @@ def test_an_item_by_another_name_is_no_tensor() -> None:
     collated = "DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)"
     after = migrated(text.replace(collated, "DataLoader(Rows(), batch_size=2)"))
     assert "plt.imshow(batch['image'].cpu()); axes[0].annotate(batch['name'][0], (0, 0))" in after
+
+
+PICKING = """\
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Numbers(torch.utils.data.Dataset):
+    def __getitem__(self, k):
+        return {{"x": torch.randn(4), "k": k}}
+def first(rows):
+    return [row for row in rows]
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+table = pd.read_csv("rows.csv")
+rows = np.random.randn(64, 4)
+labels = (rows.sum(1) > 0).astype("int64")
+named = {{0: "a"}}
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader({data}, batch_size=16)
+for k in loader:
+    {picked}
+    loss = model(torch.from_numpy(x).to(device)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("data", ["np.arange(64)", "range(64)"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x = rows[k]", "x = rows[k.cpu()]"),
+        ("x = rows[k, 1:] * labels[k]", "x = rows[k.cpu(), 1:] * labels[k.cpu()]"),
+        ("x = table.iloc[k].values", "x = table.iloc[k.cpu()].values"),
+        ("x = torch.from_numpy(rows)[k]", "x = torch.from_numpy(rows)[k.cpu()]"),
+        ("rows[k] = 0", "rows[k.cpu()] = 0"),
+        ("x = table.loc[k]", "x = table.loc[k]"),
+        ("x = named[k]", "x = named[k]"),
+    ],
+)
+def test_what_picks_rows_in_the_cpus_memory(data: str, old: str, new: str) -> None:
+    assert f"    {new}\n" in migrated(PICKING.format(data=data, picked=old))
+
+
+@pytest.mark.parametrize(
+    ("data", "new"), [("Numbers()", "rows[k['k'].cpu()]"), ("Numbers(), collate_fn=first", "rows[k['k']]")]
+)
+def test_a_part_of_a_batch_that_picks_rows_is_a_tensor_if_torch_collates_it(data: str, new: str) -> None:
+    assert f"x = {new}\n" in migrated(PICKING.format(data=data, picked="x = rows[k['k']]"))

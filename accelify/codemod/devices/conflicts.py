@@ -15,7 +15,7 @@ from accelify.codemod.preparing.grouping import Group
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.provenance import Binding, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Instance, Made, Member, Value
+from accelify.codemod.semantics.values import Element, Instance, Made, Member, Value
 
 
 @dataclass
@@ -424,10 +424,10 @@ class Shapes:
 
     def _has_tensors(self, loader: ast.expr | None) -> bool:
         """Whether a loader collates known data as torch does."""
-        is_plain = isinstance(loader, ast.Call) and all(k.arg not in ("collate_fn", None) for k in loader.keywords)
-        if not is_plain or not any(map(names.is_torch_loader, self.program.called(loader))):  # type: ignore[arg-type]  # a call
+        if not isinstance(loader, ast.Call) or not _collates(loader):
             return False
-        assert isinstance(loader, ast.Call)
+        if not any(map(names.is_torch_loader, self.program.called(loader))):
+            return False
         given = loader.args[0] if loader.args else next((k.value for k in loader.keywords if k.arg == "dataset"), None)
         return self._yields_tensors(given, _DEPTH)
 
@@ -490,6 +490,8 @@ class Shapes:
             if isinstance(call, ast.Call) and call.func is parent and methods.says_it_is_of_a_tensor(call):
                 return True
             return methods.shows_a_tensor(parent.attr) and (of_arrays or table.member("ndarray", parent.attr) is None)
+        if isinstance(parent, (ast.Subscript, ast.Tuple)):
+            return self._is_collated(read) and self._picks_rows(parent, read)
         if not isinstance(parent, ast.Call) or parent.func is read:
             return False
         is_first = parent.args[:1] == [read] and any(map(names.takes_a_tensor, self.program.called(parent)))
@@ -503,6 +505,30 @@ class Shapes:
         return bool(taken) and all(
             self._is_name_used_as_one(c, name, depth - 1, of_arrays=of_arrays) for c, name in taken
         )
+
+    def _picks_rows(self, parent: ast.Subscript | ast.Tuple, read: ast.expr) -> bool:
+        """Whether a value says which rows of an array, or of a tensor: `picked` of `rows[picked]`."""
+        holder = self.program.parent(parent) if isinstance(parent, ast.Tuple) else parent
+        if not isinstance(holder, ast.Subscript) or holder.slice not in (parent, read):
+            return False
+        is_array = self.program.once(HostReads).is_picked_by_number(holder.value)
+        return is_array or (holder.value is not read and self.is_tensor(holder.value))
+
+    def _is_collated(self, node: ast.expr) -> bool:
+        """Whether a value is a part of a batch that torch collates: numbers become a tensor there, texts a list."""
+        held = [self._loader_of(v) for v in self.program.values(node)]
+        return bool(held) and all(isinstance(loader, ast.Call) and _collates(loader) for loader in held)
+
+    def _loader_of(self, value: Value) -> ast.AST | None:
+        while isinstance(value, (Element, Member)):
+            value = value.owner
+        is_loader = isinstance(value, Made) and names.is_torch_loader(value.name or "")
+        return value.node if isinstance(value, Made) and is_loader else None
+
+
+def _collates(loader: ast.Call) -> bool:
+    """Whether a loader makes its batches as torch does."""
+    return all(k.arg not in ("collate_fn", None) for k in loader.keywords)
 
 
 def _operands(node: ast.expr) -> list[ast.expr] | None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Device, Trait
 from accelify.codemod.semantics.contents import Kept
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -41,7 +42,8 @@ class HostReads:
     @cached_property
     def all(self) -> frozenset[ast.expr]:
         """All that is read there."""
-        return self.listed.union(self._stored(), (read for call in self.calls for read in self.of(call)))
+        read = [read for call in self.calls for read in self.of(call)]
+        return self.listed.union(self._stored(), read, *map(_picks, self._parts_of_arrays()))
 
     @cached_property
     def asked(self) -> list[ast.expr]:
@@ -69,6 +71,19 @@ class HostReads:
         for held, value in self.program.once(Kept).stored():
             if self.program.frame(value) in self.program.reachable and self._is_object(held):
                 yield from self._leaves(value)
+
+    def _parts_of_arrays(self) -> Iterator[ast.Subscript]:
+        """`rows[k]` of an array, and of a table."""
+        nodes = (n for parsed in self.program.files for n in parsed.nodes if isinstance(n, ast.Subscript))
+        for node in nodes:
+            if self.program.frame(node) in self.program.reachable and self._is_object(node.value):
+                yield node
+
+    def is_picked_by_number(self, node: ast.expr) -> bool:
+        """Whether an array, or a table, has parts that are asked for by their positions, and not by labels."""
+        if self.program.once(Kinds).of(node) == {"ndarray"}:
+            return True
+        return isinstance(node, ast.Attribute) and vocabulary.is_by_position(node.attr) and self._is_object(node)
 
     def of(self, call: ast.Call) -> list[ast.expr]:
         """What a call reads there: `x` of `x.numpy()`, `np.array([x])` and `plt.plot(x)`."""
@@ -99,6 +114,10 @@ class HostReads:
 
     def _is_object(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether such a library made an object, or what it is a part of."""
+        if isinstance(node, (ast.BinOp, ast.Compare)):
+            operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+            arrays = [o for o in operands if not isinstance(o, ast.Constant)]
+            return bool(arrays and depth) and all(self._is_object(o, depth - 1) for o in arrays)
         made = [self._is_made(v, depth) for v in self.program.values(node) if not isinstance(v, Constant)]
         return bool(made) and all(made)
 
@@ -185,6 +204,12 @@ class HostReads:
                 if isinstance(container, Collection):
                     found.setdefault(container, []).append(value)
         return found
+
+
+def _picks(node: ast.Subscript) -> list[ast.expr]:
+    """What says which parts: `k` of `rows[k]`, and of `rows[k, 1:]`."""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return [part for part in parts if not isinstance(part, (ast.Slice, ast.Constant))]
 
 
 def _is_compared(node: ast.AST | None) -> bool:

@@ -90,8 +90,14 @@ def _loads(script: Script) -> Iterator[Remark]:
         ways = _wrapped_on_each_way(script, function.value)
         # Which of its values an attribute holds at that time is not known.
         is_wrapped = bool(ways) and all(ways) if isinstance(function.value, ast.Attribute) else any(ways)
-        if script.program.frame(call) in script.run.run and is_wrapped:
+        part = _wrapped_part(script, function.value)
+        if script.program.frame(call) in script.run.run and (is_wrapped or part is not None):
             message = "checkpoints of the wrapped model have the prefix `module.` in each key: strip it before loading"
+            if not is_wrapped:
+                message = (
+                    f"in checkpoints of the model whose `{part}` was wrapped, the keys of that go on with `module.`: "
+                    "take it out of them before loading"
+                )
             strict = next((k.value for k in call.keywords if k.arg == "strict"), (*call.args, None, None)[1])
             if strict is not None and ast.unparse(strict) != "True":
                 message += ", or nothing is loaded and no error is raised, because `strict` is off"
@@ -161,6 +167,29 @@ def _saves(script: Script) -> Iterator[Remark]:
         is_kept = any(isinstance(a, ast.IfExp) or getattr(a.func, "attr", "") == "load_state_dict" for a in around)
         if not is_kept and (_is_wrapped(script, function.value) or _is_of_wrapped(script, function.value)):
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
+        elif not is_kept and (part := _wrapped_part(script, function.value)) is not None:
+            of_part = (
+                f"the keys of `{part}` that are saved here no longer go on with the `module.` that `DataParallel` "
+                "added: load them into a model without a wrapper there"
+            )
+            yield Remark(NAME, script.path(call), call, of_part, Tier.REVIEW)
+
+
+def _wrapped_part(script: Script, model: ast.expr) -> str | None:
+    """The part of a model round which a wrapper was put before, as in `net.features = DataParallel(net.features)`."""
+    program, held = script.program, script.program.values(model)
+    for call in script.wrappers if held else ():
+        statement = program.statement(call)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        is_here = program.frame(statement) is program.frame(model)
+        for target in targets if not is_here or program.is_after(model, statement) else ():
+            part = target
+            while isinstance(part, (ast.Attribute, ast.Subscript)):
+                part = part.value
+                is_other = is_here and not _same(part, model)  # maybe of the same class
+                if not held.isdisjoint(program.values(part)) and not is_other:
+                    return ast.unparse(target).removeprefix(f"{ast.unparse(part)}.")
+    return None
 
 
 def _is_of_wrapped(script: Script, model: ast.expr) -> bool:

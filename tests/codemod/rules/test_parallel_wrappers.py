@@ -318,3 +318,42 @@ def test_scripts_that_hand_wrapped_models_to_what_changed_are_named(
     results = rewrite_together(("train.py",), Options())
     assert b"net.state_dict()" in next(r.after for r in results if r.path == "keeping.py")
     assert sum("other.py calls `keep` as before" in n.message for r in results for n in r.notes) == count
+
+
+NETWORK = """\
+rows = torch.randn(8, 2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = {features}
+        self.head = nn.Linear(4, 1)
+    def forward(self, x): return self.head(self.features(x))
+"""
+LOADED = "model.load_state_dict(torch.load('net.pt'))"
+OF_PART = "model.features = nn.DataParallel(model.features)"
+
+
+@pytest.mark.parametrize(
+    ("features", "model", "loads"),
+    [
+        ("nn.Linear(4, 4)", f"model = Net()\n{OF_PART}\n{LOADED}", True),
+        ("nn.Linear(4, 4)", f"model = Net()\n{LOADED}\n{OF_PART}", False),
+        ("nn.DataParallel(nn.Linear(4, 4))", f"model = Net()\n{LOADED}", True),
+        ("nn.Linear(4, 4)", f"model = Net()\nif torch.cuda.device_count() > 1:\n    {OF_PART}\n{LOADED}", True),
+    ],
+)
+def test_the_keys_of_a_wrapped_part_change(features: str, model: str, loads: bool) -> None:
+    end = "torch.save(model.state_dict(), 'net.pt')"
+    result = run(script(before=NETWORK.format(features=features), model=model, end=end))
+    assert "DataParallel" not in result.after.decode()
+    told = [n.message.partition(":")[0] for n in result.notes if "`features`" in n.message]
+    assert [m for m in told if "are saved here" in m]
+    assert bool([m for m in told if m.startswith("in checkpoints")]) is loads
+    assert len(told) == 1 + loads
+
+
+def test_the_keys_of_another_model_s_part_stay() -> None:
+    other = "model, other = Net(), Net()\nother.features = nn.DataParallel(other.features)"
+    end = f"torch.save(model.state_dict(), 'net.pt')\n{LOADED}"
+    result = run(script(before=NETWORK.format(features="nn.Linear(4, 4)"), model=other, end=end))
+    assert not [n.message for n in result.notes if "`features`" in n.message]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -83,9 +84,24 @@ class Refusals:
 
     def _is_told(self, look: ast.Call, make: ast.Call) -> bool:
         """Whether the rest of the script knows which way was taken: one that writes files, or binds a name it reads."""
-        choice = self.stored.program.statement(look)
-        if not isinstance(choice, ast.If) or not self.stored.program.inside(look, choice.test):
+        statement = self.stored.program.statement(look)
+        if isinstance(statement, ast.If) and self.stored.program.inside(look, statement.test):
+            return self._differ(statement, make)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if not isinstance(target, ast.Name) or not self._is_answer(look, statement):
             return False
+        reads = self.stored.program.reads_of(self.stored.program.scope(target), target.id)
+        asking = [self.stored.program.statement(r) for r in reads if self.stored.program.reaching(r, [target])]
+        summary = self.stored.program.once(Effects).of
+        return any(self._differ(s, make) if isinstance(s, ast.If) else not summary(s).shows_only for s in asking)
+
+    def _is_answer(self, look: ast.Call, statement: ast.stmt) -> bool:
+        """Whether a statement keeps what a call finds, as it is or turned round: `is_new = not os.path.exists(out)`."""
+        around = itertools.takewhile(lambda a: a is not statement, self.stored.program.ancestors(look))
+        return all(isinstance(a, (ast.UnaryOp, ast.BoolOp)) for a in around)
+
+    def _differ(self, choice: ast.If, make: ast.Call) -> bool:
+        """Whether the branches of a choice do more than to make the folder, or to report."""
         if self.stored.program.inside(make, choice) and self._refuses([*choice.body, *choice.orelse]):
             return True
         effects = self.stored.program.once(Effects)

@@ -37,6 +37,8 @@ def refused(code: str) -> list[tuple[str, list[str]]]:
         ("if os.path.exists('a'):\n    def f():\n        raise OSError\nos.makedirs('a')", []),
         ("if not os.path.exists('a'):\n    os.makedirs('a')", []),
         ("if os.path.exists('a'):\n    print('there')\nelse:\n    os.makedirs('a')", []),
+        ("there = os.path.exists('a')\nprint(there)\nif not there:\n    os.makedirs('a')", []),
+        ("path = 'b' if os.path.exists('a') else 'a'\nos.makedirs('a')\nprint(path)", []),
         ("if not os.path.exists('a'):\n    k = 1\n    os.makedirs('a')\nk = 2\nprint(k)", []),
     ],
 )
@@ -52,8 +54,10 @@ def test_what_stops_where_the_folder_is_there(code: str, expected: list[tuple[st
         "if os.path.exists('a'):\n    rows.extend(os.listdir('a'))\nelse:\n    os.makedirs('a')",
         "force = True\nif force or not os.path.exists('a'):\n    os.makedirs('a')\n    open('a/b', 'w').write('x')",
         "if not os.path.exists('a'):\n    os.makedirs('a')\n    sys.exit('fill it')",
+        "resume = os.path.exists('a')\nos.makedirs('a')\nif resume:\n    rows.append(1)",
+        "new = not os.path.exists('a')\nos.makedirs('a')\nmake_rows(new)",
     ],
 )
 def test_what_goes_another_way_where_the_folder_is_there(code: str) -> None:
-    question = next(line for line in code.split("\n") if line.startswith("if"))
+    question = next(line for line in code.split("\n") if "exists(" in line or "isdir(" in line)
     assert refused(f"rows = []\n{code}") == [(question, ["os.makedirs('a')"])]

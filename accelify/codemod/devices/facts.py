@@ -60,7 +60,7 @@ class Devices:
     the CPU, each with the parameter. early: the code that may run
     before it is there. lattice: where the tensors live. brought: those that are to come to the accelerator's device,
     if all are understood; homemade: what keeps a script that names no device on the CPU; mixed: where tensors in the
-    CPU's memory may meet those on the device, in a script that had all in that memory.
+    CPU's memory may meet those on the device.
     brought_back: those on the device that are to be read in the host's memory, in the order of the text;
     maybe_brought_back: those that may be no tensors; read_on_host: what is read there only, wherever it is. cpu: what
     keeps the script on the CPU, such as an option of its own, as the accelerator gets it. options: those that get the
@@ -532,7 +532,7 @@ def devices_of(
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
     host = program.once(HostReads)
     homemade = tensor if not brought.bringing else None
-    may_mix = may_mix and own.has_model and lattice.is_plain_host and not host.asked
+    may_mix = may_mix and own.has_model and not host.asked
     may_be_there = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
     own_reads = [t for t in may_be_there if placed.is_tensor(t)]
     kept = (read for call in host.calls for read in host.kept(call))
@@ -540,10 +540,12 @@ def devices_of(
     kinds = own.effects.kinds
     doubtful = {t for t in doubtful if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
     back = sorted({*brought.read, *own_reads}, key=program.position)
-    mixed = None
+    mixed: ast.AST | None = None
     if may_mix:
-        meetings = Meetings(lattice)
-        mixed, homemade = homemade or Mixing(meetings, brought.origins, back).first(), None
+        doubts = [homemade, brought.stuck, *brought.doubtful, *doubtful]
+        mixed, homemade = next(filter(None, doubts), None), None
+        if mixed is None and lattice.is_plain_host:
+            mixed = Mixing(Meetings(lattice), brought.origins, back).first()
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     elsewhere = [] if by_hand else [*_elsewhere(program, files, lattice.devices)]
     texts = (text for _, texts in elsewhere for text in texts)

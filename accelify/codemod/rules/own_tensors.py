@@ -16,7 +16,8 @@ to `accelerator.device`, and take `mixed_devices=True` away.
 A script that trains no module, or that asks whether tensors are in the CPU's memory, keeps training on the CPU, with
 `Accelerator(cpu=True)` and a note that says at which line. With `--runtime accelerate`, it is so wherever one tensor
 is not understood.
-Left alone: scripts that name a device, and those whose models get batches of prepared loaders only.
+A script that names a device mixes devices only where something that meets others may be left behind.
+Left alone: scripts whose models get batches of prepared loaders only.
 """
 
 from __future__ import annotations

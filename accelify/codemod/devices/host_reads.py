@@ -12,7 +12,7 @@ from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Collection, Constant, Element, External, Made, Member, Value
 
 _DEPTH = 4
@@ -178,11 +178,26 @@ class HostReads:
             yield node
         found = [*(parts or ())]
         for container in {v for v in self.program.values(node) if isinstance(v, Collection)} - seen:
+            if self._is_a_tensor(node) or self._is_of_another_return(container):
+                continue
             made = self._inside(container.node) if isinstance(container.node, ast.expr) else None
             found += [*(made or ()), *self._puts.get(container, ()), *self._added(node)]
             seen.add(container)
         for part in dict.fromkeys(found):
             yield from self._held(part, seen) if part is not None else ()
+
+    def _is_a_tensor(self, node: ast.expr) -> bool:
+        """Whether what is asked for, or was, shows that no container is meant: `x.cpu()`, and `x` of `x.numpy()`."""
+        user = self.program.parent(node)
+        asked = [n.attr for n in (user, getattr(node, "func", None)) if isinstance(n, ast.Attribute)]
+        return any(methods.moves(attr) or methods.shows_a_tensor(attr) for attr in asked)
+
+    def _is_of_another_return(self, container: Collection) -> bool:
+        """Whether a function gives a container for some of its arguments, and one value for the others."""
+        if not isinstance(self.program.parent(container.node), ast.Return):
+            return False
+        given = returned([self.program.frame(container.node)])
+        return any(g is None or self._inside(g) is None for g in given)
 
     def _added(self, node: ast.expr) -> Iterator[ast.expr]:
         """`x` of `rows += x`."""

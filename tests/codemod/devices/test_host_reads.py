@@ -127,3 +127,23 @@ def test_what_is_put_into_containers(code: str, found: list[str]) -> None:
 )
 def test_tensors_whose_memory_is_asked_for(code: str, asked: list[str]) -> None:
     assert texts(HostReads(Facts(f"{IMPORTS}{code}\n").program).asked) == asked
+
+
+CHOICE = "def choose(drawn):\n    if drawn:\n        return x, y\n    return x\n"
+PAIR = "def choose(drawn):\n    if drawn:\n        return x, y\n    return y, x\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "call", "found"),
+    [
+        (PAIR, "choose(1).cpu().numpy()", []),
+        (f"{PAIR}a = choose(1)", "a.numpy()", []),
+        (f"{PAIR}a = choose(1)", "np.array(a.detach())", []),
+        (f"{CHOICE}a = choose(1)", "np.array(a)", []),
+        (f"{PAIR}a = choose(1)", "np.array(a)", ["x", "x", "y", "y"]),
+        ("a = [x]", "np.array(a)", ["x"]),
+    ],
+)
+def test_what_is_no_container_where_it_is_read(code: str, call: str, found: list[str]) -> None:
+    facts = Facts(f"{IMPORTS}{code}\n{call}\n")
+    assert sorted(texts(HostReads(facts.program).listed)) == found

@@ -1178,3 +1178,22 @@ def test_it_is_created_before_what_goes_where_an_option_says(
     created = after.index("= Accelerator(cpu=")
     assert (after.index("def train(") < created < after.index("if __name__")) is not is_early
     assert created < after.index("weights = load(")
+
+
+@pytest.mark.parametrize(
+    ("seed", "drawn", "after"),
+    [
+        ("torch.manual_seed(0)", "torch.randn_like(x).to(device)", 'torch.randn_like(x, device="cpu").to(device)'),
+        ("torch.manual_seed(0)", "torch.rand_like(x[:, :1]).cuda()", 'torch.rand_like(x[:, :1], device="cpu").to('),
+        ("torch.manual_seed(0)", "torch.randn_like(x.to(device)).to(device)", "torch.randn_like(x).to(device)"),
+        ("torch.manual_seed(0)", "torch.zeros_like(x).to(device)", "torch.zeros_like(x).to(device)"),
+        ("torch.manual_seed(0)", "torch.randn(x.shape).to(device)", "torch.randn(x.shape).to(device)"),
+        ("pass", "torch.randn_like(x).to(device)", "torch.randn_like(x).to(device)"),
+    ],
+)
+def test_noise_like_a_batch_in_the_cpus_memory_has_the_cpus_numbers(seed: str, drawn: str, after: str) -> None:
+    before = f"{seed}\ndevice = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+    text = migrated(
+        script(before=before, model="model.to(device)", batch=f"noise = {drawn}\nx, y = x.to(device), y.to(device)")
+    )
+    assert f"noise = {after}" in text

@@ -211,6 +211,12 @@ def takes_a_device(name: str | None) -> bool:
     return row is not None and row.returns == "tensor" and row.device is Device.OPTION
 
 
+def draws_like(name: str | None) -> bool:
+    """Functions that draw random numbers where their argument is, unless `device=` says where: `torch.randn_like`."""
+    row = table.function(name)
+    return row is not None and row.device is Device.OPTION_OR_ARGUMENT and draws(name)
+
+
 def draws(name: str | None) -> bool:
     """Functions that draw random numbers, from whichever generator; those of training mode do not count."""
     row = table.function(name)

@@ -7,6 +7,8 @@ the steps; a loop that asks for as many batches as a number says takes as many s
 `--keep-global-batch` writes `Accelerator(split_batches=True)`: the processes divide each batch between them, and the
 learning rate, the steps of an epoch and all schedules stay as they are. So it is done where `nn.DataParallel` goes,
 which divided each batch between the GPUs, unless `device_ids` names one alone.
+Where one step learns from all rounds of a loop, as in meta learning, its gradients are the mean of the processes' sums:
+1/N of what one process has.
 Left alone: everything; the rule only reports.
 """
 
@@ -22,6 +24,8 @@ from accelify.codemod.metrics.rows.coupled_rows import coupled
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.values import Instance
+from accelify.codemod.training.loops import Loops, nodes_in
+from accelify.codemod.training.roles import stepped
 
 NAME = "batch_size"
 _PARALLEL = "`DataParallel` divided each batch between the GPUs"
@@ -33,6 +37,11 @@ def find(script: Script) -> Iterator[Remark]:
     """One note, in a file that the user named: where a size is, else where its batches are iterated over."""
     sizes = script.batch_sizes
     if not sizes.loaders and not sizes.loops:
+        return
+    summed = dict(_summed(script)) if script.distribution is None else {}
+    yield from summed.values()
+    if summed and all(data.loop in summed for data in script.training.data if data.sharded_loop is not None):
+        yield from _fixed(script)
         return
     places: list[tuple[str, ast.AST]] = [(script.path(place), place) for place in sizes.loaders or sizes.loops]
     first = _in_named_file(script, places)
@@ -68,6 +77,35 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _fixed(script)
     if script.options.keep_global_batch and sizes.loaders and script.distribution is None:
         yield from _coupled(script)
+
+
+def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
+    """The sharded loops all of whose rounds one step learns from, each with its note."""
+    loops = Loops(script.program, script.roles, script.tracer)
+    for loop in (data.sharded_loop for data in script.training.data):
+        inside = [step for step in script.training.steps if loop in loops.stack(step)]
+        if loop is None or not all(_is_of_round(script, loops, step, loop) for step in inside):
+            continue
+        frame = script.program.frame(loop)
+        steps = (
+            s for s in script.training.steps if script.program.frame(s) is frame and script.program.reaches(loop, s)
+        )
+        step = next(steps, None)
+        lengths = (n for n in nodes_in(loop) if isinstance(n, ast.Call) and "len" in script.program.called(n))
+        if step is not None and not any(script.prepared.is_loader(a) for n in lengths for a in n.args):
+            message = (
+                "this step learns from all rounds of the loop in {0}, each process adds up the gradients of its "
+                "shard alone, and their mean is taken: it is 1/N of the sum of one process. Multiply the loss by "
+                f"`{script.reach.name}.num_processes`, unless it is divided by the number of a process's own rounds"
+            )
+            lines = (((script.path(loop), loop),),)
+            yield loop, Remark(NAME, script.path(step), step, message, Tier.REVIEW, lines=lines)
+
+
+def _is_of_round(script: Script, loops: Loops, step: ast.Call, loop: ast.AST) -> bool:
+    """Whether each round of a loop makes the optimizer that a step is taken with."""
+    ends = [chain[-1].node for chain in script.tracer.chains(stepped(step))]
+    return bool(ends) and all(loop in loops.stack(end) for end in ends)
 
 
 def _coupled(script: Script) -> Iterator[Remark]:

@@ -143,3 +143,51 @@ def test_limits_of_an_epoch_are_named(epoch: str, batch: str) -> None:
     assert "an epoch that no limit ends has 1/N of the steps: " in note(result).message
     assert "A limit" not in note(run(text, Options(keep_global_batch=True))).message
     assert "limit" not in note(run(script(before="rows = torch.randn(8, 2, 4)"))).message
+
+
+SUMMED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+rows = torch.randn(8, 2)
+net = nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(rows, batch_size=2)
+for epoch in range(3):
+    optimizer.zero_grad()
+    for x in {source}:
+        {inside}
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "inside"),
+    [
+        ("loader", "net(x).mean().backward()"),
+        ("list(rows)", "(net(x).mean() / len(rows)).backward()"),
+        (
+            "tasks",
+            "with adapted(net) as (own, inner):\n            inner.step(own(x).mean())\n"
+            "            own(x).mean().backward()",
+        ),
+    ],
+)
+def test_a_step_that_learns_from_a_whole_loop(source: str, inside: str) -> None:
+    given = "from higher import innerloop_ctx as adapted\ntasks = [torch.randn(2) for _ in range(4)]\n"
+    result = run(given + SUMMED.format(source=source, inside=inside))
+    found = note(result)
+    assert line(result, found.line) == "optimizer.step()"
+    assert "1/N of the sum" in found.message
+    assert "of the loop in line " in found.message
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "net(x).mean().backward()\n        optimizer.step()",
+        "(net(x).mean() / len(loader)).backward()",
+    ],
+)
+def test_a_step_in_the_loop_or_of_a_mean_is_no_sum(inside: str) -> None:
+    assert "1/N of the sum" not in note(run(SUMMED.format(source="loader", inside=inside))).message

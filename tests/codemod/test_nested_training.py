@@ -288,6 +288,16 @@ def test_rounds_that_draw_what_they_train_on(drawn: str, is_by_rank: bool) -> No
 
 
 @pytest.mark.parametrize(
+    ("chosen", "is_by_rank"),
+    [("random.sample(tasks, 4)", False), ("np.random.permutation(tasks)", False), ("tasks", True)],
+)
+def test_loops_that_draw_over_which_rounds_start_over(chosen: str, is_by_rank: bool) -> None:
+    inner = indent(f"for task in {chosen}:\n{STEPS}", "    ")
+    after = migrated(f"import numpy as np\n{TASKS}for communication in range(9):\n{inner}")
+    assert ("seed_by_rank" in after) is is_by_rank
+
+
+@pytest.mark.parametrize(
     "adaptation",
     [f"for task in others:\n{STEPS}", f"def adapted(net, task):\n{STEPS}[adapted(net, t) for t in others]\n"],
 )

@@ -371,7 +371,7 @@ class Loops:
         return loops.index(loop) > 0 and self.anew.starts_over(loop, held)
 
     def _draws_a_task(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> bool:
-        """Whether rounds that start over draw what their steps have in common: a task, a data set, a split of one.
+        """Whether rounds that start over, or loops round them, draw what the steps have in common: tasks, a split.
 
         So do those that adapt something beside a training, for which all processes are to draw the same.
         """
@@ -380,12 +380,13 @@ class Loops:
         outer = self.anew.started_over(backward, loops, steps)
         if outer is None:
             return False
+        if self.anew.is_beside(outer, steps):
+            return True
         effects = self.program.once(Effects)
         seeding = (c for c in self.program.calls if effects.of_call(c).effects & SEEDS)
         drawing = (c for c in self.program.calls if draws(self.program, c) and not draws_weights(self.program, c))
-        if any(self.stack(c)[:1] == [outer] for c in seeding):
-            return False
-        return self.anew.is_beside(outer, steps) or any(self.stack(c)[:1] == [outer] for c in drawing)
+        drawn = {outer, *self.stack(outer)} - {loop for c in seeding for loop in self.stack(c)[:1]}
+        return any(not drawn.isdisjoint(self.stack(c)[:1]) for c in drawing)
 
     def _asked_of_others(self, loops: Sequence[Loop]) -> Iterator[ast.expr]:
         """The batches that some loops ask for by `next`, from an iterator neither known nor of the project's own."""

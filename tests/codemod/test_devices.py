@@ -86,6 +86,23 @@ def test_a_move_that_is_right_in_every_process_needs_no_note(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
+    ("chosen", "is_told"),
+    [
+        ('torch.device("cuda" if torch.cuda.is_available() else "cpu")', False),
+        ('"cuda" if torch.cuda.is_available() else "cpu"', False),
+        ('torch.device("cpu" if args.cpu else "cuda")', True),
+        ("torch.device(args.place)", True),
+    ],
+)
+def test_a_device_among_the_options_that_none_of_them_chose(chosen: str, is_told: bool) -> None:
+    set_up = "parser = argparse.ArgumentParser()\nfor name in names:\n    parser.add_argument(name)\n"
+    set_up += f"args = parser.parse_args()\nargs.device = {chosen}\nshow(args.device)"
+    result = run(script(imports="import argparse", before=set_up, model="model.to(args.device)"))
+    assert result.status is Status.MIGRATED
+    assert any("args." in n.message for n in result.notes if n.rule == "devices") is is_told
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("w = torch.ones(1).to(args.gpu)", "w = torch.ones(1).to(accelerator.device)"),

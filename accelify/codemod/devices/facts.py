@@ -36,7 +36,7 @@ from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
+from accelify.codemod.semantics.scopes import Assignment, Scope, main_guard, names_read_in
 from accelify.codemod.semantics.values import Constant, Instance
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
@@ -201,9 +201,15 @@ class Devices:
         return [*found, *(self._behind(found, depth - 1) if found and depth else ())]
 
     def _is_set_here(self, node: ast.AST) -> bool:
-        """`args.cuda` of `args.cuda = not args.no_cuda`"""
-        value = self._given(node) if isinstance(node, ast.Attribute) else None
-        return value is not None and bool(options_in(value))
+        """`args.cuda` of `args.cuda = not args.no_cuda`, `args.device` of a device that no option chose."""
+        if not isinstance(node, ast.Attribute):
+            return False
+        value, program = self._given(node), self.known.program
+        writes = [w for w in program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == ast.unparse(node)]
+        always = [w for w in writes if all(b is main_guard(program.frame(w)) for b, _ in program.branches_round(w))]
+        values = map(self.tracer.assigned, always)
+        is_free = any(v is not None and not options_in(v) and not self._behind([v]) for v in values)
+        return is_free or (value is not None and bool(options_in(value)))
 
     def _given(self, read: ast.Name | ast.Attribute) -> ast.expr | None:
         """The one value of a variable; of an attribute, where it is an option or a choice, and not what was parsed."""

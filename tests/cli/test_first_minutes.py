@@ -61,6 +61,8 @@ WRITTEN = {
     "from transformers import Seq2SeqTrainer\n": "trained by a Trainer, which needs no migration: "
     "start it with `torchrun --nproc-per-node=N train.py`",
     "from fastai.vision.all import *\n": "trained by fastai",
+    "import torch\nfrom torchnet.engine import Engine\nEngine().train()\n": "trained by a loop inside of torchnet",
+    "import torch\nimport torchnet as tnt\ntnt.engine.Engine()\n": "trained by a loop inside of torchnet",
     "import torch\nprint(torch.ones(2))\n": "nothing to migrate",
 }
 

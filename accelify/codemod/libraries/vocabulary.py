@@ -32,6 +32,9 @@ _RUN_TRAINING = {
 }
 # Libraries that run it where a file has no loop of its own, and the next step for such a file; {} stands for its path.
 _TRAINERS = {"transformers": "*Trainer", "trl": "*Trainer"}
+# Libraries that run it by a loop of their own, which does not know of processes.
+_LOOPS = {"torchnet": "Engine", "skorch": "Neural*", "poutyne": "Model ModelBundle Experiment", "torchbearer": "Trial"}
+_LOOP = "trained by a loop inside of {library}, which is not rewritten: write that loop into {}, and rewrite it"
 _LIGHTNING = "trained by Lightning, which starts the processes itself: set `Trainer(devices=N)`"
 _TRAINER = "trained by a Trainer, which needs no migration: start it with `torchrun --nproc-per-node=N {}`"
 _NEXT_STEP = {
@@ -44,6 +47,7 @@ _NEXT_STEP = {
     "catalyst": "trained by Catalyst, which distributes it: choose an engine for its runner",
     "transformers": _TRAINER,
     "trl": _TRAINER,
+    **{library: _LOOP.replace("{library}", library) for library in _LOOPS},
 }
 # Libraries that know of no device: they make an array of what they take, or fail.
 _BY_POSITION = ("iloc", "iat", "values")
@@ -197,7 +201,7 @@ def runs_training(library: str, name: str, *, besides_loops: bool = True) -> boo
 
     besides_loops: whether it does so in files that have a loop of their own, too.
     """
-    known = _RUN_TRAINING.get(library) or ("" if besides_loops else _TRAINERS.get(library, ""))
+    known = _RUN_TRAINING.get(library) or ("" if besides_loops else {**_TRAINERS, **_LOOPS}.get(library, ""))
     return bool(known) and (name == "*" or any(fnmatchcase(name, pattern) for pattern in known.split()))
 
 

@@ -934,3 +934,29 @@ def test_a_sister_s_own_function_of_the_same_name_is_another(
     found = rewritten(tmp_path, "train.py", train=HELPED, check=SISTER.format(imported=imported, own=own))
     notes = [n.message for n in found["train.py"].notes if n.rule == "callers"]
     assert bool(notes) is is_named
+
+
+LED = MAIN.format(imports="{imports}", call="train")
+
+
+@pytest.mark.parametrize(
+    ("imports", "where", "is_told"),
+    [
+        ("from engine import train", {"src__engine__engine": ENGINE, "src__engine____init__": ""}, True),
+        ("from engine import train", {"lib__deep__engine": ENGINE}, True),
+        ("from parts.engine import train", {"lib__parts__engine": ENGINE}, True),
+        ("from engine import train", {"lib__engine": ENGINE, "old__engine": ENGINE}, False),  # which of them?
+        ("from engine import train", {"lib__engine": ENGINE.replace("loss.backward()", "pass")}, False),
+        ("from elsewhere import train", {"lib__engine": ENGINE}, False),
+    ],
+)
+def test_a_training_file_that_only_a_path_of_the_user_leads_to_is_named(
+    tmp_path: Path, imports: str, where: dict[str, str], is_told: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    results = rewritten(tmp_path, "src/bin/train.py", src__bin__train=LED.format(imports=imports), **where)
+    (result,) = results.values()
+    assert result.status is Status.UNCHANGED
+    told = [n for n in result.notes if "which trains, was not read: name that file" in n.message]
+    assert bool(told) is is_told
+    assert all(n.line == 5 for n in told)

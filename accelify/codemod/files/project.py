@@ -124,6 +124,27 @@ class Project:
                     return parsed.statement(node).lineno
         return 1
 
+    def elsewhere(self, parsed: Parsed, word: str) -> Iterator[tuple[ast.ImportFrom, str]]:
+        """The imports of what is not found from a file, each with the only file of the repository that may be meant.
+
+        Such a file has the module's name, the names that are imported, and a word.
+        """
+        asked = [n for n in parsed.nodes if isinstance(n, ast.ImportFrom) and n.module and not n.level]
+        for node in asked if self._is_on_disk else ():
+            module = node.module or ""
+            if not all(self._has(parsed.path, module, alias.name) for alias in node.names):
+                name, words = module.rpartition(".")[2], [word, *(alias.name for alias in node.names)]
+                named = [str(p) for p in self._repository(Path(parsed.path)) if p.stem == name]
+                found = [p for p in named if all(self.disk.has(p, each) for each in words)]
+                if len(found) == 1:
+                    yield node, found[0]
+
+    def _has(self, importer: str, module: str, name: str) -> bool:
+        """Whether what a file imports from a module is there: in its text, or as a module of it."""
+        path = self.resolve(importer, module, 0)
+        is_in_text = path is not None and (name == "*" or self.disk.has(path, name))
+        return is_in_text or self.resolve(importer, f"{module}.{name}", 0) is not None
+
     def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
         """The scripts and notebooks that import one of the named files, in the program's folders and above them."""
         if not self._is_on_disk:

@@ -344,7 +344,7 @@ def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
     `default=device`, `args.device or device`, `device` after `if args.device: return args.device`
     """
     parent = program.parent(node)
-    if any(_is_option_for_devices(program, n, depth) for n in _unsaid_at(program, node)):
+    if any(is_option_for_devices(program, n, depth) for n in _unsaid_at(program, node)):
         return True
     if isinstance(parent, ast.keyword):
         call = program.parent(parent)
@@ -354,7 +354,7 @@ def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
         return parent.arg == "default" and is_declared
     if isinstance(parent, ast.BoolOp):
         first = parent.values[0]
-        is_option = bool(options_in(first)) or _is_option_for_devices(program, first, depth)
+        is_option = bool(options_in(first)) or is_option_for_devices(program, first, depth)
         return isinstance(parent.op, ast.Or) and first is not node and is_option
     if isinstance(parent, ast.Call) and "torch.device" in program.called(parent):
         return is_default(program, parent, depth)
@@ -392,7 +392,7 @@ def _says_nothing(test: ast.expr, holds: bool) -> Iterator[ast.expr]:
             yield test.left
 
 
-def _is_option_for_devices(program: Program, node: ast.expr, depth: int) -> bool:
+def is_option_for_devices(program: Program, node: ast.expr, depth: int = 2) -> bool:
     """Whether an expression is an option that names a device, perhaps as a function's parameter."""
     if is_lookup(node):
         return any(isinstance(a, ast.Constant) and a.value == "device" for a in node.args[:1])  # type: ignore[attr-defined]  # a call
@@ -406,7 +406,7 @@ def _is_option_for_devices(program: Program, node: ast.expr, depth: int) -> bool
         calls = program.calls_of(owner) if isinstance(write, ast.arg) else []
         given += [tracer.argument(call, owner, node.id) for call in calls]
         given += [tracer.assigned(write)] if isinstance(write, ast.Name) else []
-    return any(g is not None and _is_option_for_devices(program, g, depth - 1) for g in given)
+    return any(g is not None and is_option_for_devices(program, g, depth - 1) for g in given)
 
 
 def of_constant(value: object) -> Named:

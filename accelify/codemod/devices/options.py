@@ -7,7 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from accelify.codemod.devices.destinations import asks_for_cpu, is_default, may_name_device, option_texts
+from accelify.codemod.devices.destinations import (
+    asks_for_cpu,
+    is_default,
+    is_option_for_devices,
+    may_name_device,
+    option_texts,
+)
 from accelify.codemod.devices.moves import Move, Moves, is_option, last_name
 from accelify.codemod.devices.said_devices import SaidDevices
 from accelify.codemod.libraries import names, vocabulary
@@ -224,11 +230,19 @@ class Cpu:
                 pairs = [*self._alternatives(node)] if is_run else []  # type: ignore[arg-type]  # a choice
                 if any(self._is_gpu_unless_said(value) for pair in pairs for value in pair):
                     continue
+                if any(self._is_said(gpu) for gpu, _ in pairs) and not self._terms(node.test, _DEPTH):  # type: ignore[attr-defined]  # a choice
+                    continue  # where there is a GPU, it is what the user says
                 if any(self._is_between_devices(*both) for both in pairs):
                     yield node  # type: ignore[misc]  # a choice
                 elif any(self._is_between_devices(b, a) for a, b in pairs):
                     self._cpu_first.add(node)
                     yield node  # type: ignore[misc]  # a choice
+
+    def _is_said(self, value: ast.expr) -> bool:
+        """Whether a device is an option that names it: `torch.device(args.device)`."""
+        if isinstance(value, ast.Call) and "torch.device" in self.program.called(value) and len(value.args) == 1:
+            return self._is_said(value.args[0])
+        return is_option_for_devices(self.program, value)
 
     def _is_gpu_unless_said(self, value: ast.expr) -> bool:
         """Whether a device that may be a GPU is chosen where the user names none."""

@@ -450,6 +450,7 @@ def test_of_several_choices_the_one_that_is_run_and_asks(before: str, model: str
 
 PICKED = "device = pick(args.device)\n"
 TEXT = "args.device.startswith('cpu')"
+HAS = "torch.cuda.is_available()"
 MAYBE = "str(args.device).startswith('cpu')"
 
 
@@ -464,6 +465,9 @@ MAYBE = "str(args.device).startswith('cpu')"
         ("'auto'", "pass", f"device = ({ANY}) if args.device in ('auto', None) else args.device\n", TEXT),
         ("None", "pass", f"if args.device is None: device = {ANY}\nelse: device = args.device\n", MAYBE),
         ("'cuda'", "pass", "device = 'cuda' if args.device == 'cuda' else 'cpu'\n", "args.device != 'cuda'"),
+        ("'cuda'", "pass", f"device = torch.device(args.device) if {HAS} else torch.device('cpu')\n", TEXT),
+        ("'cuda'", f"return torch.device(device) if {HAS} else torch.device('cpu')", PICKED, TEXT),
+        ("'cuda'", "pass", f"if {HAS}: device = torch.device(args.device)\nelse: device = torch.device('cpu')\n", TEXT),
         ("None", "pass", "device = 'cpu' if args.device is None else 'cuda'\n", "args.device is None"),
         ("None", "pass", f"if args.gpu: device = {ANY}\nelse: device = 'cpu'\n", "not args.gpu"),
     ],

@@ -62,6 +62,25 @@ def accelify(with_loader: bool) -> Callable[[], None]:
     return loop(model, optimizer, loader if with_loader else list(loader), accelerator.backward)
 
 
+def mixed_devices(with_loader: bool) -> Callable[[], None]:
+    """As with `Accelerator(mixed_devices=True)` on a GPU, of which this shows what Python does."""
+    from accelify.runtime import Accelerator
+    from accelify.runtime.world.mixed_devices import MixedDevices
+
+    mixed = MixedDevices(torch.device("cpu"))
+    accelerator = Accelerator(cpu=True)
+    model, optimizer, loader = accelerator.prepare(*objects())
+    mixed.skip_steps(optimizer)
+    epoch = loop(model, optimizer, loader if with_loader else list(loader), accelerator.backward)
+
+    def entered() -> None:
+        mixed.enter()
+        epoch()
+        mixed.leave()
+
+    return entered
+
+
 def accelerate(with_loader: bool) -> Callable[[], None]:
     from accelerate import Accelerator
 
@@ -82,7 +101,12 @@ def fabric(with_loader: bool) -> Callable[[], None]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    peers = {"plain": plain, "accelify": accelify, "Hugging Face Accelerate": accelerate}
+    peers = {
+        "plain": plain,
+        "accelify": accelify,
+        "mixed devices": mixed_devices,
+        "Hugging Face Accelerate": accelerate,
+    }
     if importlib.util.find_spec("lightning_fabric"):
         peers["Lightning Fabric"] = fabric
     else:

@@ -624,7 +624,7 @@ def test_the_script_that_calls_a_file_names_its_device(tmp_path: Path, engine: s
     found = rewritten(tmp_path, "engine.py", engine=engine, main=start)
     assert b"Accelerator()" in found["engine.py"].after
     found = rewritten(tmp_path, "engine.py", engine=engine, main="from engine import *\ntrain(net, loaders)\n")
-    assert b"Accelerator(cpu=True)" in found["engine.py"].after
+    assert b"Accelerator(mixed_devices=True)" in found["engine.py"].after
 
 
 TRAINER = """\

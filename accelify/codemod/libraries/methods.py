@@ -156,6 +156,13 @@ def summarizes(name: str) -> bool:
     return any(row is not None and row.rows in (Rows.MEAN, Rows.EXTREME) for row in rows)
 
 
+def keeps_shape(name: str) -> bool:
+    """Members of a tensor whose value has one of its own for each of the tensor's: `detach`, `data`, `clone`, `exp`."""
+    row = table.member("tensor", name)
+    is_each = row is not None and row.rows is Rows.EACH and row.returns == "tensor"
+    return is_each and row is not None and (Trait.VIEW not in row.traits or Trait.LEAVES_GRAPH in row.traits)
+
+
 def gives_numbers(name: str) -> bool:
     """Methods of a tensor that give its values as numbers: `item`, `tolist`."""
     row = table.member("tensor", name)

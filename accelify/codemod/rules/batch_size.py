@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.reports import About
-from accelify.codemod.metrics.rows.coupled_rows import coupled
+from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.values import Instance
@@ -30,6 +30,19 @@ from accelify.codemod.training.roles import stepped
 NAME = "batch_size"
 _PARALLEL = "`DataParallel` divided each batch between the GPUs"
 _ITEMS = {True: "batches of this size", False: "items of this loop"}
+_WHOLE = "Give each process whole batches, by `Accelerator()` without `{sharing}`"
+_PAIRS = (
+    "this compares all rows of a batch with each other{also}, but each process now has only its part of the "
+    f"batch, and so fewer pairs: the loss is another one. {_WHOLE}, or accept it"
+)
+_CHOSEN = (
+    "this chooses what is in a batch{also}, but each process now gets only a part of it, the rows of some places, "
+    f"and may lack what the step needs. {_WHOLE}, unless any rows will do"
+)
+_PLACES = (
+    "this takes rows of a batch by their places{also}, but each process now has only its part of the batch, in which "
+    f"other rows have these places. {_WHOLE}, or divide the numbers by `accelerator.num_processes` if any rows will do"
+)
 _RATE = "consider a larger learning rate (often N times, with a warm-up)"
 
 
@@ -109,20 +122,21 @@ def _is_of_round(script: Script, loops: Loops, step: ast.Call, loop: ast.AST) ->
 
 
 def _coupled(script: Script) -> Iterator[Remark]:
-    """Losses that compare the rows of a batch, of which each process has a part."""
+    """Code that needs whole batches, of which each process has a part."""
     program = script.program
     wrapped = (v for call in script.wrappers for v in (program.values(call.args[0]) if call.args else ()))
     forwards = [program.flow.method(v.cls, "forward") for v in wrapped if isinstance(v, Instance)]
     divided = program.run_from([f for f in forwards if f is not None])  # `DataParallel` gave these parts as well
-    found = (node for node in coupled(script.metrics) if program.frame(node) not in divided)
-    places = tuple((script.path(node), node) for node in found)
-    if places:
-        message = (
-            "this compares all rows of a batch with each other{also}, but each process now has only its part of the "
-            "batch, and so fewer pairs: the loss is another one. Give each process whole batches, by "
-            f"`Accelerator()` without `{script.options.runtime.sharing}`, or accept it"
-        ).replace("{also}", " (also {0})" if len(places) > 1 else "")
-        yield Remark(NAME, *places[0], message, Tier.REVIEW, lines=(places[1:],))
+    for nodes, message in (
+        (script.batch_sizes.chosen, _CHOSEN),
+        (coupled(script.metrics), _PAIRS),
+        (taken_by_place(script.metrics) if not script.batch_sizes.chosen else (), _PLACES),
+    ):
+        places = tuple((script.path(node), node) for node in nodes if program.frame(node) not in divided)
+        if places:
+            said = message.replace("{also}", " (also {0})" if len(places) > 1 else "")
+            said = said.replace("{sharing}", script.options.runtime.sharing)
+            yield Remark(NAME, *places[0], said, Tier.REVIEW, lines=(places[1:],))
 
 
 def _in_named_file(script: Script, places: list[tuple[str, ast.AST]]) -> tuple[str, ast.AST]:

@@ -533,11 +533,13 @@ class RowMeans:
 
 
 def is_transposed(node: ast.expr) -> bool:
-    """`z.t()`, `z.T`, `z.transpose(0, 1)`: the rows of a matrix side by side."""
+    """`z.t()`, `z.T`, `z.transpose(0, 1).detach()`: the rows of a matrix side by side."""
     if isinstance(node, ast.Attribute):
-        return node.attr == "T"
+        return node.attr == "T" or (methods.keeps_shape(node.attr) and is_transposed(node.value))
     if not isinstance(node, ast.Call):
         return False
+    if isinstance(node.func, ast.Attribute) and methods.keeps_shape(node.func.attr):
+        return is_transposed(node.func.value)
     name, numbers = ast.unparse(node.func).rpartition(".")[2], [ast.unparse(a) for a in node.args[-2:]]
     return name == "t" or (methods.reorders(name) and sorted(numbers) == ["0", "1"])
 

@@ -177,8 +177,11 @@ returns=tensor device=arguments traits=one_device
     torch: bilinear cartesian_prod cdist chain_matmul combinations cosine_similarity einsum pairwise_distance pdist
         tensordot saddmm smm spmm hspmm sspaddmm dsmm hsmm rms_norm
     <tensor>: __matmul__ __rmatmul__ smm sspaddmm dist
++ traits=splits
+    torch <tensor>: split split_with_sizes
 + traits=multiplies
-    torch <tensor>: mm matmul
+    torch <tensor>: mm matmul addmm
+    <tensor>: addmm_
 + traits=couples
     torch: cdist pdist cov corrcoef
     <tensor>: cov corrcoef

@@ -1,29 +1,48 @@
-"""Where does a training step compare the rows of a batch with each other, so that part of a batch is not enough?
+"""Where does a training step need a whole batch, as it compares the rows, or takes some by their places?
 
 similarity = z @ z.t()    torch.cdist(z, z)    z[None] - z[:, None]    criterion(z, labels)    # that mines pairs
+output[:labelled]    output.split([labelled, unlabelled])
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.semantics.definitions import Kind
+from accelify.codemod.semantics.effects.kinds import UNKNOWN
+from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.values import template
 from accelify.codemod.training.losses import is_transposed, without_gradients
 
 
 def coupled(metrics: Metrics) -> Iterator[ast.expr]:
     """The products, differences and losses of all pairs of rows of one process's batch, in the order of the text."""
-    program, rows = metrics.measured.program, _Rows(metrics)
+    rows = _Rows(metrics)
+    for node in _run_with_gradients(metrics.measured.program):
+        pair = rows.compared(node) if isinstance(node, (ast.BinOp, ast.Call)) else ()
+        if pair and all(map(rows.are_of_a_batch, pair)):
+            yield node
+
+
+def taken_by_place(metrics: Metrics) -> Iterator[ast.expr]:
+    """The parts of one process's batch, for a loss, whose places say which rows they are, in the order of the text."""
+    rows = _Rows(metrics)
+    for node in _run_with_gradients(metrics.measured.program):
+        if isinstance(node, (ast.Subscript, ast.Call)) and rows.is_taken_by_place(node):
+            yield node
+
+
+def _run_with_gradients(program: Program) -> Iterator[ast.expr]:
     for parsed in program.files:
-        nodes = (n for n in parsed.parents if isinstance(n, (ast.BinOp, ast.Call)))
+        nodes = (n for n in parsed.parents if isinstance(n, (ast.BinOp, ast.Call, ast.Subscript)))
         for node in sorted(nodes, key=program.position):
-            is_run = program.frame(node) in program.reachable and without_gradients(program, node) is None
-            if is_run and all(map(rows.are_of_a_batch, pair := rows.compared(node))) and pair:
+            if program.frame(node) in program.reachable and without_gradients(program, node) is None:
                 yield node
 
 
@@ -31,33 +50,97 @@ class _Rows:
     def __init__(self, metrics: Metrics) -> None:
         self.ranks = metrics.ranks
         self.program = metrics.measured.program
+        self.tracer = metrics.measured.tracer
         self.kinds = metrics.ranks.chains.kinds
+        self.backwards = set(metrics.measured.training.backwards)
         self.loops = {loop for loops in metrics.measured.training.loops.values() for loop in loops}
 
     def are_of_a_batch(self, node: ast.expr) -> bool:
         """Whether a value is computed from a batch that this process trains on."""
         return any(origin.node in self.loops for origin in self.ranks.of(node).of(Mark.BATCH))
 
+    def is_taken_by_place(self, node: ast.Subscript | ast.Call) -> bool:
+        """`output[:labelled]`, `output.split(labelled)`: by numbers that do not depend on the size of the batch."""
+        holder, numbers = _cut(node) if isinstance(node, ast.Subscript) else self._split(node)
+        if holder is None or not all(self.ranks.of(n).is_same for n in numbers) or self._is_shown_or_unpacked(node):
+            return False
+        return self._has_rows(holder) and self.are_of_a_batch(holder)
+
+    def _split(self, call: ast.Call) -> tuple[ast.expr | None, list[ast.expr]]:
+        """The tensor and the sizes of `torch.split(x, sizes)`, along the rows."""
+        given = self._given(call) if self._is(call, Trait.SPLITS) else []
+        dims = [*given[2:], *(k.value for k in call.keywords)]
+        is_of_rows = len(given) > 1 and all(isinstance(d, ast.Constant) and d.value == 0 for d in dims)
+        return (given[0] if is_of_rows else None), given[1:2]
+
+    def _given(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments of a call, after the tensor whose method it is."""
+        is_method = isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func)
+        return [*([call.func.value] if is_method else []), *call.args]  # type: ignore[attr-defined]  # a method
+
+    def _is_shown_or_unpacked(self, node: ast.expr) -> bool:
+        """`show(images[:8])`, `loss, logits = outputs[:2]`: what computes no loss, or takes no rows."""
+        statement, parent = self.program.statement(node), self.program.parent(node)
+        is_shown = isinstance(statement, ast.Expr) and not self.backwards & set(ast.walk(statement))
+        targets = parent.targets if isinstance(parent, ast.Assign) and isinstance(node, ast.Subscript) else []
+        is_of_tuple = isinstance(parent, ast.BinOp) and isinstance(parent.left, ast.Tuple)
+        return is_shown or is_of_tuple or any(isinstance(t, (ast.Tuple, ast.List)) for t in targets)
+
+    def _has_rows(self, holder: ast.expr) -> bool:
+        """Whether a value may be a tensor with the rows of a batch: no single row, of a loop over them, no list."""
+        if isinstance(holder, ast.Subscript) or not self.kinds.of(holder) <= {"tensor", UNKNOWN}:
+            return False
+        found = self.program.definitions(holder).definitions(holder) if isinstance(holder, ast.Name) else ()
+        items = [d.node for d in found if d.kind is Kind.LOOP]
+        return all(any(a in self.loops for a in self.program.ancestors(i) if self._binds(a, i)) for i in items)
+
+    def _binds(self, loop: ast.AST, item: ast.AST) -> bool:
+        """Whether a loop gives a name its items."""
+        return isinstance(loop, (ast.For, ast.AsyncFor)) and self.program.inside(item, loop.target)
+
     def compared(self, node: ast.BinOp | ast.Call) -> tuple[ast.expr, ...]:
         """The values whose rows an expression pairs with each other; nothing where it does not."""
         if isinstance(node, ast.BinOp):
             if isinstance(node.op, ast.MatMult):
-                return (node.left, node.right) if is_transposed(node.right) else ()
-            return (node.left, node.right) if {_spread(node.left), _spread(node.right)} == {0, 1} else ()
+                return (node.left, node.right) if self._is_transposed(node.right) else ()
+            return (node.left, node.right) if _meet(node.left, node.right) else ()
         if self._is(node, Trait.COUPLES):
             return tuple(node.args[:1])
-        given = list(node.args)
-        if isinstance(node.func, ast.Attribute) and not self.kinds.name_of(node.func):
-            given.insert(0, node.func.value)
-        if self._is(node, Trait.MULTIPLIES) and len(given) == 2:
-            return tuple(given) if is_transposed(given[1]) else ()
-        return tuple(given[1:]) if "torch.einsum" in self.program.called(node) and _pairs(given) else ()
+        given = self._given(node)
+        if "torch.einsum" in (called := self.program.called(node)):
+            return tuple(given[1:]) if _pairs(given) else ()
+        if "torch.nn.functional.linear" in called:
+            return tuple(given[:2])
+        meet = self._multiply if self._is(node, Trait.MULTIPLIES) else _meet  # `distances.addmm_(1, -2, z, z.t())`
+        return next((pair for pair in pairwise(given) if meet(*pair)), ())
+
+    def _multiply(self, _: ast.expr, second: ast.expr) -> bool:
+        return self._is_transposed(second)
+
+    def _is_transposed(self, node: ast.expr) -> bool:
+        """Whether a value, or the only one that a name is given, has the rows side by side."""
+        return is_transposed(node) or is_transposed(self.tracer.only_value(node) or node)
 
     def _is(self, call: ast.Call, trait: Trait) -> bool:
         named = self.kinds.called(call)
         if named is None and isinstance(call.func, ast.Attribute):
             named = table.members(call.func.attr)
         return any(row.has(trait) for row in named or ())
+
+
+def _cut(node: ast.Subscript) -> tuple[ast.expr | None, list[ast.expr]]:
+    """The tensor and the bounds of `x[:n]`; no tensor where they shift a sequence: `x[1:]`, `x[:-1]`."""
+    place = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    if not isinstance(place, ast.Slice):
+        return None, []
+    starts_late = place.lower is not None and ast.unparse(place.lower) in ("1", "-1")
+    bounds = [bound for bound in (place.lower, place.upper) if bound is not None]
+    return (None if starts_late or isinstance(place.upper, ast.UnaryOp) or not bounds else node.value), bounds
+
+
+def _meet(first: ast.expr, second: ast.expr) -> bool:
+    """`z[None]` and `z[:, None]`: each row of one meets all rows of the other."""
+    return {_spread(first), _spread(second)} == {0, 1}
 
 
 def _spread(node: ast.expr) -> int | None:

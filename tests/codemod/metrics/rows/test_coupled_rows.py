@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.rows.coupled_rows import coupled
+from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
 from accelify.codemod.options import Options
 from tests.codemod.facts import texts
 from tests.codemod.pairs import run
@@ -23,6 +23,21 @@ def found(step: str, before: str = "") -> list[str]:
         ("z = model(x)\nloss = (z @ z.t()).exp().sum(0).log().mean()", ["z @ z.t()"]),
         ("z = model(x)\nloss = torch.mm(z, y.T).mean()", ["torch.mm(z, y.T)"]),
         ("z = model(x)\nloss = z.matmul(z.transpose(0, 1)).mean()", ["z.matmul(z.transpose(0, 1))"]),
+        ("z = model(x)\nloss = torch.mm(z, z.t().data).mean()", ["torch.mm(z, z.t().data)"]),
+        ("z = model(x)\nloss = (z @ z.T.detach().clone()).mean()", ["z @ z.T.detach().clone()"]),
+        ("z = model(x)\nw = z.t().detach()\nloss = torch.matmul(z, w).mean()", ["torch.matmul(z, w)"]),
+        ("z = model(x)\nd = y * 1\nd.addmm_(1, -2, z, z.t())\nloss = d.mean()", ["d.addmm_(1, -2, z, z.t())"]),
+        ("z = model(x)\nloss = nn.functional.linear(z, z).mean()", ["nn.functional.linear(z, z)"]),
+        (
+            "z = model(x)\nloss = nn.functional.cosine_similarity(z.unsqueeze(1), z[None]).mean()",
+            ["nn.functional.cosine_similarity(z.unsqueeze(1), z[None])"],
+        ),
+        (
+            "z = model(x)\nalike = nn.CosineSimilarity(dim=2)\nloss = alike(z[:, None], z[None]).mean()",
+            ["alike(z[:, None], z[None])"],
+        ),
+        ("z = model(x)\nloss = nn.functional.linear(z, weights).mean()", []),
+        ("z = model(x)\nloss = torch.mm(z, z.t().view(4, 2)).mean()", []),
         ("z = model(x)\nloss = torch.cdist(z, z).mean()", ["torch.cdist(z, z)"]),
         ("z = model(x)\nloss = (z[None] - z[:, None]).mean()", ["z[None] - z[:, None]"]),
         ("z = model(x)\nloss = (z.unsqueeze(1) * z.unsqueeze(0)).mean()", ["z.unsqueeze(1) * z.unsqueeze(0)"]),
@@ -39,9 +54,66 @@ def test_rows_that_are_compared(step: str, compared: list[str]) -> None:
     assert found(step, "weights = torch.ones(3, 4)\ndef pairs(v):\n    return (v @ v.T).mean()\n") == compared
 
 
+@pytest.mark.parametrize(
+    ("step", "taken"),
+    [
+        ("out = model(x)\nloss = (out[:labelled] - y[:labelled]).abs().mean()", ["out[:labelled]", "y[:labelled]"]),
+        ("loss = model(x)[2:].abs().mean()", ["model(x)[2:]"]),
+        ("out, rest = model(x).split([1, 1])\nloss = (out - rest).abs().mean()", ["model(x).split([1, 1])"]),
+        ("a, b = torch.split(model(x), labelled)\nloss = a.mean() - b.mean()", ["torch.split(model(x), labelled)"]),
+        ("part = x[:labelled, 0]\nloss = (model(x).mean() - part.mean()).abs()", ["x[:labelled, 0]"]),
+        ("half = len(x) // 2\nloss = (model(x)[:half] - y[half:]).abs().mean()", []),
+        ("loss = model(x)[:, :2].abs().mean()", []),
+        ("loss = (model(x)[:-1] - y[1:]).abs().mean()", []),
+        ("mean, spread = model(x).split(2, dim=1)\nloss = mean.sum() + spread.sum()", []),
+        ("loss = sum(model(row[:4]).sum() for row in x)", []),
+        ("loss, out = model(x)[:2]", []),
+        ("loss = (model(x) - y).abs().mean()\nprint(x[:4])", []),
+        ("loss = (model(x) - y).abs().mean()\nwith torch.no_grad():\n    kept = x[:4]", []),
+    ],
+)
+def test_rows_that_are_taken_by_their_places(step: str, taken: list[str]) -> None:
+    facts = training(before="labelled = 1", step=f"{step}\n{REST}")
+    assert texts(taken_by_place(facts.script.metrics)) == taken
+
+
 @pytest.mark.parametrize(("keeps", "notes"), [(True, 1), (False, 0)])
 def test_parts_of_batches_are_reported(keeps: bool, notes: int) -> None:
     step = f"z = model(x)\nloss = torch.cdist(z, z).mean()\n{REST}"
     result = run(script(before="rows = torch.randn(8, 2, 4)", step=step), Options(keep_global_batch=keeps))
     assert sum("compares all rows of a batch" in n.message for n in result.notes) == notes
     assert "DataParallel" not in result.after.decode()
+
+
+EPISODES = """\
+class Episodes:
+    def __len__(self):
+        return 4
+    def __iter__(self):
+        for k in range(4):
+            yield [k, k + 4]
+rows = torch.randn(8, 2, 4)
+"""
+PARALLEL = "model = nn.DataParallel(model)"
+PLACES = f"out = model(x)\nloss = (out[:1] - y[:1]).abs().mean()\n{REST}"
+
+
+def kept(step: str, loader: str, model: str, options: Options) -> tuple[bool, list[str]]:
+    text = script(before=EPISODES, model=model, step=step).replace("batch_size=2", loader)
+    result = run(text, options)
+    notes = [n.message for n in result.notes if n.message.startswith(("this takes rows", "this chooses"))]
+    return "split_batches" in result.after.decode(), [message[:15] for message in notes]
+
+
+@pytest.mark.parametrize(
+    ("loader", "model", "keeps", "splits", "notes"),
+    [
+        ("batch_sampler=Episodes()", PARALLEL, False, False, []),
+        ("batch_sampler=Episodes()", "", True, True, ["this chooses wh"]),
+        ("batch_size=2", PARALLEL, False, True, ["this takes rows"]),
+        ("batch_size=2", "", True, True, ["this takes rows"]),
+        ("batch_size=2", "", False, False, []),
+    ],
+)
+def test_rows_with_fixed_places(loader: str, model: str, keeps: bool, splits: bool, notes: list[str]) -> None:
+    assert kept(PLACES, loader, model, Options(keep_global_batch=keeps)) == (splits, notes)

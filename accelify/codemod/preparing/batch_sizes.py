@@ -64,7 +64,7 @@ def batch_sizes_of(
         parallel=parallel_models(program),
         fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders, are_divided)),
         chosen=tuple(size for size in loaders if _is_sampler(program, size)),
-        single=tuple(size for size in loaders if _is_one(tracer, size)),
+        single=tuple(size for size in loaders if _is_one(program, roles, size)),
     )
 
 
@@ -90,18 +90,22 @@ def _is_for_one_device(program: Program, call: ast.Call) -> bool:
 
 
 def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Training) -> bool:
-    """Whether the processes can divide the batches that are trained on: torch's loaders, which cut no rows anew."""
+    """Whether the processes can divide the batches that are trained on: torch's loaders, which cut no rows anew.
+
+    Not where a batch sampler of the project's own chooses what is in a batch: a part may lack what the step needs.
+    """
     loops = Loops(program, roles, tracer)
     loaders = [v for s in _sources(training.data) for v in loops.owners(s) if roles.is_loader(v)]
     is_divided = all(roles.is_torch_loader(v) and not regroups(program, v) for v in loaders)
-    has_one = any(_is_one(tracer, size) for size in _sizes(program, roles, loops, training.data))
-    return any(d.kind == "loaders" for d in training.data) and is_divided and not has_one
+    sizes = list(_sizes(program, roles, loops, training.data))
+    is_whole = any(_is_one(program, roles, size) or _is_sampler(program, size) for size in sizes)
+    return any(d.kind == "loaders" for d in training.data) and is_divided and not is_whole
 
 
-def _is_one(tracer: Tracer, size: ast.expr) -> bool:
+def _is_one(program: Program, roles: Roles, size: ast.expr) -> bool:
     """Whether a loader's batches are of one element each, as its size says or the lack of one."""
-    value = tracer.only_value(size) or size
-    if isinstance(size, ast.Call):
+    value = program.once(Tracer).only_value(size) or size
+    if isinstance(size, ast.Call) and any(map(roles.is_loader, program.values(size))):
         return not any(k.arg is None or k.arg in ("batch_size", "batch_sampler") for k in size.keywords)
     return isinstance(value, ast.Constant) and value.value == 1
 

@@ -153,6 +153,8 @@ def test_another_librarys_batches_cannot_be_divided() -> None:
         (", batch_size=8", False),
         (", batch_size=args.size", False),
         (", batch_sampler=batches", False),
+        (", batch_sampler=Batches(rows, 8)", False),
+        (", batch_size=int(args.size)", False),
         (", **settings", False),
     ],
 )

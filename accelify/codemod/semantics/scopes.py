@@ -177,6 +177,8 @@ class _Builder(ast.NodeVisitor):
 
     def visit_Global(self, node: ast.Global) -> None:
         root = self.scope.root
+        if self.scope is root:
+            return  # says nothing that is not so without it
         for name in node.names:
             root.writes.setdefault(name, []).append(node)
             if name not in self.scope.declared_global:

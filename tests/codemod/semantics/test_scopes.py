@@ -97,6 +97,18 @@ def test_global_and_nonlocal() -> None:
     assert list(inner.writes) == ["best", "count", "made"]
 
 
+@pytest.mark.parametrize(
+    "text", ["global rate\nrate = 1\n", "if __name__ == '__main__':\n    global rate\n    rate = 1\n"]
+)
+def test_global_says_nothing_new_in_a_module(text: str) -> None:
+    text += "def read():\n    return rate\n"
+    root = built(text).root
+    assert owner(text, "rate", "read") == "main"
+    assert root.binds("rate")
+    assert len(root.writes["rate"]) == 1
+    assert not root.written_below
+
+
 def test_a_comprehension_has_names_of_its_own() -> None:
     text = "xs = [x for x in rows if x > limit]\n"
     assert owner(text, "x", "comprehension") == "<comprehension>"

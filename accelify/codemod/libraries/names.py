@@ -26,6 +26,11 @@ def is_loader(name: str | None) -> bool:
     return _has_role(name, Role.LOADER)
 
 
+def normalizes_observations(name: str | None) -> bool:
+    """Wrappers of environments that keep running statistics: `gym.wrappers.NormalizeObservation`."""
+    return _has_trait(name, Trait.NORMALIZES)
+
+
 def is_torch_loader(name: str | None) -> bool:
     """Loaders that are `torch.utils.data.DataLoader` or a subclass of it."""
     return _has_trait(name, Trait.TORCH_LOADER)

@@ -171,6 +171,7 @@ class Trait(Enum):
     GOES_OVER = "goes_over"  # computes something of all batches of the loader that is its first argument
     COUPLES = "couples"  # compares rows of what it is given with each other, or with all rows of another's
     SPLITS = "splits"  # cuts what it is given into parts of so many rows
+    NORMALIZES = "normalizes"  # what an environment gives, by statistics of what it gave before
     MULTIPLIES = "multiplies"  # the product of two matrices
     COUNTS = "counts"  # yields numbers in their order
     STOPS = "stops"  # yields no more items of one argument than another says or has

@@ -38,6 +38,7 @@ _OWN = "each process draws its own, a single process the same as before"
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change or a note for each training loop without a loader."""
+    yield from _own_normalizers(script)
     done: set[ast.AST] = set()
     for data, source in script.preparation.sharded:
         if source in done:
@@ -331,6 +332,18 @@ def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
         yield _parted(script, seed, accelerator, "training data are drawn from this generator", is_again=is_again)
     for given in dict.fromkeys(Workers(script.program).seeds()):
         yield _parted_anywhere(script, given.node, _OF_WORKER, is_again=not given.is_drawn)
+
+
+def _own_normalizers(script: Script) -> Iterator[Remark]:
+    """Running statistics by which each process normalizes what its environments return, a note for all."""
+    found = tuple((script.path(node), node) for node in script.run.experience.normalized())
+    if found and script.distribution is None:
+        message = (
+            "this normalizes by running statistics of each process's own episodes{also}: the same observation or "
+            "reward becomes another value in each process, while the model is one. Combine the statistics of all "
+            "processes between updates, and save those with the model"
+        ).replace("{also}", " (also {0})" if len(found) > 1 else "")
+        yield Remark(NAME, *found[0], message, Tier.REVIEW, lines=(found[1:],))
 
 
 def _own_environments(script: Script) -> Iterator[Change]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from functools import cached_property, partial
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import tells_about
@@ -121,6 +121,51 @@ class Experience(Results):
 
     def __init__(self, program: Program, tracer: Tracer) -> None:
         super().__init__(program, tracer, partial(asks_environment, program))
+
+    def normalized(self) -> Iterator[ast.expr]:
+        """What divides an environment's results by statistics that it carries on from them: `x / (self.std + 1e-8)`.
+
+        Also the calls that make wrappers of libraries that do so.
+        """
+        calls = (c for c in self.program.calls if self.program.frame(c) in self.program.reachable)
+        yield from (c for c in calls if any(map(names.normalizes_observations, self.program.called(c))))
+        running = self._running if self.asks else frozenset()
+        for parsed in self.program.files if running else ():
+            nodes = (n for n in parsed.parents if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div))
+            yield from (n for n in nodes if self._divides_by(n.right, running) and self.holds(n.left))
+
+    def _divides_by(self, divisor: ast.expr, running: Set[str]) -> bool:
+        """`self.std + 1e-8`, `np.sqrt(self.var + 1e-8)`"""
+        parts = list(ast.walk(divisor))
+        called = {n.func for n in parts if isinstance(n, ast.Call)}
+        reads = (n for n in parts if isinstance(n, ast.Attribute) and n not in called)
+        return any(isinstance(n, ast.Add) for n in parts) and any(n.attr in running for n in reads)
+
+    @cached_property
+    def _running(self) -> frozenset[str]:
+        """The attributes, and properties, that classes which are no models work out from results and what they had."""
+        found: set[str] = set()
+        scopes = [s for parsed in self.program.files for s in self.program.flow.bindings[parsed.path].root.walk()]
+        for cls in (s for s in scopes if s.kind == "class" and not self.program.flow.is_module_class(s)):
+            own = [s for s in cls.children if s.is_method and s.name != "__init__" and s in self.program.reachable]
+            kept = {name: carried for s in own for name, carried in self._kept(s)}
+            found |= set(kept) if any(kept.values()) else set()
+        read = {s.name: {n.attr for n in _attributes(s)} for s in scopes if s.is_property}
+        for _ in read:
+            found |= {name for name, attributes in read.items() if attributes & found}
+        return frozenset(found)
+
+    def _kept(self, method: Scope) -> Iterator[tuple[str, bool]]:
+        """The attributes that a method sets by results, each with whether it reads it, too."""
+        read = {n.attr for n in _attributes(method) if isinstance(n.ctx, ast.Load)}
+        for node in ast.walk(method.node):
+            value, targets = _written(node)
+            slots = [slot for t in targets for slot in self._slot(t)] if value is not None and self.holds(value) else []
+            yield from ((name, name in read) for owner, name in slots if owner is None)
+
+
+def _attributes(scope: Scope) -> Iterator[ast.Attribute]:
+    return (n for n in ast.walk(scope.node) if isinstance(n, ast.Attribute))
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:

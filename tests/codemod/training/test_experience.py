@@ -69,3 +69,62 @@ def test_where_it_is_shown(call: str) -> None:
 def test_where_it_is_not_shown(call: str) -> None:
     facts = Facts(f"{BEFORE}{call}\n")
     assert Experience(facts.program, facts.tracer).shown == ()
+
+
+STATE = """\
+import gym
+import numpy as np
+env = gym.make("x")
+class State:
+    def __init__(self):
+        self.n, self.mean, self.S, self.std, self.lr = 0, 0.0, 0.0, 1.0, 1.0
+    def push(self, x):
+        self.n += 1
+        old = self.mean
+        self.mean = old + (x - old) / self.n
+        self.S = self.S + (x - old) * (x - self.mean)
+        self.std = np.sqrt(self.S / self.n)
+    @property
+    def var(self):
+        return self.S / self.n
+    @property
+    def deviation(self):
+        return np.sqrt(self.var)
+    def reset(self):
+        self.last = env.reset()
+state = State()
+class Filter:
+    def __init__(self):
+        self.state = State()
+    def __call__(self, x):
+        self.state.push(x)
+        return {returned}
+normalize = Filter()
+obs = normalize(env.reset())
+obs, reward, done, info = env.step(1)
+obs = normalize(obs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        ("(x - self.state.mean) / (self.state.std + 1e-8)", True),
+        ("np.clip((x - self.state.mean) / np.sqrt(self.state.var + 1e-8), -5, 5)", True),
+        ("x / (self.state.std + 1e-8)", True),
+        ("x / (self.state.deviation + 1e-8)", True),
+        ("(x - x.mean()) / (x.std() + 1e-8)", False),
+        ("x / (self.state.n + 1)", False),
+        ("x / (self.state.lr + 1)", False),
+        ("3 / (self.state.std + 1e-8)", False),
+    ],
+)
+def test_running_statistics_that_normalize(returned: str, found: bool) -> None:
+    facts = Facts(STATE.replace("{returned}", returned))
+    assert bool(list(Experience(facts.program, facts.tracer).normalized())) is found
+
+
+@pytest.mark.parametrize(("wrapper", "found"), [("NormalizeObservation", 1), ("TimeLimit", 0)])
+def test_wrappers_that_normalize(wrapper: str, found: int) -> None:
+    facts = Facts(f"import gym\nenv = gym.wrappers.{wrapper}(gym.make('x'))\nobs = env.reset()\n")
+    assert len(list(Experience(facts.program, facts.tracer).normalized())) == found

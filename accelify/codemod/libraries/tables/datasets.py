@@ -142,6 +142,9 @@ returns=environment effects=simulates
     isaacgym envpool brax: *
 returns=environment effects=simulates+writes_files
     gym.wrappers: Monitor RecordVideo
+returns=environment effects=simulates traits=normalizes
+    gym.wrappers: NormalizeObservation NormalizeReward
+    stable_baselines3.common: vec_env.VecNormalize
 returns=vector_environment effects=simulates
     gym: vector.make make_vec
     gym.vector: SyncVectorEnv

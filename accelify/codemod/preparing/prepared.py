@@ -75,10 +75,13 @@ class Prepared:
         return [c for c in found if self._ways.is_open((node, *self.tracer.calls(c, node)), WORLDS)]
 
     def _is_at_key(self, node: ast.expr, chain: Chain) -> bool:
-        """Whether an expression is the one place of a container at which a loader is prepared: `loaders["train"]`."""
-        place = self.tracer.inside(node)
-        key = place.slice if isinstance(place, ast.Subscript) else None
-        return isinstance(key, ast.Constant) and self.key_of(chain) == repr(key.value).replace("'", '"')
+        """Whether an expression, or what it is given, is the one place of a container where a loader is prepared.
+
+        `loaders["train"]`, and `loader` of `def train(loader):`, which is called with that.
+        """
+        places = [self.tracer.inside(node), *(b.node for b in chain if b.kind == "item")]
+        keys = [p.slice for p in places if isinstance(p, ast.Subscript) and isinstance(p.slice, ast.Constant)]
+        return any(self.key_of(chain) == repr(key.value).replace("'", '"') for key in keys)
 
     def _is_binding(self, binding: Binding) -> bool:
         if any(binding.node is node for kind, node in self.preparation.wrapped if kind == "loader"):

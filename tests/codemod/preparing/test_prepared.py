@@ -134,6 +134,23 @@ def test_a_loader_is_prepared_for_some_where_calls_of_both_get_to(calls: str) ->
     assert prepared(facts).is_loader_for_some(loop.iter)
 
 
+@pytest.mark.parametrize(
+    ("run", "is_loader"),
+    [
+        ("learn(both['train'])", True),
+        ("def run(loaders):\n    learn(loaders['train'])\nrun(both)", True),
+        ("batches = both['train']\nlearn(batches)", True),
+        ("learn(both['train'])\nlearn(both['test'])", False),
+        ("for phase in both:\n    learn(both[phase])", False),
+    ],
+)
+def test_a_parameter_is_the_place_of_a_container_that_all_calls_give_it(run: str, is_loader: bool) -> None:
+    made = "def loaders():\n    return {'train': DataLoader(a), 'test': DataLoader(b)}, 3\nboth, classes = loaders()\n"
+    facts = Facts(f"{PHASES}{made}{run}\n")
+    loop = next(n for n in facts.files[0].nodes if isinstance(n, ast.For))
+    assert prepared(facts).is_loader(loop.iter) is is_loader
+
+
 NET = "class Net(nn.Module):\n    def forward(self, x):\n        return x\ndef build():\n    return Net()\n"
 
 

@@ -246,6 +246,11 @@ class Calls(Containers):
             method = self.method(cls, name)
             if method is not None:
                 self._wake(method)
+        run = self.method(cls, "run") if any(map(names.runs_beside, self.external_bases(cls))) else None
+        if run is not None:  # `start` runs it: `class Worker(Process)`
+            self.handed_on.add((node, run))
+            self._bind(run, instance, node, Given([], []))
+            self._wake(run)
         return frozenset({instance})
 
     # Records: what they are called with are their attributes.

@@ -371,3 +371,19 @@ def test_a_decorator_that_hands_all_arguments_on_leaves_the_calls_known(decorato
 def test_the_calls_of_a_partial_are_known_unless_it_goes_to_unknown_code(text: str, is_known: bool) -> None:
     facts = Facts(f"from functools import partial\ndef f(a, b): pass\n{text}\n")
     assert (facts.scope("f") not in facts.program.flow.lost) is is_known
+
+
+@pytest.mark.parametrize(
+    ("head", "made", "is_run"),
+    [
+        ("from threading import Thread as Base", "w = Worker(3)\nw.start()", True),
+        ("from torch.multiprocessing import Process as Base", "ws = [Worker(i) for i in (1, 2)]", True),
+        ("import multiprocessing as mp\nclass Base(mp.Process): pass", "Worker(3).start()", True),
+        ("Base = object", "w = Worker(3)\nw.start()", False),
+    ],
+)
+def test_what_is_started_beside_the_script_runs(head: str, made: str, is_run: bool) -> None:
+    worker = "class Worker(Base):\n    def __init__(self, n): self.n = n\n    def run(self): return g(self.n)\n"
+    other = f"{head}\ndef g(x): pass\n{worker}"
+    facts = Facts({"main.py": f"from other import Worker\n{made}\n", "other.py": other})
+    assert ({"run", "g"} <= {scope.name for scope in facts.program.reachable}) is is_run

@@ -395,7 +395,10 @@ class Loops:
             if not isinstance(asked, (ast.Name, ast.Attribute)) or not any(loop in loops for loop in self.stack(call)):
                 continue
             made = [o.root if isinstance(o, Member) else o for o in self.owners(asked)]
-            if all(isinstance(o, Made) and not names.is_counter(o.name) for o in made):
+            of_others = (
+                isinstance(o, Made) and not names.is_counter(o.name) and not self.roles.is_loader(o) for o in made
+            )
+            if all(of_others):
                 yield asked
 
     def _goes_over_groups(self, loop: ast.For) -> bool:

@@ -87,3 +87,35 @@ def test_noise_on_batches_that_another_library_gives_is_no_data_of_its_own(
     notes = [n.message for n in run(ASKED.format(made=made, asked=asked)).notes if n.rule == "data"]
     assert any(m.startswith("`batches` is not sharded: every process takes all") for m in notes) is not is_sharded
     assert any(m.startswith("each process draws its own data: on N") for m in notes) is is_sharded
+
+
+FOREVER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def forever(loader):
+    while True:
+        for x, _ in loader:
+            yield x
+loader = DataLoader(rows, batch_size=8)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = {batches}
+for step in range(100):
+    for _ in range(2):
+        loss = model(next(batches)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    loss = model(torch.randn(16, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("batches", ["forever(loader)", "iter(loader)", "iter(forever(loader))"])
+def test_a_step_without_data_beside_those_of_a_prepared_loader(batches: str) -> None:
+    result = run(FOREVER.format(batches=batches))
+    assert "loader, model, optimizer = accelerator.prepare" in result.after.decode()
+    assert not any("is not sharded" in n.message for n in result.notes)

@@ -642,7 +642,7 @@ class Sources:
             if isinstance(ancestor, ast.JoinedStr):
                 return True
             if isinstance(ancestor, ast.Call) and not self.program.inside(node, ancestor.func):
-                if self._trains(ancestor):
+                if self._trains(ancestor) or self._is_asked_for_more(ancestor):
                     return False
                 function = ancestor.func
                 if isinstance(function, ast.Attribute):
@@ -652,6 +652,10 @@ class Sources:
                 elif names.says(ast.unparse(function)) or names.describes(ast.unparse(function)):
                     return True
         return False
+
+    def _is_asked_for_more(self, call: ast.Call) -> bool:
+        """Whether a function of the project's own gives something back that is used: `loss = self.step(batch)`."""
+        return bool(self.flow.callees.get(call)) and not isinstance(self.program.parent(call), ast.Expr)
 
     def _trains(self, call: ast.Call) -> bool:
         """Whether a call runs a backward pass in functions of the project's own, whatever these are called."""

@@ -332,3 +332,21 @@ def test_pieces_of_drawn_lengths_one_after_the_other_are_the_same_everywhere(
     test: str, x: str, moved: str, kind: str
 ) -> None:
     assert [d.kind for d in Facts(WALK.format(test=test, x=x, moved=moved)).training.data] == [kind]
+
+
+@pytest.mark.parametrize("name", ["step", "update", "log"])
+def test_a_method_of_the_project_that_gives_the_loss_does_not_only_show_its_batch(name: str) -> None:
+    text = f"""\
+        class Runner:
+            def __init__(self, batches, net, opt):
+                self.batches, self.net, self.opt = batches, net, opt
+            def {name}(self, batch):
+                return self.net(batch[0]).mean()
+            def run(self):
+                for batch in self.batches:
+                    loss = self.{name}(batch)
+                    self.opt.zero_grad()
+                    loss.backward()
+                    self.opt.step()
+    """
+    assert kinds(Facts(text)) == ["loaders"]

@@ -867,12 +867,61 @@ train(**build())
 """
 
 
-def test_an_optimizer_made_elsewhere_is_not_prepared_without_its_model() -> None:
-    left_alone(HEAD + ELSEWHERE.format(mode="pass"), "cannot tell which model and which optimizer")
+@pytest.mark.parametrize("mode", ["model.train()", "pass"])
+def test_the_model_beside_an_optimizer_made_elsewhere_is_known_by_its_use(mode: str) -> None:
+    assert "model, optimizer" in prepared(ELSEWHERE.format(mode=mode))[0]
 
 
-def test_the_model_beside_an_optimizer_made_elsewhere_is_known_by_what_is_called_on_it() -> None:
-    assert "model, optimizer" in prepared(ELSEWHERE.format(mode="model.train()"))[0]
+NAMED_ALONE = """def train(net, other, optimizer, other_optimizer, loader, criterion):
+    for x, y in loader:
+        loss = {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {then}
+"""
+HELD = """class Solver:
+    def __init__(self, loader, net, optimizer, criterion):
+        self.loader, self.net, self.criterion = loader, net, criterion
+        self.optimizer = optimizer
+    def step(self, batch):
+        x, y = batch
+        logits = self.net(x)
+        return self.criterion(logits, y), logits
+    def train(self):
+        for batch in self.loader:
+            self.loss, logits = self.step(batch)
+            self.net.zero_grad()
+            self.loss.backward()
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "together"),
+    [
+        (NAMED_ALONE.format(loss="nn.functional.mse_loss(net(x)[0].view(-1), y)", then=""), "net, optimizer"),
+        (NAMED_ALONE.format(loss="criterion(net(x.float()), y)", then=""), "net, optimizer"),
+        (NAMED_ALONE.format(loss="net.distance(x, y).mean()", then=""), "net, optimizer"),
+        (NAMED_ALONE.format(loss="net(other(x))", then="other_optimizer.step()"), "net, other, optimizer"),
+        (HELD, "self.loader, self.net, self.optimizer"),
+        ("from parts import build\nnet, optimizer, loader = build()\nfor x, y in loader:\n    optimizer.zero_grad()\n"
+         "    loss = (net(x) - y).mean()\n    loss.backward()\n    optimizer.step()\n", "net, optimizer"),
+    ],
+)  # fmt: skip
+def test_the_model_of_an_unknown_optimizer_is_what_the_loss_comes_from(text: str, together: str) -> None:
+    assert together in prepared(text)[0]
+
+
+@pytest.mark.parametrize("loss", ["net(other(x)).mean()", "y.mean()", "nn.functional.l1_loss(net(x), other(y))"])
+def test_an_optimizer_made_elsewhere_is_not_prepared_without_its_model(loss: str) -> None:
+    left_alone(HEAD + NAMED_ALONE.format(loss=loss, then=""), "cannot tell which model and which optimizer")
+
+
+def test_what_gives_a_target_without_gradients_is_not_the_model_of_an_unknown_optimizer() -> None:
+    text = NAMED_ALONE.format(loss="nn.functional.l1_loss(net(x), y)", then="")
+    text = text.replace("        loss =", "        with torch.no_grad():\n            y = other(x)\n        loss =")
+    assert prepared(text) == ["loader, net, optimizer"]
 
 
 @pytest.mark.parametrize("kept", ["for name, part in zip(names, parts):", "for part, name in [*zip(parts, names)]:"])

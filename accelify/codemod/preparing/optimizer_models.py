@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence, Set
 
-from accelify.codemod.libraries import methods, table
+from accelify.codemod.libraries import methods, table, vocabulary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import ClassValue, Collection, Made, Value
 from accelify.codemod.training.loops import Training
-from accelify.codemod.training.roles import Roles
+from accelify.codemod.training.losses import losses_of, without_gradients
+from accelify.codemod.training.origins import Origins
+from accelify.codemod.training.roles import Roles, stepped
 
 
 class Owners:
@@ -118,17 +120,37 @@ class Owners:
         )
 
     def given_to(self, function: Scope) -> list[tuple[ast.expr, Chain]]:
-        """The models that a function is given beside an optimizer, known by what the training code calls on them."""
-        found: list[tuple[ast.expr, Chain]] = []
-        for call in self.program.calls:
-            if not isinstance(call.func, ast.Attribute) or not _tells_a_model(call.func.attr):
-                continue
-            if not is_plain(call.func.value) or self.program.frame(call) not in self.training.frames:
-                continue
-            chains = self.tracer.chains(call.func.value)
-            given = (c for c in chains if c[-1].kind == "parameter" and c[-1].scope is function)
-            found.extend((call.func.value, chain) for chain in given)
-        return found
+        """The models that a function has beside an optimizer of which nothing is known, by how the training uses them.
+
+        Those that are asked for parameters or switched to a mode; else those whose results the losses are made of.
+        """
+        asked = [c.func for c in self.program.calls if self.program.frame(c) in self.training.frames]
+        told = [f.value for f in asked if isinstance(f, ast.Attribute) and _tells_a_model(f.attr)]
+        return self._had_by(function, told) or self._learning(function)
+
+    def _had_by(self, function: Scope, expressions: Sequence[ast.expr]) -> list[tuple[ast.expr, Chain]]:
+        """The expressions whose objects a function is given, or makes, with the ways back there."""
+        kinds = ("parameter", "assign")
+        chains = [(e, chain) for e in expressions if is_plain(e) for chain in self.tracer.chains(e)]
+        return [(e, chain) for e, chain in chains if chain[-1].kind in kinds and chain[-1].scope is function]
+
+    def _learning(self, function: Scope) -> list[tuple[ast.expr, Chain]]:
+        """What a function has and runs for the losses, if there is one for each optimizer; else nothing."""
+        losses = [loss for backward in self.training.backwards for loss in losses_of(self.program, backward)]
+        calls = Origins(self.program, self.roles, self.tracer).calls(losses)
+        run = [c.func for c in calls if without_gradients(self.program, c) is None]
+        methods_run = [f for f in run if isinstance(f, ast.Attribute) and not methods.is_of("tensor", f.attr)]
+        found = self._models_in(function, run) or self._models_in(function, [f.value for f in methods_run])
+        stepped_on = {chain[-1].node for step in self.training.steps for chain in self.tracer.chains(stepped(step))}
+        return found if len({chain[-1].node for _, chain in found}) == len(stepped_on) else []
+
+    def _models_in(self, function: Scope, run: Sequence[ast.expr]) -> list[tuple[ast.expr, Chain]]:
+        return self._had_by(function, [e for e in run if not self._is_a_loss(e)])
+
+    def _is_a_loss(self, called: ast.expr) -> bool:
+        """Whether something is a loss, or named for one."""
+        name = ast.unparse(called).rpartition(".")[2]
+        return vocabulary.is_name_of_a_loss(name) or any(map(self.roles.is_loss, self.program.values(called)))
 
     def _owners_in_callee(self, call: ast.Call, binding: Binding) -> list[ast.expr]:
         """The models of an optimizer that a function of the project's own builds, as they are named at the call."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
@@ -33,6 +33,22 @@ class Origins:
     def of(self, nodes: Iterable[ast.expr]) -> set[ast.arg | ast.Call]:
         """The parameters that some expressions are made from, and the calls that draw them, or which rows they have."""
         found: set[ast.arg | ast.Call] = set()
+        for node, picks in self._behind(nodes, self._sources):
+            is_parameter = isinstance(node, ast.arg) and not picks
+            if is_parameter or (isinstance(node, ast.Call) and draws(self.program, node)):
+                assert isinstance(node, (ast.arg, ast.Call))
+                found.add(node)
+        return found
+
+    def calls(self, nodes: Iterable[ast.expr]) -> list[ast.Call]:
+        """The calls whose results some expressions are made from, those in functions of the project's own, too."""
+        behind = (node for node, picks in self._behind(nodes, self._results) if not picks)
+        return [node for node in behind if isinstance(node, ast.Call)]
+
+    def _behind(
+        self, nodes: Iterable[ast.expr], sources: Callable[[ast.AST], Iterator[ast.AST]]
+    ) -> Iterator[tuple[ast.AST, bool]]:
+        """All that some expressions come from, and whether it only picks places: `i` of `rows[i]`."""
         seen: set[tuple[ast.AST, bool]] = set()
         queue: list[tuple[ast.AST, bool]] = [(node, False) for node in nodes]
         while queue:
@@ -40,13 +56,18 @@ class Origins:
             if (node, picks) in seen:
                 continue
             seen.add((node, picks))
-            is_parameter = isinstance(node, ast.arg) and not picks
-            if is_parameter or (isinstance(node, ast.Call) and draws(self.program, node)):
-                assert isinstance(node, (ast.arg, ast.Call))
-                found.add(node)
-            queue += [(source, picks) for source in self._sources(node)]
+            yield node, picks
+            queue += [(source, picks) for source in sources(node)]
             queue += [(node.slice, True)] if isinstance(node, ast.Subscript) else []
-        return found
+
+    def _results(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The sources of a node, with what attributes hold and what functions return."""
+        yield from self._sources(node)
+        if isinstance(node, ast.Attribute):
+            chains = self.program.once(Chains)
+            yield from (source for d in chains.definitions(node) for source in self._given(d))
+        elif isinstance(node, ast.Call):
+            yield from (v for v in returned(self.program.flow.callees.get(node, ())) if v is not None)
 
     def _sources(self, node: ast.AST) -> Iterator[ast.AST]:
         if isinstance(node, ast.Name):

@@ -181,6 +181,12 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
                 "hold: count the rounds of the process instead, as in `for step, item in enumerate(...)`"
             )
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+    for test in numbers.chosen(loop):
+        message = (
+            "this picks or leaves out a batch by its number, and each process counts its own batches: choose from the "
+            "data set, by `torch.utils.data.Subset`, before the loader is created"
+        )
+        yield Obstacle(NAME, script.path(test), test, message)
     is_divided = script.options.keep_global_batch and not script.prepared.is_sharded_sequence(loop)
     for whole in numbers.never_counted(loop, script.prepared.is_loader) if not is_divided else ():
         yield _waits(script, whole)

@@ -169,6 +169,11 @@ class Tracer:
         parts = self.flow.parts((e for v in self.program.values(source) for e in self.flow.elements(v)), path)
         return bool(parts) and all(map(self._is_number, parts))
 
+    def is_numbered(self, node: ast.expr) -> bool:
+        """Whether a loop numbers its items by this: `i` of `for i, x in enumerate(xs)`, of `for i in range(9)`."""
+        values = self.program.values(node)
+        return bool(values) and all(map(self._is_number, values))
+
     def _is_number(self, value: Value) -> bool:
         if isinstance(value, Element):
             return isinstance(value.owner, Made) and names.is_counter(value.owner.name)

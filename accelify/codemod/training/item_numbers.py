@@ -19,10 +19,9 @@ from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import Element, Generated, Instance, Made, Value, Values, View
-from accelify.codemod.training.loops import Loop, Training, nodes_in
+from accelify.codemod.training.loops import Loop, Sources, Training, assigned_in, calculated, nodes_in
 from accelify.codemod.training.roles import Roles
 
-_CALCULATES = (*(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Constant, ast.Call, ast.Load),)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _DEPTH = 3
 
@@ -93,8 +92,8 @@ class ItemNumbers:
         counted = self._item_numbers(loop) if isinstance(loop, ast.For) else set()
         if not counted:
             return
-        numbers = self._calculated(counted, loop)
-        sliced = {n for n, value in _assigned(loop) if isinstance(value, ast.Subscript) and names_in(value) & numbers}
+        numbers = calculated(counted, loop)
+        sliced = {n for n, value in assigned_in(loop) if isinstance(value, ast.Subscript) and names_in(value) & numbers}
         for node in nodes_in(loop):
             if isinstance(node, ast.If) and (names_in(node.test) & numbers or _sizes(node.test) & sliced):
                 steers = self._steers(node, leaving=True)
@@ -103,9 +102,18 @@ class ItemNumbers:
             elif sets_learning_rate(node) and names_in(node.value) & numbers:
                 yield node, True
 
+    def chosen(self, loop: Loop) -> Iterator[ast.Compare]:
+        """What picks one batch of a loader by the number of another loop's round: `k == held_out`."""
+        sources = Sources(self.program, self.roles, self.tracer, lambda node: set())
+        for test in sources.chosen(loop):
+            sides = [test.left, *test.comparators]
+            named = [[n for n in ast.walk(side) if isinstance(n, ast.Name)] for side in sides]
+            if all(any(map(self.tracer.is_numbered, each)) for each in named):
+                yield test
+
     def never_counted(self, loop: Loop, is_own: Callable[[ast.expr], bool]) -> Iterator[Whole]:
         """The conditions that wait for as many rounds as there are items in all; `is_own` knows loaders."""
-        rounds = self._calculated(self._round_numbers(loop), loop)
+        rounds = calculated(self._round_numbers(loop), loop)
         told = self._arguments_behind(loop)
         for node in nodes_in(loop):
             if not isinstance(node, ast.If):
@@ -189,16 +197,6 @@ class ItemNumbers:
         is_prepared = any(self.roles.is_loader(v) for m in made for v in self.program.values(m))
         return set() if is_prepared else {n.id for g in given if isinstance(n := g, ast.Name)} | asked
 
-    @staticmethod
-    def _calculated(numbers: set[str], loop: Loop) -> set[str]:
-        """Numbers, and the variables that a loop calculates from them."""
-        found = set(numbers)
-        for name, value in [*_assigned(loop)] * 2:
-            kinds = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
-            if names_in(value) & found and all(isinstance(n, (*_CALCULATES, *kinds)) for n in ast.walk(value)):
-                found.add(name)
-        return found
-
     def _is_whole(self, node: ast.expr, is_own: Callable[[ast.expr], bool], depth: int = _DEPTH) -> bool:
         """Whether an expression counts all the data: it asks for the length of what is no prepared loader."""
         for each in ast.walk(node):
@@ -253,12 +251,6 @@ def _counted_by(node: ast.AST) -> ast.expr | None:
     if isinstance(node.func, ast.Attribute) and node.func.attr == "__len__" and not node.args:
         return node.func.value
     return node.args[0] if ast.unparse(node.func) == "len" and len(node.args) == 1 else None
-
-
-def _assigned(loop: Loop) -> Sequence[tuple[str, ast.expr]]:
-    """The variables that get one value in a loop, in order."""
-    plain = (n for n in nodes_in(loop) if isinstance(n, ast.Assign) and len(n.targets) == 1)
-    return [(n.targets[0].id, n.value) for n in plain if isinstance(n.targets[0], ast.Name)]
 
 
 def _sizes(test: ast.expr) -> set[str]:

@@ -328,7 +328,7 @@ class Loops:
             if source is not None and not self.sources.is_within_a_batch(loop):
                 if self.sources.is_own_experience(loop, source[1]):
                     return [Data("random", loops[0])]
-                if self.anew.starts_over(loop, self._stepped_in(loop, steps)):
+                if self.anew.starts_over(loop, self._stepped_in(loop, steps)) or any(self.sources.chosen(loop)):
                     break
                 if self._is_over_parts_of_a_loss(loop, backward):
                     continue
@@ -496,6 +496,11 @@ def _yields(loop: ast.For | ast.AsyncFor) -> bool:
     return any(isinstance(n, ast.Yield) for n in ast.walk(loop))
 
 
+_CALCULATES = (
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Constant, ast.Call, ast.Load),
+    *(ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
+)
+_SAME = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _OF_AN_EPOCH = re.compile(r"(per|each|an|one|in|len)_?epoch(?!s)")  # `steps_per_epoch` counts no epochs
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -530,6 +535,39 @@ class Sources:
             return None
         kind = self._kind_of(owners)
         return (kind, source) if kind is not None and self._uses_items(loop) else None
+
+    def chosen(self, loop: Loop) -> Iterator[ast.Compare]:
+        """What decides by an item's number whether a loop trains on the item: `if k == held_out: continue`.
+
+        By the order of two numbers only `enumerate` tells: a range's or a count's may be where the data, or a run, end.
+        """
+        counted = set(self._counters(loop))
+        ordered = counted - names_in(*(t.target for t in nodes_in(loop) if isinstance(t, ast.AugAssign)))
+        ordered = set() if isinstance(loop, ast.For) and self.tracer.is_counter(loop.iter) else ordered
+        values = dict(assigned_in(loop))
+        for node in (n for n in nodes_in(loop) if isinstance(n, ast.If) and counted):
+            leaves = any(isinstance(s, ast.Continue) for s in [*node.body, *node.orelse])
+            leaves = leaves and self.program.loops_round(node)[0] is loop
+            if leaves or any(isinstance(n, ast.Call) and self._goes_back(n) for n in ast.walk(node)):
+                tests = [node.test, *(values[name] for name in names_in(node.test) & values.keys())]
+                for test in (n for t in tests for n in ast.walk(t) if isinstance(n, ast.Compare)):
+                    numbers = calculated(counted if isinstance(test.ops[0], _SAME) else ordered, loop)
+                    if _chooses(test, numbers, leaves=leaves):
+                        yield test
+
+    def _counters(self, loop: Loop) -> Iterator[str]:
+        """The variables that number a loop's items: of `enumerate(x)`, `range(n)`, `zip(range(n), x)`, `k += 1`."""
+        if not isinstance(loop, ast.For):
+            return
+        for target in (n for n in ast.walk(loop.target) if isinstance(n, ast.Name)):
+            if self.tracer.is_numbered(target):
+                yield target.id
+        for node in loop.body:
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and ast.unparse(node.value) == "1":
+                yield node.target.id
+
+    def _goes_back(self, call: ast.Call) -> bool:
+        return (isinstance(call.func, ast.Attribute) and call.func.attr == "backward") or self._trains(call)
 
     def is_own_experience(self, loop: Loop, source: ast.expr) -> bool:
         """Whether what a loop shards is what this process's own environment returned."""
@@ -682,6 +720,35 @@ def nodes_in(loop: Loop) -> Iterator[ast.AST]:
     """All nodes of a loop's body."""
     for statement in loop.body:
         yield from ast.walk(statement)
+
+
+def assigned_in(loop: Loop) -> Sequence[tuple[str, ast.expr]]:
+    """The variables that get one value in a loop, in order."""
+    plain = (n for n in nodes_in(loop) if isinstance(n, ast.Assign) and len(n.targets) == 1)
+    return [(n.targets[0].id, n.value) for n in plain if isinstance(n.targets[0], ast.Name)]
+
+
+def calculated(numbers: set[str], loop: Loop) -> set[str]:
+    """Numbers, and the variables that a loop calculates from them."""
+    found = set(numbers)
+    for name, value in [*assigned_in(loop)] * 2:
+        if names_in(value) & found and all(isinstance(n, _CALCULATES) for n in ast.walk(value)):
+            found.add(name)
+    return found
+
+
+def _chooses(test: ast.Compare, numbers: set[str], *, leaves: bool) -> bool:
+    """Whether a comparison tells one number from others; every n-th round (`k % 4 == 0`) is no choice of items."""
+    sides = [test.left, *test.comparators]
+    counted = [s for s in sides if names_in(s) & numbers and all(isinstance(n, _CALCULATES) for n in ast.walk(s))]
+    others = [s for s in sides if not names_in(s) & numbers]
+    if len(counted) != 1 or len(others) != 1:
+        return False
+    named = names_in(others[0])
+    if not named:
+        return leaves and isinstance(test.ops[0], _SAME) and isinstance(counted[0], ast.Name)
+    every = [n.right for n in ast.walk(counted[0]) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
+    return not any(named <= names_in(e) for e in every)
 
 
 def _with_derived(names: Iterable[str], nodes: Sequence[ast.AST]) -> set[str]:

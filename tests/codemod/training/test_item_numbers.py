@@ -202,3 +202,22 @@ def test_state_that_the_iterator_has_set_for_later_items(source: str, read: str,
     loop = facts.statement(f"for x in {source}")
     assert isinstance(loop, ast.For)
     assert texts(read_behind(facts.program, loop, loop.iter)) == found
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_chosen"),
+    [
+        ("k == held", True),
+        ("k + 1 == held", True),
+        ("k in (held, held - 1)", True),
+        ("k == limit", False),
+        ("k < held", True),
+        ("k == len(loader) - 1", False),
+    ],
+)
+def test_a_batch_chosen_by_its_number(condition: str, is_chosen: bool) -> None:
+    loop = f"for held in range(6):\n    for k, x in enumerate(loader):\n        if {condition}: continue\n        "
+    facts = Facts(f"{BEFORE}loader, limit = DataLoader(X), int(input())\n{loop}model(x).sum().backward()\n")
+    numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
+    found = numbers.chosen(facts.statement("for k"))  # type: ignore[arg-type]  # a loop
+    assert texts(found) == ([condition] if is_chosen else [])

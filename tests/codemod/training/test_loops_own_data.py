@@ -121,3 +121,47 @@ def test_the_nodes_of_a_loop() -> None:
     loop = Facts("for x in y:\n    f(x)\nelse:\n    g()\n")["for x"]
     assert isinstance(loop, ast.For)
     assert {n.id for n in nodes_in(loop) if isinstance(n, ast.Name)} == {"f", "x"}
+
+
+CHOSEN = """\
+import torch
+from itertools import count
+from torch import nn
+tasks = [torch.randn(20, 5) for _ in range(6)]
+net = nn.Linear(5, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def step(x):
+    net(x).mean().backward()
+    optimizer.step()
+for held in range(6):
+    k = 0
+    {loop}
+        {body}
+"""
+PAIRS = "for k, t in enumerate(tasks):"
+
+
+@pytest.mark.parametrize(
+    ("loop", "body", "kind"),
+    [
+        (PAIRS, "if k == held: continue\n        step(t)", "full"),
+        (PAIRS, "if k != held: step(t)", "full"),
+        (PAIRS, "out = k in [held, held + 1]\n        if out: continue\n        step(t)", "full"),
+        (PAIRS, "if k % 3 == held: continue\n        step(t)", "full"),
+        (PAIRS, "if k == 3: continue\n        step(t)", "full"),
+        (PAIRS, "if k < held: step(t)", "full"),
+        ("for k, t in zip(range(6), tasks):", "if k == held: continue\n        step(t)", "full"),
+        ("for k, t in zip(count(), tasks):", "if k // 2 == held: continue\n        step(t)", "full"),
+        ("for k in range(6):", "if k == held: continue\n        step(tasks[k])", "full"),
+        ("for t in tasks:", "k += 1\n        if k - 1 == held: continue\n        step(t)", "full"),
+        # Where a run ends, and what is done now and then, is no choice of items.
+        (PAIRS, "if k == held: break\n        step(t)", "sequence"),
+        (PAIRS, "if k == held: print(k)\n        step(t)", "sequence"),
+        (PAIRS, "if k > 3: step(t)", "sequence"),
+        (PAIRS, "if k % held == held - 1: step(t)", "sequence"),
+        (PAIRS, "if t.sum() == held: continue\n        step(t)", "sequence"),
+        ("for t in tasks:", "k += 1\n        if k < held: continue\n        step(t)", "sequence"),
+    ],
+)
+def test_items_chosen_by_their_number_are_not_sharded(loop: str, body: str, kind: str) -> None:
+    assert [d.kind for d in Facts(CHOSEN.format(loop=loop, body=body)).training.data] == [kind]

@@ -76,8 +76,15 @@ def test_a_loader_that_is_handed_back_with_its_iterator_is_prepared_where_it_is_
     [
         ("len(data) // 2", "x, y = next(batches)", True),
         ("rounds", "x, y = next(batches)", True),
+        ("4", "x, y = next(batches)", True),
+        ("rounds", "x, y = next(held['batches'])", True),
+        ("rounds", "x, y = held['batches'].__next__()", True),
+        ("rounds", "x, y = ask()", True),
         ("len(loader)", "x, y = next(batches)", False),
+        ("whole", "x, y = ask()", False),
         ("len(data) // 2", "x, y = next(iter(loader))", False),
+        ("rounds", "begin()\nx, y = ask()", False),
+        ("4", "x, y = next(sampled)", False),
         ("len(data) // 2", "try:\n    x, y = next(batches)\nexcept StopIteration:\n    break", False),
     ],
 )
@@ -89,9 +96,16 @@ from torch.utils.data import DataLoader, TensorDataset
 data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
 rounds = len(data) // 2
 loader = DataLoader(data, batch_size=2)
+whole, sampled = len(loader), iter(DataLoader(data, sampler=endless(data)))
 model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 batches = iter(loader)
+held = {{"batches": iter(loader)}}
+def begin():
+    global batches
+    batches = iter(loader)
+def ask():
+    return next(batches)
 for step in range({count}):
 {indent(taken, "    ")}
     loss = nn.functional.mse_loss(model(x), y)
@@ -99,6 +113,8 @@ for step in range({count}):
     loss.backward()
     optimizer.step()
 """
+    assert is_reported == any("`next` fails after them" in note.message for note in run(text).notes)
+    text = text.replace(f"for step in range({count})", f"step = 0\nwhile step < {count}") + "    step += 1\n"
     assert is_reported == any("`next` fails after them" in note.message for note in run(text).notes)
 
 

@@ -17,8 +17,8 @@ from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import LOOPS
-from accelify.codemod.semantics.scopes import names_in, returned
-from accelify.codemod.semantics.values import ClassValue, Instance, Made
+from accelify.codemod.semantics.scopes import Scope, names_in, returned
+from accelify.codemod.semantics.values import ClassValue, Constant, Instance, Made, Value, View
 from accelify.codemod.training.loops import Data
 from accelify.codemod.training.losses import losses_of
 
@@ -516,32 +516,78 @@ def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:
 
 
 def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
-    """The `len(data) // batch_size` of `for step in range(...)`, each of which takes the next batch of a shard."""
-    for loop in metrics.shared_loops:
-        call = loop.iter if isinstance(loop, ast.For) else None
-        if not isinstance(call, ast.Call) or "range" not in metrics.measured.program.called(call) or not call.args:
+    """How many rounds take the next batch of a shard each, where that is worked out from no prepared loader."""
+    asking = [d for d in metrics.measured.training.data if d.kind == "loaders" and d.loop is not None]
+    for loop in dict.fromkeys([*metrics.shared_loops, *(d.loop for d in asking if d.loop is not None)]):
+        count = _rounds_of(metrics, loop)
+        if count is None or metrics.ranks.of(count).of(Mark.STEPS):
             continue
-        count = call.args[min(1, len(call.args) - 1)]
-        if _counts_all(metrics, count) and any(_runs_out(metrics, n, loop) for n in ast.walk(loop)):
+        called = metrics.measured.program.run_through([n for n in ast.walk(loop) if isinstance(n, ast.Call)])
+        bodies = (loop, *sorted((f.node for f in called), key=metrics.measured.program.position))
+        asked = dict.fromkeys(n for body in bodies for n in ast.walk(body))
+        if any(_runs_out(metrics, n, loop, called, _counts_all(metrics, count)) for n in asked):
             yield count
 
 
-def _runs_out(metrics: Metrics, node: ast.AST, loop: ast.stmt) -> bool:
-    """Whether `next(batches)` iterates over a loader once: nothing catches its end, and no round begins anew."""
+def _rounds_of(metrics: Metrics, loop: Loop | ast.While) -> ast.expr | None:
+    """`n` of `for i in range(n)` and of `while i < n`, where `i` counts the rounds."""
+    if isinstance(loop, ast.While):
+        test = loop.test
+        counted = (
+            [metrics.ranks.of(s).of(Mark.STEPS) for s in (test.left, *test.comparators)]
+            if isinstance(test, ast.Compare)
+            else []
+        )
+        return (
+            test.comparators[0]
+            if isinstance(test, ast.Compare) and counted and counted[0] and len(counted) == 2
+            else None
+        )
+    call = metrics.measured.tracer.inside(loop.iter)
+    is_range = isinstance(call, ast.Call) and "range" in metrics.measured.program.called(call) and bool(call.args)
+    return call.args[min(1, len(call.args) - 1)] if isinstance(call, ast.Call) and is_range else None
+
+
+def _runs_out(metrics: Metrics, node: ast.AST, loop: ast.stmt, called: Collection[Scope], is_worked_out: bool) -> bool:
+    """Whether `next(batches)` iterates over a loader once: nothing catches its end, and no round begins anew.
+
+    is_worked_out: whether a script works out how many there are, so that they have an end, whatever samples them.
+    """
     program = metrics.measured.program
     iterator = program.iterator(node)
     has_default = isinstance(node, ast.Call) and len(node.args) > 1
-    if iterator is None or has_default or any(isinstance(a, ast.Try) for a in program.ancestors(node)):
+    if (
+        iterator is None
+        or has_default
+        or any(isinstance(a, ast.Try) for n in (node, loop) for a in program.ancestors(n))
+    ):
         return False
-    begun = [b for chain in metrics.measured.tracer.chains(iterator) for b in chain if _begins(metrics, b.value)]
-    return bool(begun) and not any(b.statement and program.inside(b.statement, loop) for b in begun)
+    held = [v for v in program.values(iterator) if not isinstance(v, Constant)]
+    begun = [v.node for v in held if isinstance(v, View) and _begins(metrics, v.node, is_worked_out)]
+    is_anew = (program.inside(n, loop) or program.frame(n) in called for n in begun)
+    return len(begun) == len(held) > 0 and not any(is_anew)
 
 
-def _begins(metrics: Metrics, value: ast.expr | None) -> bool:
+def _begins(metrics: Metrics, value: ast.AST | None, is_worked_out: bool) -> bool:
     """`iter(loader)`"""
-    if not isinstance(value, ast.Call) or "iter" not in metrics.measured.program.called(value) or not value.args:
+    program = metrics.measured.program
+    if not isinstance(value, ast.Call) or "iter" not in program.called(value) or not value.args:
         return False
-    return any(metrics.measured.roles.is_loader(v) for v in metrics.measured.program.values(value.args[0]))
+    loaders = [v for v in program.values(value.args[0]) if metrics.measured.roles.is_loader(v)]
+    return bool(loaders) and (is_worked_out or all(_has_end(metrics, v) for v in loaders))
+
+
+def _has_end(metrics: Metrics, loader: Value) -> bool:
+    """Whether nothing but a data set that can be indexed says how many batches a loader has."""
+    call = loader.node if isinstance(loader, Made) else None
+    if (
+        not isinstance(call, ast.Call)
+        or not call.args
+        or any((k.arg or "sampler").endswith("sampler") for k in call.keywords)
+    ):
+        return False
+    data = metrics.measured.program.values(call.args[0])
+    return not any(isinstance(v, Instance) and metrics.measured.program.flow.method(v.cls, "__iter__") for v in data)
 
 
 def _has_length(metrics: Metrics, number: ast.expr) -> bool:

@@ -51,6 +51,10 @@ _STEPS = (
     "this is the length for all processes together, and each process takes only its shard of the steps: use `len` of "
     "the prepared loader"
 )
+_ROUNDS = (
+    "each process has only its shard of the loader's batches, and `next` fails after them: use `len` of the prepared "
+    "loader, or begin a new iterator there"
+)
 _SAMPLES = (
     "this bar ends at 1/N of its length: each of N processes counts only the samples of its shard. Divide this number "
     "by `accelerator.num_processes`"
@@ -132,7 +136,7 @@ def find(script: Script) -> Iterator[Remark]:
         else (
             (overstated_bars, _STEPS, Tier.ADVICE),
             (overstated_samples, _SAMPLES, Tier.ADVICE),
-            (overlong_rounds, f"{_STEPS}; `next` fails after them", Tier.REVIEW),
+            (overlong_rounds, _ROUNDS, Tier.REVIEW),
             (shrunken_schedules, _FEWER, Tier.REVIEW),
         )
     ):

@@ -16,6 +16,7 @@ from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.semantics.values import Element, Generated
+from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.randomness.draws import function_draws
 
 _DEPTH = 3
@@ -96,6 +97,9 @@ def _is_trained_on(measured: Measured, picked: ast.AST, loop: Loop) -> bool:
         named |= {name for value, names in _assigned(loop) for name in names if _is_made_of(value, named)}
     computed = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and _computes(measured, n))
     given = [a for call in computed for a in [*call.args, *(k.value for k in call.keywords)]]
+    weighs = measured.prepared.is_sharded_sequence(loop)  # an item's weight; by a batch's number, a schedule's
+    backwards = (b for b in measured.training.backwards if weighs and measured.program.inside(b, loop))
+    given += [loss for backward in backwards for loss in losses_of(measured.program, backward)]
     return any(measured.program.inside(picked, a) or names_in(a) & named for a in given)
 
 

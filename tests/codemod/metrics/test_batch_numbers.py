@@ -74,3 +74,23 @@ def test_rows_beside_a_loader_that_is_asked_for_batches() -> None:
     text = text.replace("for x in loader:", "asked, order = iter(loader), torch.randperm(64)\nfor i in range(16):")
     (found,) = counted_off(Facts(text).script.metrics)
     assert found[0] == "i"
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        ("model(x).mean() * weights[i]", ["weights[i]"]),
+        ("w * model(x).mean()", ["weights[i]"]),
+        ("model(x).mean() * weights[0]", []),
+        ("model(x).mean()", []),
+    ],
+)
+@pytest.mark.parametrize("rows", ["rows", "loader"])
+def test_an_item_s_own_weight_in_the_loss(loss: str, found: list[str], rows: str) -> None:
+    text = SECOND.format(second="rows[0]", count="w = weights[i]\n    print(weights[i])").replace(
+        "for x in loader:", f"weights = torch.rand(64)\nfor i, x in enumerate({rows}):"
+    )
+    text = text.replace("(model(x) - model(z)).pow(2).mean()", loss)
+    assert set(texts(node for _, node in counted_off(Facts(text).script.metrics))) == (
+        set(found) if rows == "rows" else set()
+    )

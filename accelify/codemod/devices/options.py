@@ -30,6 +30,7 @@ from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 4
+_MANY = 2
 
 
 @dataclass(frozen=True)
@@ -366,13 +367,14 @@ class Cpu:
         )
 
     def _always_runs(self, node: ast.AST, inside: frozenset[Scope]) -> bool:
-        """Whether no condition decides if a node runs, nor if its function is called."""
+        """Whether no condition decides if a node runs, nor if its function, and none of others, is called."""
         frame = self.program.frame(node)
         guard = main_guard(frame.root)
         if any(isinstance(a, (ast.If, ast.IfExp)) and a is not guard for a in self.program.ancestors(node)):
             return False
         calls = [] if frame in inside else self.program.calls_of(frame)
-        return not calls or any(self._always_runs(c, inside | {frame}) for c in calls)
+        certain = [c for c in calls if len(self.program.flow.callees.get(c, ())) < _MANY]
+        return not calls or any(self._always_runs(c, inside | {frame}) for c in certain)
 
     def _wished(self, choice: ast.If | ast.IfExp) -> list[ast.expr]:
         """The conditions under which a choice takes a GPU, besides that there is one."""

@@ -289,6 +289,9 @@ def test_what_only_asks_for_a_gpu_is_no_option(asked: str, setting: str | None) 
 PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
 
 
+MOVED = "if args.gpu:\n    model.cuda()\n"
+
+
 @pytest.mark.parametrize(
     ("before", "model", "setting"),
     [
@@ -340,6 +343,17 @@ PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
             "model.to(where)\n",
             None,
         ),
+        (
+            "def a(): torch.rand(8).cuda()\ndef b(): pass\n",
+            MOVED + "made = a if args.b else b\nmade()\n",
+            "not args.gpu",
+        ),
+        (
+            "class A:\n    def show(self): torch.rand(8).cuda()\nclass B:\n    def show(self): pass\n",
+            MOVED + "made = {'a': A, 'b': B}[args.name]()\nmade.show()\n",
+            "not args.gpu",
+        ),
+        ("def a(): torch.rand(8).cuda()\n", MOVED + "made = a\nmade()\n", None),
         ("", "if args.resume:\n    model.load_state_dict(rows)\n    model.cuda()\n", None),
         ("", "if args.gpu:\n    model = nn.Linear(4, 1)\n    model.cuda()\n    print(model)\n", None),
         ("", "if args.gpu:\n    print(args)\n    model.cuda(1)\nelse:\n    model.cuda(0)\n", None),

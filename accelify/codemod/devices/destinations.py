@@ -448,9 +448,9 @@ def numbers_of_gpus(node: ast.AST) -> Iterator[ast.AST]:
     for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
         last = ast.unparse(call.func).rpartition(".")[2]
         if last == "device":
-            yield from call.args[1:2]
+            yield from [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "index")]
         elif last in ("cuda", "set_device"):
-            yield from call.args[:1]
+            yield from [*call.args[:1], *(k.value for k in call.keywords if k.arg == "device")]
 
 
 def is_by_number(program: Program, device: ast.expr | None) -> bool:

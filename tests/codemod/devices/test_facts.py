@@ -29,6 +29,20 @@ def test_options_that_no_longer_choose() -> None:
     assert not list(found.ignored_options("accelify launch", [facts.statement("other = 3")]))
 
 
+@pytest.mark.parametrize(
+    "device",
+    [
+        "torch.device('cuda', index=args.gpu)",
+        "torch.device(type='cuda', index=args.gpu) if torch.cuda.is_available() else torch.device('cpu')",
+        "nn.Linear(4, 1).cuda(device=args.gpu)",
+    ],
+)
+def test_an_option_that_is_the_number_of_a_gpu(device: str) -> None:
+    found, facts = devices(before=f"device = {device}\n")
+    (said,) = found.ignored_options("accelify launch", [facts.statement("device = ")])
+    assert said.startswith("`args.gpu` no longer selects the GPU: use `accelify launch --gpu-ids`")
+
+
 @pytest.mark.parametrize("option", ["hp.device", "conf['train']['device']", "settings.device", "self.options.gpu"])
 def test_a_device_from_a_configuration_no_longer_chooses(option: str) -> None:
     found, facts = devices(before=f"device = torch.device({option})\n", model="model.to(device)\n")

@@ -24,7 +24,7 @@ from accelify.codemod.devices.lattice import Lattice, on_host
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
-from accelify.codemod.devices.own_tensors import Homemade, Mixing, OnDevice
+from accelify.codemod.devices.own_tensors import Homemade, Mixing
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.grouping import Item
@@ -233,6 +233,11 @@ def _may_set(program: Program, call: ast.Call) -> bool:
     return isinstance(holder, ast.Expr)
 
 
+def _homemade_by_preparation(program: Program) -> dict[Prepared, Homemade]:
+    """Filled as it is asked for."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Own:
     """The tensors that a script which names no device makes itself, and what it takes to bring them to one."""
@@ -254,8 +259,10 @@ class Own:
         return self._homemade().names_a_device()
 
     def _homemade(self) -> Homemade:
-        on_device = OnDevice(self.program, self.roles, self.tracer, self.prepared)
-        return Homemade(on_device, self._tensors(), self.training.backwards)
+        known = self.program.once(_homemade_by_preparation)
+        if self.prepared not in known:
+            known[self.prepared] = Homemade(self._lattice(), self.training.backwards)
+        return known[self.prepared]
 
     def _tensors(self) -> Tensors:
         return Tensors(self.program, self.roles, self.prepared)

@@ -10,18 +10,12 @@ from functools import cached_property
 from accelify.codemod.devices.conflicts import Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
-from accelify.codemod.devices.lattice import Place
+from accelify.codemod.devices.lattice import Lattice, Place
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.libraries.row import Device
-from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
-from accelify.codemod.preparing.tensors import Tensors
-from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds, tells_about
-from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Argument, Element, Made, Member, Value
-from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
 _MAY_BE_TENSORS = frozenset({"tensor", "parameter", "buffer", UNKNOWN})
@@ -40,26 +34,31 @@ def _whole(value: Value) -> Value:
 class Homemade:
     """Such a script trains where its tensors are; a model that is prepared would go to a GPU without them."""
 
-    def __init__(self, on_device: OnDevice, tensors: Tensors, backwards: Sequence[ast.Call]) -> None:
-        self.on_device = on_device
-        self.tensors = tensors
+    def __init__(self, lattice: Lattice, backwards: Sequence[ast.Call]) -> None:
+        self.lattice = lattice
         self.backwards = backwards
-        self.program = on_device.program
-        self.tracer = on_device.tracer
-        self.prepared = on_device.prepared
+        self.tensors = lattice.tensors
+        self.program = lattice.program
+        self.tracer = lattice.tracer
+        self.prepared = lattice.prepared
+
+    @cached_property
+    def mixing(self) -> Mixing:
+        return Mixing(Meetings(self.lattice))
 
     def find(self) -> ast.expr | None:
         """The first such place in the text; None where there is none, or where the script names a device."""
-        found = self._unplaced()
+        found = self._unplaced
         return (
             None if any(map(self._is_given_by_others, found)) else min(found, key=self.program.position, default=None)
         )
 
     def given_by_others(self) -> ast.expr | None:
         """The first place where a model gets what only code that is not read can put on a device."""
-        found = filter(self._is_given_by_others, self._unplaced())
+        found = filter(self._is_given_by_others, self._unplaced)
         return min(found, key=self.program.position, default=None)
 
+    @cached_property
     def _unplaced(self) -> list[ast.expr]:
         """What has no known place on a device, if the script names none."""
         if self.names_a_device():
@@ -158,81 +157,15 @@ class Homemade:
             frame = self.program.frame(call)
             if frame not in self.program.reachable or self.tensors.is_in_model(frame):
                 continue
-            given = [*call.args, *(k.value for k in call.keywords)]
-            is_loss = self.tensors.is_loss(call) and any(map(self.on_device.holds, given))
+            given = {g: self.mixing.side(g) for g in (*call.args, *(k.value for k in call.keywords))}
+            is_loss = self.tensors.is_loss(call) and _THERE in given.values()
             if self.tensors.is_model_call(call) or is_loss:
-                yield from (g for g in given if not self._is_there(g, _DEPTH))
+                yield from (g for g, side in given.items() if not side <= _THERE)
 
     def _without_a_model(self) -> Iterator[ast.expr]:
         """The losses of a script that prepares no model: nothing would bring to a GPU what it trains."""
         if not self.prepared.preparation.has_model:
             yield from self.backwards
-
-    def _is_there(self, node: ast.expr, depth: int) -> bool:
-        """Whether something is where the model is, or no tensor."""
-        if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Lambda)) or self.on_device.holds(node):
-            return True
-        if not depth:
-            return False
-        if isinstance(node, ast.Starred):
-            return self._is_there(node.value, depth)
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return all(self._is_there(e, depth) for e in node.elts)
-        if isinstance(node, ast.Dict):
-            return all(self._is_there(v, depth) for v in node.values)
-        if isinstance(node, ast.UnaryOp):
-            return self._is_there(node.operand, depth)
-        if isinstance(node, ast.BinOp):
-            return self._is_there(node.left, depth) and self._is_there(node.right, depth)
-        if isinstance(node, ast.IfExp):
-            return self._is_there(node.body, depth) and self._is_there(node.orelse, depth)
-        if self.prepared.may_be_left(node):
-            return False
-        if isinstance(node, (ast.Attribute, ast.Subscript)):
-            return self._is_there(node.value, depth)
-        if isinstance(node, ast.Name):
-            return self._is_bound_there(node, depth - 1)
-        return isinstance(node, ast.Call) and self._is_made_there(node, depth - 1)
-
-    def _is_bound_there(self, node: ast.Name, depth: int) -> bool:
-        owner = self.program.scope(node).owner(node.id)
-        writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
-        return bool(writes) and owner is not None and all(self._is_written_there(owner, w, depth) for w in writes)
-
-    def _is_written_there(self, owner: Scope, write: ast.AST, depth: int) -> bool:
-        if isinstance(write, ast.arg):
-            calls = self.program.calls_of(owner)
-            given = [self.tracer.argument(c, owner, write.arg) or owner.defaults.get(write.arg) for c in calls]
-            return all(g is not None and self._is_there(g, depth) for g in given)
-        if not isinstance(write, ast.Name):
-            return False
-        value = self.tracer.assigned(write)
-        if value is not None:
-            return self._is_there(value, depth)
-        parent = self.program.parent(write)
-        if isinstance(parent, (ast.For, ast.comprehension)):
-            return self._is_count(parent.iter)
-        statement = self.program.statement(write)
-        return isinstance(statement, (ast.Assign, ast.AugAssign)) and self._is_there(statement.value, depth)
-
-    def _is_count(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Call) and any(map(names.counts_something, self.program.called(node)))
-
-    def _is_made_there(self, call: ast.Call, depth: int) -> bool:
-        if self._is_count(call) or self.tensors.is_model(call.func):
-            return True
-        callees = self.program.flow.callees.get(call)
-        if callees:
-            returned = [n.value for f in callees for n in ast.walk(f.node) if isinstance(n, ast.Return)]
-            return bool(returned) and all(r is not None and self._is_there(r, depth) for r in returned)
-        arguments = [*call.args, *(k.value for k in call.keywords)]
-        if any(map(self._follows_a_tensor, arguments)):
-            return True
-        if self.tensors.is_creator(call):
-            return False
-        if isinstance(call.func, ast.Attribute) and not self.program.externals(call.func):
-            return self._is_there(call.func.value, depth)
-        return bool(arguments) and all(self._is_there(a, depth) for a in arguments)
 
 
 class Mixing:
@@ -241,7 +174,9 @@ class Mixing:
     Where not even the kind of a value is known, the answer is yes.
     """
 
-    def __init__(self, meetings: Meetings, origins: frozenset[ast.AST], read: Collection[ast.AST]) -> None:
+    def __init__(
+        self, meetings: Meetings, origins: frozenset[ast.AST] = frozenset(), read: Collection[ast.AST] = ()
+    ) -> None:
         self.meetings = meetings
         self.lattice = meetings.whereabouts
         self.program = self.lattice.program
@@ -253,7 +188,7 @@ class Mixing:
     def first(self) -> ast.AST | None:
         """A place where they may."""
         found: list[ast.AST] = [n for n in self.meetings.nodes if self._may_meet(n)]
-        found += [r for r in self.meetings.host.all if r not in self.read and not self._side(r) <= {Where.HOST}]
+        found += [r for r in self.meetings.host.all if r not in self.read and not self.side(r) <= {Where.HOST}]
         return min(found, key=self.program.position, default=None)
 
     def _may_meet(self, node: ast.AST) -> bool:
@@ -265,17 +200,18 @@ class Mixing:
         if isinstance(node, ast.Call):
             return self._sides_of(node)
         if isinstance(node, ast.BinOp):
-            return [self._side(node.left), self._side(node.right)]
+            return [self.side(node.left), self.side(node.right)]
         if isinstance(node, ast.Compare):
             is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
-            return [] if is_about else [self._side(n) for n in (node.left, *node.comparators)]
+            return [] if is_about else [self.side(n) for n in (node.left, *node.comparators)]
         if isinstance(node, ast.AugAssign):
-            return [self._side(node.target), self._side(node.value)]
+            return [self.side(node.target), self.side(node.value)]
         assert isinstance(node, ast.Subscript)
-        whole = self._side(node.value)
-        return [whole, self._side(node.slice)] if whole != {Where.ACCELERATOR} else []
+        whole = self.side(node.value)
+        return [whole, self.side(node.slice)] if whole != {Where.ACCELERATOR} else []
 
-    def _side(self, node: ast.expr) -> frozenset[Where]:
+    def side(self, node: ast.expr) -> frozenset[Where]:
+        """Where the tensors of an operand may be."""
         if self.lattice.is_text(node) or self._is_of_others(node):
             return frozenset()
         places, kinds = self.lattice.of(node), self.kinds.of(node)
@@ -297,7 +233,7 @@ class Mixing:
         return place.where is Where.ACCELERATOR or place.origin in self.origins
 
     def _sides_of(self, call: ast.Call) -> list[frozenset[Where]]:
-        given = [self._side(g) for g in (*call.args, *(k.value for k in call.keywords))]
+        given = [self.side(g) for g in (*call.args, *(k.value for k in call.keywords))]
         called = self.program.called(call)
         if self.tensors.is_model_call(call):
             return [_THERE, *given]
@@ -309,14 +245,14 @@ class Mixing:
         if not called:
             return [self._side_of_function(call), *given]
         is_computed = any(n.startswith("torch.") for n in called) and all(map(names.may_compute, called))
-        owner = [self._side(call.func.value)] if isinstance(call.func, ast.Attribute) else []
+        owner = [self.side(call.func.value)] if isinstance(call.func, ast.Attribute) else []
         return [*owner, *given] if is_computed else []
 
     def _side_of_function(self, call: ast.Call) -> frozenset[Where]:
         """Where the weights of what is called are, or the object whose method is called."""
         is_module = any(map(self.meetings.roles.is_module, self.program.values(call.func)))
         if isinstance(call.func, ast.Attribute) and not is_module:
-            return self._side(call.func.value)
+            return self.side(call.func.value)
         made = self.meetings.cold.made_at(call) if is_module else None
         is_there = bool(made) and self.origins.issuperset(made or ())
         return _THERE if is_there or self.tensors.is_in_model(self.program.frame(call)) else frozenset({Where.UNKNOWN})
@@ -335,62 +271,3 @@ def _name(node: ast.AST) -> str:
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return str(node.slice.value)  # `config["device"]`
     return ""
-
-
-_FOLLOWED = 4  # variables
-
-
-class OnDevice:
-    """Follow expressions back to the batches of prepared loaders and to what prepared models make of them."""
-
-    def __init__(self, program: Program, roles: Roles, tracer: Tracer, prepared: Prepared) -> None:
-        self.program = program
-        self.roles = roles
-        self.tracer = tracer
-        self.prepared = prepared
-
-    def holds(self, node: ast.expr, depth: int = _FOLLOWED) -> bool:
-        """Whether an expression is certainly there; one that was brought to the CPU on its way is not."""
-        if not depth or brings_to_cpu(node) or self._is_made_on_cpu(node) or tells_about(node):
-            return False
-        if self.prepared.may_be_left(node):
-            return False
-        if self.prepared.is_batch(node):
-            return True
-        if isinstance(node, (ast.Attribute, ast.Subscript)):
-            return self.holds(node.value, depth)
-        if isinstance(node, ast.BinOp):
-            return self.holds(node.left, depth) or self.holds(node.right, depth)
-        if isinstance(node, ast.Name):
-            return self._name(node, depth)
-        return isinstance(node, ast.Call) and self._made(node, depth)
-
-    def _name(self, node: ast.Name, depth: int) -> bool:
-        owner = self.program.scope(node).owner(node.id)
-        writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
-        values = [self._assigned(w) for w in writes]
-        return bool(values) and all(v is not None and self.holds(v, depth - 1) for v in values)
-
-    def _assigned(self, write: ast.AST) -> ast.expr | None:
-        if not isinstance(write, ast.Name):
-            return None
-        statement = self.program.statement(write)
-        return self.tracer.assigned(write) or (statement.value if isinstance(statement, ast.Assign) else None)
-
-    def _made(self, call: ast.Call, depth: int) -> bool:
-        """Whether a call of a prepared model, of a tensor's method or of torch's functions gives such a tensor."""
-        held = self.program.values(call.func)
-        if self.prepared.is_model(call.func) or (held and held <= self.prepared.preparation.models):
-            return True
-        if isinstance(call.func, ast.Attribute) and self.holds(call.func.value, depth):
-            return not methods.gives_no_tensor(call.func.attr)
-        is_torch = any(name.startswith("torch.") for name in self.program.called(call))
-        return (is_torch or any(self.roles.is_module(v) for v in held)) and any(self.holds(a, depth) for a in call.args)
-
-    def _is_made_on_cpu(self, node: ast.expr) -> bool:
-        """`torch.FloatTensor(x)`."""
-        return isinstance(node, ast.Call) and any(map(_is_type_on_host, self.program.called(node)))
-
-
-def _is_type_on_host(name: str) -> bool:
-    return names.memory_of_type(name) is Device.HOST

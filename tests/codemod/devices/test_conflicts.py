@@ -8,7 +8,7 @@ import pytest
 
 from accelify.codemod.devices.conflicts import Cold, Meetings, Shapes
 from accelify.codemod.devices.lattice import BATCH, NONE, Lattice, is_open
-from accelify.codemod.devices.own_tensors import Homemade, OnDevice
+from accelify.codemod.devices.own_tensors import Homemade
 from accelify.codemod.preparing.tensors import Tensors
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, training
@@ -135,6 +135,4 @@ def test_what_is_amiss() -> None:
 @pytest.mark.parametrize(("batch", "is_own"), [("x = torch.zeros(2, 4)\n", True), ("", False)])
 def test_what_a_model_is_given_of_the_scripts_own(batch: str, is_own: bool) -> None:
     script = asked("x", batch=batch)[2].script
-    tensors = Tensors(script.program, script.roles, script.prepared)
-    on_device = OnDevice(script.program, script.roles, script.tracer, script.prepared)
-    assert (Homemade(on_device, tensors, script.training.backwards).find() is not None) is is_own
+    assert (Homemade(script.devices.lattice, script.training.backwards).find() is not None) is is_own

@@ -223,6 +223,8 @@ class Moves:
         group = self.prepared.prepares_too(statement, text)
         if group is None or group.anchor is None or self._is_prepared_sometimes(text, statement, group.anchor):
             return False
+        if self.program.is_after(statement, group.anchor) and _gives_another(statement, text):
+            return False
         return not self._uses.is_used(text, statement, group.anchor)
 
     def _is_prepared_by_callers(self, statement: ast.stmt, text: str) -> bool:
@@ -292,6 +294,12 @@ class Moves:
         choices = [a for a in self.program.ancestors(end) if isinstance(a, ast.If)]
         is_chosen = any(not self.program.inside(start, choice) for choice in choices)
         return is_chosen and text not in self.program.frame(start).reads
+
+
+def _gives_another(statement: ast.stmt, text: str) -> bool:
+    """Whether a statement binds a name to something else than what it holds: `net = Net().to(device)`."""
+    value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+    return value is not None and text not in {ast.unparse(n) for n in ast.walk(value) if isinstance(n, ast.expr)}
 
 
 class Remembered:

@@ -245,3 +245,24 @@ def test_a_model_that_a_function_gives_back_to_be_prepared(
     facts, found = moves(imports=MADE.format(rest=rest, given=given), model=f"{taken} = make(args)\n{unpacked}")
     move = next(m for m in found if ast.unparse(m.call) == "net.cuda()")
     assert facts.script.devices.is_needless(move) is is_needless
+
+
+@pytest.mark.parametrize(
+    ("end", "is_needless"),
+    [
+        ("model = nn.Linear(4, 1).to(device)\nmodel(x)\n", False),
+        ("model = nn.Sequential(nn.Linear(4, 1)).cuda()\nmodel.load_state_dict(torch.load('net.pt'))\n", False),
+        ("model = model.to(device)\nmodel(x)\n", True),
+    ],
+)
+def test_a_new_model_under_the_name_of_the_trained_one_is_moved(end: str, is_needless: bool) -> None:
+    facts, found = moves(end=end)
+    assert [facts.script.devices.is_needless(m) for m in found] == [is_needless]
+
+
+def test_one_that_each_round_makes_anew_is_prepared_each_time() -> None:
+    text = DEVICE.join(("import torch\nfrom torch import nn\n", "for fold in range(3):\n"))
+    steps = ["model = nn.Linear(4, 1).to(device)", "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"]
+    steps += ["for x in torch.utils.data.DataLoader(rows):", "    model(x).mean().backward()", "    optimizer.step()"]
+    facts = Facts(text + "".join(f"    {step}\n" for step in steps))
+    assert [facts.script.devices.is_needless(m) for m in facts.script.devices.moves] == [True]

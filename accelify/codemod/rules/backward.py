@@ -5,8 +5,9 @@
 
 Why: fp16 needs the loss scaled, gradient accumulation needs it divided, and when it returns the gradients of every
 prepared model agree on all processes.
-Left alone: `backward` methods of the project's own. `torch.autograd.backward` with gradients to start from, or with a
-list whose losses cannot be named one by one, holds the file back.
+Left alone: `backward` methods of the project's own; and a pass outside of all loops of which only the gradient of some
+tensor is read, and no step takes any: `y.backward(); print(x.grad)`. `torch.autograd.backward` with gradients to start
+from, or with a list whose losses cannot be named one by one, holds the file back.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Obstacle, Replace
 from accelify.codemod.script import Script
-from accelify.codemod.training.losses import is_by_function, losses_of
+from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.values import Made
+from accelify.codemod.training.losses import is_by_function, is_for_inputs, losses_of
 
 NAME = "backward"
 _POSITIONAL = ("gradient", "retain_graph", "create_graph")
@@ -30,6 +33,8 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
     """A change for each backward pass."""
     for call in script.training.backwards:
         assert isinstance(call.func, ast.Attribute)
+        if _is_shown(script, call):
+            continue
         path = script.path(call)
         obstacle = _obstacle(script, call)
         if obstacle is not None:
@@ -56,6 +61,20 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
                 ),
             ),
         )
+
+
+def _is_shown(script: Script, call: ast.Call) -> bool:
+    """Whether a pass is for the gradients of tensors that the script makes itself, and of no model, to look at."""
+    if script.training.loops.get(call) or not losses_of(script.program, call):
+        return False
+    reads = partial(is_for_inputs, script.program, call, script.training.steps)
+    return reads(lambda owner: not _is_made(script, owner)) and not reads(partial(_is_made, script))
+
+
+def _is_made(script: Script, owner: ast.expr) -> bool:
+    """Whether an expression is a tensor that a call makes, and no part of a model."""
+    made = script.program.values(owner)
+    return "tensor" in script.program.once(Kinds).of(owner) and all(isinstance(v, Made) for v in made)
 
 
 def _kept(script: Script, call: ast.Call) -> list[ast.expr]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeVar, cast
 
 from accelify.codemod.files.parse import Parsed
@@ -207,7 +207,8 @@ class Program:
             own = self.frame(node)
             if own is frame and self.reaches(a, node):
                 return True
-            if any(frame in self._runs(call) and self.reaches(call, node) for call in self.calls_in(own)):
+            is_known = frame in self._run_by_libraries and frame in self._known_before(node)
+            if any((is_known or frame in self._runs_itself(c)) and self.reaches(c, node) for c in self.calls_in(own)):
                 return True
             callers = self.flow.callers.get(own, ())
             if own in self._run_by_libraries or (own.kind != "module" and not callers):
@@ -259,23 +260,50 @@ class Program:
         """The functions that a call may run: those it names, and any that libraries were given."""
         callees = frozenset(self.flow.callees.get(call, ()))
         if callees not in self._run_by_callees:
-            self._run_by_callees[callees] = self._run_by_libraries | self.run_from(callees)
+            self._run_by_callees[callees] = self._run_by_libraries | self._run_by(callees)
         return self._run_by_callees[callees]
+
+    def _runs_itself(self, call: ast.Call) -> frozenset[Scope]:
+        """The functions that a call may run without those that only libraries know."""
+        return self._run_by(frozenset(self.flow.callees.get(call, ())))
+
+    @cached_property
+    def _run_by(self) -> Callable[[frozenset[Scope]], frozenset[Scope]]:
+        return cache(lambda scopes: frozenset(self.run_from(scopes)))
 
     @cached_property
     def _run_by_callees(self) -> dict[frozenset[Scope], frozenset[Scope]]:
         return {}
 
     @cached_property
-    def _run_by_libraries(self) -> frozenset[Scope]:
-        """The functions that libraries may run: those passed on, and the methods of objects passed to libraries."""
-        found = set(self.flow.escaped)
+    def _given_to_libraries(self) -> dict[Scope, list[ast.Call | None]]:
+        """The functions passed on, and the methods of objects passed to libraries: with the calls that pass those."""
+        found: dict[Scope, list[ast.Call | None]] = {function: [None] for function in self.flow.escaped}
         for call in self.calls:
             if not self.flow.callees.get(call):
                 for given in [*call.args, *(k.value for k in call.keywords)]:
                     for cls in {v.cls for v in self.values(given) if isinstance(v, Instance)}:
-                        found.update(m for c in [cls, *self.flow.ancestors(cls)] for m in c.children if m.is_method)
-        return frozenset(self.run_from(found))
+                        for method in (m for c in [cls, *self.flow.ancestors(cls)] for m in c.children if m.is_method):
+                            found.setdefault(method, []).append(call)
+        return {function: calls for function, calls in found.items() if function.name != "__init__" or None in calls}
+
+    @cached_property
+    def _run_by_libraries(self) -> frozenset[Scope]:
+        """The functions that libraries may run."""
+        return self._run_by(frozenset(self._given_to_libraries))
+
+    @cached_property
+    def _known_before(self) -> Callable[[ast.AST], frozenset[Scope]]:
+        """The functions that libraries may run before a node, by what they have been given until then."""
+
+        def is_given(call: ast.Call | None, node: ast.AST) -> bool:
+            return call is None or self.frame(call) in self._run_by_libraries or self.may_follow(node, call)
+
+        def known(node: ast.AST) -> frozenset[Scope]:
+            given = self._given_to_libraries.items()
+            return self._run_by(frozenset(f for f, calls in given if any(is_given(c, node) for c in calls)))
+
+        return cache(known)
 
     def externals(self, node: ast.AST | None) -> frozenset[str]:
         """The library names that an expression may stand for."""

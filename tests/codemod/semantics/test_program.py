@@ -254,3 +254,49 @@ def test_what_may_follow_in_other_functions(then: str, *, b_after: bool, c_after
     assert facts.program.may_follow(facts.call("c()"), facts.call("a()")) is c_after
     assert facts.program.may_follow(facts.call("b()"), facts.call("moves(2)")) is b_after
     assert facts.program.may_follow(facts.call("moves(2)"), facts.call("b()"))
+
+
+GIVEN = """\
+import lib
+
+class Part:
+    def run(self):
+        a()
+
+class Whole:
+    def __init__(self):
+        b()
+        self.part = Part()
+    def run(self):
+        a()
+{early}
+lib.begin()
+size(1)
+whole = Whole()
+{late}
+lib.end()
+size(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "runs_first", "runs_later"),
+    [
+        ("", "print(whole)", False, True),
+        ("", "lib.fit(object=whole)", False, True),
+        ("", "lib.wrap(whole.part)", False, True),
+        ("def give():\n    lib.fit(whole)", "give()", False, True),
+        ("def give():\n    lib.fit(Whole())\ngive()", "", True, True),
+        ("lib.register(Whole.run)", "", True, True),
+        ("lib.fit(Part())", "", True, True),
+        ("", "", False, False),
+    ],
+)
+def test_libraries_run_methods_once_they_are_given_the_object(
+    early: str, late: str, *, runs_first: bool, runs_later: bool
+) -> None:
+    facts = Facts(GIVEN.format(early=early, late=late))
+    runs = [facts.call("a()"), facts.call("a()#2")]
+    assert any(facts.program.may_follow(facts.call("size(1)"), run) for run in runs) is runs_first
+    assert any(facts.program.may_follow(facts.call("b()"), run) for run in runs) is runs_first
+    assert any(facts.program.may_follow(facts.call("size(2)"), run) for run in runs) is runs_later

@@ -327,3 +327,36 @@ def test_a_loader_below_an_iterator_in_a_container_is_prepared_where_it_is_made(
 def test_a_loader_in_a_container_is_prepared_where_it_is_used() -> None:
     text = run(CONTAINER.format(made=f"return {{'labeled': {MADE}}}", asked="iter(found['labeled'])")).after.decode()
     assert 'found["labeled"], model = accelerator.prepare(found["labeled"], model)' in text
+
+
+EPISODES = """\
+import random
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def main():
+    net = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for episode in range(5):
+        chosen = torch.tensor(random.sample(range(100), 10)).float()
+        loader = DataLoader(TensorDataset(chosen.repeat(4, 1).T, chosen), batch_size=10, shuffle=True)
+        x, labels = {drawn}
+        target = torch.zeros(10, 5).scatter_(1, labels.long().view(-1, 1) % 5, 1).cuda()
+        loss = net(x.cuda()).pow(2).mean() + target.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "drawn", ["loader.__iter__().__next__()", "loader.__iter__().next()", "iter(loader).next()", "next(iter(loader))"]
+)
+def test_a_loader_of_one_episode_is_not_prepared_however_its_batch_is_drawn(drawn: str) -> None:
+    text = run(EPISODES.format(drawn=drawn)).after.decode()
+    assert "net, optimizer = accelerator.prepare(net, optimizer)" in text
+    assert "prepare(loader" not in text
+    assert "labels.long().view(-1, 1) % 5, 1)" in text

@@ -571,9 +571,8 @@ def _runs_out(metrics: Metrics, node: ast.AST, loop: ast.stmt, called: Collectio
 def _begins(metrics: Metrics, value: ast.AST | None, is_worked_out: bool) -> bool:
     """`iter(loader)`"""
     program = metrics.measured.program
-    if not isinstance(value, ast.Call) or "iter" not in program.called(value) or not value.args:
-        return False
-    loaders = [v for v in program.values(value.args[0]) if metrics.measured.roles.is_loader(v)]
+    begun = program.begun(value)
+    loaders = [v for v in program.values(begun) if begun is not None and metrics.measured.roles.is_loader(v)]
     return bool(loaders) and (is_worked_out or all(_has_end(metrics, v) for v in loaders))
 
 

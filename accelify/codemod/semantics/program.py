@@ -14,7 +14,7 @@ from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.control_flow import ControlFlow, Position, position
 from accelify.codemod.semantics.dataflow.flow import Flow
 from accelify.codemod.semantics.definitions import Definitions
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, begun_by_method
 from accelify.codemod.semantics.values import NOTHING, External, Instance, Values
 
 T = TypeVar("T")
@@ -332,6 +332,12 @@ class Program:
         if isinstance(node.func, ast.Attribute) and not node.args and methods.takes_the_next(node.func.attr):
             return node.func.value
         return node.args[0] if node.args and "next" in self.called(node) else None
+
+    def begun(self, node: ast.AST | None) -> ast.expr | None:
+        """What `iter(batches)` or `batches.__iter__()` begins to go over."""
+        if not isinstance(node, ast.Call):
+            return None
+        return node.args[0] if node.args and "iter" in self.called(node) else begun_by_method(node)
 
     @cached_property
     def calls(self) -> list[ast.Call]:

@@ -340,6 +340,12 @@ def gone_over(call: ast.Call) -> list[ast.expr]:
     return call.args[:1] or [k.value for k in call.keywords if k.arg == "iterable"]
 
 
+def begun_by_method(call: ast.Call) -> ast.expr | None:
+    """`x` of `x.__iter__()`."""
+    is_begun = isinstance(call.func, ast.Attribute) and call.func.attr == "__iter__" and not call.args
+    return call.func.value if isinstance(call.func, ast.Attribute) and is_begun else None
+
+
 def returned(callees: Iterable[Scope]) -> list[ast.expr | None]:
     """The expressions that some functions return; not those of functions inside them."""
     found: list[ast.expr | None] = []

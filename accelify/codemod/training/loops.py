@@ -429,7 +429,7 @@ class Loops:
 
     def _searches(self, call: ast.Call, loops: Sequence[Loop]) -> bool:
         """Whether `next(iter(loader))` is asked until enough was found, which no two processes ask equally often."""
-        is_anew = bool(call.args) and isinstance(call.args[0], ast.Call) and "iter" in self.program.called(call.args[0])
+        is_anew = self.program.begun(self.program.iterator(call)) is not None
         own = self.program.loops_round(call)
         return is_anew and bool(own) and isinstance(own[0], ast.While) and own[0] not in loops
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.dataflow.memory import Key, Memory, Source
-from accelify.codemod.semantics.scopes import Scope, gone_over
+from accelify.codemod.semantics.scopes import Scope, begun_by_method, gone_over
 from accelify.codemod.semantics.values import (
     NOTHING,
     Argument,
@@ -284,9 +284,10 @@ class Containers(Memory):
         return frozenset({View(kind, node)}) | passed
 
     def view_source(self, view: View) -> Values:
-        """The values that a view iterates over: those of its arguments."""
+        """The values that a view iterates over: those of its arguments, or of `x` of `x.__iter__()`."""
         assert isinstance(view.node, ast.Call)
-        sources = view.node.args or gone_over(view.node)
+        begun = begun_by_method(view.node)
+        sources = view.node.args or gone_over(view.node) or ([begun] if begun is not None else [])
         return frozenset(v for a in sources for v in self.values.get(a, NOTHING))
 
     def _mutated(self, node: ast.Call, function: ast.Attribute, arguments: list[Values]) -> None:

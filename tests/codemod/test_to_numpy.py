@@ -392,3 +392,22 @@ def test_what_picks_rows_in_the_cpus_memory(data: str, old: str, new: str) -> No
 )
 def test_a_part_of_a_batch_that_picks_rows_is_a_tensor_if_torch_collates_it(data: str, new: str) -> None:
     assert f"x = {new}\n" in migrated(PICKING.format(data=data, picked="x = rows[k['k']]"))
+
+
+@pytest.mark.parametrize(
+    ("picked", "is_mixed"),
+    [
+        ("x = rows[k]", True),
+        ("x = rows[k['k']]", True),
+        ("x = table.iloc[k].values", True),
+        ("x = np.array(k)", True),
+        ("x = named[k]", False),
+        ("x = rows[0]", False),
+    ],
+)
+def test_what_may_be_a_tensor_is_brought_to_numpy_where_it_is_read(picked: str, is_mixed: bool) -> None:
+    data = "range(64), collate_fn=collate"
+    text = PICKING.format(data=data, picked=picked).replace(
+        "import torch\n", "import torch\nfrom own import collate\n", 1
+    )
+    assert ("Accelerator(mixed_devices=True)" in migrated(text)) is is_mixed

@@ -43,7 +43,12 @@ class HostReads:
     def all(self) -> frozenset[ast.expr]:
         """All that is read there."""
         read = [read for call in self.calls for read in self.of(call)]
-        return self.listed.union(self._stored(), read, *map(_picks, self._parts_of_arrays()))
+        return self.listed.union(self.picks, self._stored(), read)
+
+    @cached_property
+    def picks(self) -> frozenset[ast.expr]:
+        """What says which parts of arrays and tables are meant."""
+        return frozenset(pick for part in self._parts_of_arrays() for pick in _picks(part))
 
     @cached_property
     def asked(self) -> list[ast.expr]:

@@ -44,7 +44,8 @@ class Comparison:
 
     asked: the side that is the device, its text or its number; device: the device in it. named: the other side.
     is_text: whether the device is mere text, once the script is rewritten. is_any: whether the plain script asks with
-    it for any GPU at all; else the answer depends on which GPU it is.
+    it for any GPU at all; else the answer depends on which GPU it is. may_be_text: whether the device still is text,
+    or None, where a call leaves it at its default.
     """
 
     node: ast.Compare
@@ -53,6 +54,7 @@ class Comparison:
     named: ast.expr
     is_text: bool
     is_any: bool
+    may_be_text: bool = False
 
 
 class Comparisons:
@@ -109,7 +111,9 @@ class Comparisons:
         if not gpu.number:
             may_hold = gpu in was or any(g.number is None for g in was)
             is_changed = may_hold and not (is_text and now is Form.TEXT)
-            return Comparison(node, asked, device, named, is_text, is_any=True) if is_changed else None
+            may_be_text = not is_text and self._is_left(device)
+            found = Comparison(node, asked, device, named, is_text, is_any=True, may_be_text=may_be_text)
+            return found if is_changed else None
         return Comparison(node, asked, device, named, is_text, was == {gpu}) if now is gpu.form else None
 
     def _written(self, node: ast.expr, form: Form | None) -> Iterator[Gpu]:
@@ -141,6 +145,17 @@ class Comparisons:
         held = self.program.values(device)
         own = {v for b in self._from(device) for v in self.program.values(b.value)}
         return held & own or held
+
+    def _is_left(self, device: ast.expr) -> bool:
+        """Whether a call leaves a device at its default, text or None, as it still does in the rewritten script."""
+        function = self.program.scope(device).owner(device.id) if isinstance(device, ast.Name) else None
+        if not isinstance(device, ast.Name) or function is None:
+            return False
+        tracer, default = self.known.tracer, function.defaults.get(device.id)
+        bound = self.program.reaching(device, tracer.writes(function, device.id))
+        calls = self.program.calls_of(function) if isinstance(default, ast.Constant) else ()
+        is_left = any(tracer.given(call, function, device.id) is default for call in calls)
+        return is_left and any(isinstance(write, ast.arg) for write in bound)
 
     def _made(self, call: ast.Call) -> Iterator[Gpu]:
         """The GPUs that `torch.device(...)` may make."""

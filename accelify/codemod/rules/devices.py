@@ -27,6 +27,7 @@ import libcst as cst
 from accelify.codemod.devices.comparisons import Comparison, must_be_text
 from accelify.codemod.devices.destinations import gpu_texts
 from accelify.codemod.devices.moves import is_cpu, is_lookup
+from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
 from accelify.codemod.libraries import methods, vocabulary
 from accelify.codemod.preparing.reach import constructor
@@ -94,6 +95,8 @@ def _with_any_gpu(script: Script, comparison: Comparison) -> Change:
         if isinstance(comparison.asked, ast.Attribute) and comparison.asked is not comparison.device:
             inner = cst.ensure_type(node, cst.Attribute).value
         assert isinstance(inner, cst.BaseExpression)
+        if comparison.may_be_text:
+            return snippets.expression('str({device}).split(":")[0]', device=inner)
         return inner if comparison.is_text else cst.Attribute(inner, cst.Name("type"))
 
     edits = (

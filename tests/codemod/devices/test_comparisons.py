@@ -121,3 +121,15 @@ def test_the_default_of_a_parameter_is_no_device_of_the_script(
     before = f"def jitter(where={default}):\n    return {test}\njitter(device)"
     comparisons = Facts(loop(device, before=before)).script.devices.comparisons
     assert [(ast.unparse(c.node), c.is_any) for c in comparisons] == found
+
+
+@pytest.mark.parametrize("default", ["'cpu'", "None"])
+@pytest.mark.parametrize("test", ["str(where) == 'cuda'", "where == torch.device('cuda')"])
+@pytest.mark.parametrize(
+    ("call", "asked"), [("jitter()", 'str(where).split(":")[0]'), ("jitter(device)", "where.type")]
+)
+def test_a_device_that_a_call_leaves_at_its_default_is_text_there(
+    default: str, test: str, call: str, asked: str
+) -> None:
+    before = f"def jitter(where={default}):\n    return {test}\njitter(device); {call}"
+    assert f'return {asked} == "cuda"\n' in migrated(loop(CUDA, before=before))

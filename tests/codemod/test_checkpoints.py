@@ -622,6 +622,26 @@ def test_a_model_that_is_loaded_whole_goes_to_the_processs_own_gpu(used: str, is
     assert ("torch.load(old, map_location=accelerator.device)" in after) is is_moved
 
 
+RESUMED = "kept = torch.load(path)\nmodel.load_state_dict(kept['net'])"
+KEEPS = "torch.save(model.state_dict(), path)"
+STATE = "torch.set_rng_state(kept['rng'])"
+
+
+@pytest.mark.parametrize(
+    "resumed",
+    [
+        f"{RESUMED}\ndef kept(epoch): {KEEPS}\nkept(1)",
+        f"def kept(epoch): {KEEPS}\nkept(1)\n{RESUMED}",
+        f"{RESUMED}\nkept = lambda epoch: {KEEPS}\nkept(1)",
+        f"{RESUMED}\n{STATE}\nmodel = kept['whole']\nmodel(torch.zeros(2, 4))",
+        f"{RESUMED}\n{STATE.replace('torch', 'torch.cuda')}\nmodel = kept['whole']\nmodel.eval()",
+    ],
+)
+def test_what_has_the_name_of_a_function_or_the_state_of_a_generator_is_no_model(resumed: str) -> None:
+    after = run(script(before="device = torch.device('cuda')\npath = 'x.pt'", end=resumed)).after.decode()
+    assert f"torch.load(path, {WHERE})" in after
+
+
 def test_an_import_that_only_a_load_needs_stays() -> None:
     text = script(end="t.save(model.state_dict(), 'm.pt')\nmodel.load_state_dict(t.load('m.pt'))")
     after = run(f"import torch as t\n{text}").after.decode()

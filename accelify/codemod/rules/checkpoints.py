@@ -19,6 +19,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.devices.destinations import Where
+from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
@@ -37,7 +38,7 @@ from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Element, Made, Member
+from accelify.codemod.semantics.values import Element, Made, Member, Value, Values
 from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "checkpoints"
@@ -109,6 +110,7 @@ def _waits_apart(script: Script, waits: list[Change | Remark]) -> Iterator[Remar
 def _loaded_where_saved(script: Script) -> Iterator[Change]:
     """Weights and models, saved from a GPU perhaps: every process would bring them to process 0's first."""
     called = _called_models(script)
+    models = called - set(map(_loaded, _kept_on_host(script))) if not script.devices.is_unnamed else set()
     loads = [c for c in script.program.calls if "torch.load" in script.program.called(c) and len(c.args) == 1]
     held = [load for load in loads if _is_taken(script, load) or _holds_weights(script, load)]
     texts = {ast.unparse(load.args[0]) for load in held}
@@ -116,7 +118,7 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
         is_said = any(k.arg in ("map_location", None) for k in load.keywords)
         is_of_weights = load in called or load in held or ast.unparse(load.args[0]) in texts
         if is_of_weights and not is_said and _knows_its_device(script, load):
-            yield _loaded_near(script, load, is_model=load in called and not script.devices.is_unnamed)
+            yield _loaded_near(script, load, is_model=load in models)
 
 
 def _loaded_near(script: Script, load: ast.Call, *, is_model: bool) -> Change:
@@ -161,17 +163,35 @@ def _called_models(script: Script) -> set[ast.AST]:
 
     A method that returns its object has that for its value: `x.to` of a batch calls no batch, `net.eval` is a model's.
     """
-    found: set[ast.AST] = set()
-    for call in script.program.calls:
-        holder = call.func.value if isinstance(call.func, ast.Attribute) else None
-        is_of_model = isinstance(call.func, ast.Attribute) and methods.switches_mode(call.func.attr)
-        own = script.program.values(holder) if not is_of_model else frozenset()
-        for value in script.program.values(call.func) - own:
-            while isinstance(value, Element) or (isinstance(value, Member) and value.name.startswith("[")):
-                value = value.owner
-            if isinstance(value, Made) and value.name == "torch.load":
-                found.add(value.node)
-    return found
+    loads = ((call, _loaded(value)) for call in script.program.calls for value in _called_values(script, call))
+    return {load for call, load in loads if load is not None and not _names_a_function(script, call.func)}
+
+
+def _called_values(script: Script, call: ast.Call) -> Values:
+    holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+    is_of_model = isinstance(call.func, ast.Attribute) and methods.switches_mode(call.func.attr)
+    own = script.program.values(holder) if not is_of_model else frozenset()
+    return script.program.values(call.func) - own
+
+
+def _names_a_function(script: Script, called: ast.expr) -> bool:
+    """Whether nothing but a function can have the name there, whatever else has it elsewhere."""
+    bound = script.program.definitions(called).definitions(called) if isinstance(called, ast.Name) else ()
+    given = (script.tracer.assigned(b.node) if isinstance(b.node, ast.Name) else b.node for b in bound)
+    return bool(bound) and all(isinstance(g, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) for g in given)
+
+
+def _kept_on_host(script: Script) -> Iterator[Value]:
+    """What functions need in the CPU's memory, such as the state of a generator of random numbers."""
+    host = script.program.once(HostReads)
+    return (v for call in host.calls for read in host.kept(call) for v in script.program.values(read))
+
+
+def _loaded(value: Value) -> ast.AST | None:
+    """The call that loads a value, or what holds it."""
+    while isinstance(value, Element) or (isinstance(value, Member) and value.name.startswith("[")):
+        value = value.owner
+    return value.node if isinstance(value, Made) and value.name == "torch.load" else None
 
 
 def _is_taken(script: Script, node: ast.expr) -> bool:

@@ -71,10 +71,14 @@ returns=tensor traits=attribute device=arguments
 effects=seeds_torch returns=torch_generator role=seed
     torch: manual_seed
 effects=seeds_torch role=seed
-    torch: set_rng_state
-    torch.cuda: manual_seed manual_seed_all set_rng_state set_rng_state_all
-    torch.mps torch.xpu torch.mtia: manual_seed set_rng_state
+    torch.cuda: manual_seed manual_seed_all
+    torch.mps torch.xpu torch.mtia: manual_seed
     torch.xpu: manual_seed_all
+effects=seeds_torch role=seed host=0+new_state
+    torch: set_rng_state
+    torch.cuda torch.mps torch.xpu torch.mtia: set_rng_state
+effects=seeds_torch role=seed host=0+new_states
+    torch.cuda: set_rng_state_all
 effects=seeds_torch+draws_system role=seed traits=own_seed
     torch: seed
     torch.cuda: seed seed_all

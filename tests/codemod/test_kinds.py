@@ -698,10 +698,12 @@ def test_each_training_of_many_is_everyones(loop: str) -> None:
 
 
 @pytest.mark.parametrize("made", ["pass", "optimizer = torch.optim.SGD(model.parameters(), lr=float(rate))"])
-def test_one_training_by_rounds_shards_them(made: str) -> None:
+def test_one_training_by_rounds_shards_them_unless_they_are_folds(made: str) -> None:
     outside = "model = nn.Linear(4, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
-    loop = "for rows, _ in KFold(5).split(X): fit(rows, 0.1)"
-    assert "shard(KFold(5).split(X.cpu()))" in migrated(ANEW.format(made=made, outside=outside, loop=loop))
+    loop = "for rows in torch.randperm(40).split(8): fit(rows, 0.1)"
+    assert "shard(torch.randperm(40).split(8))" in migrated(ANEW.format(made=made, outside=outside, loop=loop))
+    folds = "for rows, _ in KFold(5).split(X): fit(rows, 0.1)"
+    assert "shard" not in migrated(ANEW.format(made=made, outside=outside, loop=folds))
 
 
 def test_what_holds_for_a_block_alone_is_not_prepared_after_it() -> None:

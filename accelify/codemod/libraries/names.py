@@ -478,6 +478,11 @@ def is_counter(name: str | None) -> bool:
     return _has_trait(name, Trait.COUNTS)
 
 
+def makes_folds(name: str | None) -> bool:
+    """Whether this divides rows for a cross-validation: `KFold`, whose `split` yields rows to train on and others."""
+    return _has_trait(name, Trait.FOLDS)
+
+
 def asks_about(name: str | None) -> bool:
     """Builtins that describe a value or make one number of it: `len`, `isinstance`, `int`."""
     row = table.function(name)

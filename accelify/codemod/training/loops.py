@@ -500,6 +500,7 @@ _CALCULATES = (
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Constant, ast.Call, ast.Load),
     *(ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
 )
+_CHECKS = (ast.If, ast.IfExp, ast.While, ast.Assert)
 _SAME = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _OF_AN_EPOCH = re.compile(r"(per|each|an|one|in|len)_?epoch(?!s)")  # `steps_per_epoch` counts no epochs
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -530,8 +531,11 @@ class Sources:
             text = _OF_AN_EPOCH.sub("", ast.unparse(source).lower())
             if "epoch" in text or "step" in text.split("(")[0]:
                 return None
-            return ("sequence", source) if self._picks_data(loop) else None
+            is_shared = self._picks_data(loop) and not self._leaves_out(loop)
+            return ("sequence", source) if is_shared else None
         if isinstance(source, (ast.List, ast.Tuple, ast.Dict, ast.Constant)) or self._is_literal(owners):
+            return None
+        if any(map(self._is_of_folds, owners)):
             return None
         kind = self._kind_of(owners)
         return (kind, source) if kind is not None and self._uses_items(loop) else None
@@ -640,7 +644,26 @@ class Sources:
         picked = [p for node in nodes_in(loop) for p in self._picked(node, counters) if not self._evaluates(node, loop)]
         if any(self.roles.learns(v) for p in picked for v in self.program.values(p)):
             return False  # which network is trained is no choice of data
+        if any(self._is_of_folds(o) for p in picked for o in self.owners(p.value)):
+            return False
         return any(not self.program.inside(p, loop) or not self._is_only_shown(p, loop) for p in picked)
+
+    @staticmethod
+    def _is_of_folds(owner: Value) -> bool:
+        """Whether items are the folds of a cross-validation: nearly all data, on which each process has to train."""
+        return isinstance(owner, Made) and names.makes_folds(owner.name)
+
+    def _leaves_out(self, loop: ast.For) -> bool:
+        """Whether a round takes all rows but those of its number, as a fold does: `x[group != k]`."""
+        counted = names_in(loop.target)
+        tests = {n for each in nodes_in(loop) if isinstance(each, _CHECKS) for n in ast.walk(each.test)}
+        for node in nodes_in(loop):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.NotEq) and node not in tests:
+                numbers = [s for s in (node.left, *node.comparators) if isinstance(s, ast.Name) and s.id in counted]
+                others = [s for s in (node.left, *node.comparators) if not names_in(s) & counted]
+                if numbers and others:
+                    return True
+        return False
 
     def _evaluates(self, node: ast.AST, loop: ast.For) -> bool:
         """Whether a node of a loop is under a `with torch.no_grad():` that gives the rest of the loop nothing."""

@@ -11,6 +11,7 @@ from tests.codemod.facts import MARK, Facts
 
 BEFORE = """\
 import torch
+from sklearn.model_selection import GroupKFold, KFold
 from torch import nn
 rows, names, nets = load(), [], [nn.Linear(1, 1), nn.Linear(2, 2)]
 class Batches:
@@ -44,6 +45,7 @@ def own(loop: str) -> tuple[str, str] | None:
         (f"for i in range(9):  {MARK}\n    f(pick(i))\n", "sequence", "range(9)"),
         (f"for i in reversed(range(9)):  {MARK}\n    f(rows[i])\n", "sequence", "range(9)"),
         (f"for x in rows:  {MARK}\n    f(x)\n", "sequence", "rows"),
+        (f"for i in range(9):  {MARK}\n    if i != last: g()\n    f(rows[i])\n", "sequence", "range(9)"),
         # What is calculated without gradients may be what is trained on.
         (
             f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        x = g(rows[i])\n    f(x)\n",
@@ -89,6 +91,11 @@ def test_what_a_loop_shares_out(loop: str, kind: str, source: str) -> None:
         f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        f(pick(i))\n",
         f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        x = rows[:i]\n    x = g()\n    f(x)\n",
         f"for batch in rows:\n    for x in batch:  {MARK}\n        f(x)\n",
+        # A fold is no batch: all processes train on nearly all rows.
+        f"for k, (train, _) in enumerate(KFold(5).split(rows)):  {MARK}\n    f(rows[train])\n",
+        f"folds = list(GroupKFold(5).split(rows))\nfor k in range(5):  {MARK}\n    f(rows[folds[k][0]])\n",
+        f"for k in range(5):  {MARK}\n    f(rows[rows.fold != k])\n",
+        f"for k in range(5):  {MARK}\n    train = group != k\n    f(rows[train])\n",
     ],
 )
 def test_loops_that_share_out_nothing(loop: str) -> None:

@@ -66,9 +66,13 @@ returns=tuple effects=reads_files
 -
     torch.utils.data: default_collate default_convert _utils.*
     torch.utils.data.datapipes: *
-    sklearn.model_selection: KFold StratifiedKFold ParameterGrid
+    sklearn.model_selection: ParameterGrid
     sklearn.preprocessing: *
     sklearn.decomposition sklearn.cluster sklearn.linear_model sklearn.neighbors sklearn.svm sklearn.ensemble: *
+traits=folds
+    sklearn.model_selection: *Fold TimeSeriesSplit LeaveOneOut LeavePOut LeaveOneGroupOut LeavePGroupsOut
+        PredefinedSplit *ShuffleSplit
+    iterstrat.ml_stratifiers: *
 effects=reads_files+asks_network
     nltk: *
     spacy: load

@@ -557,6 +557,7 @@ def devices_of(
     if may_mix:
         unsure = [t for t in may_be_there if t not in own_reads and kinds.of(t) != {"list"}]
         doubts = [homemade, brought.stuck, *brought.doubtful, *sorted(unsure, key=program.position)]
+        doubts.extend(own.prepared.left_to_others())
         mixed, homemade = next(filter(None, doubts), None), None
         if mixed is None and lattice.is_plain_host:
             mixed = Mixing(Meetings(lattice), brought.origins, back).first()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table
@@ -289,11 +290,35 @@ class Prepared:
 
     def is_another_model(self, node: ast.expr, depth: int = 3) -> bool:
         """Whether a prepared model's name holds a new model where it is read, which stays where it is made."""
+        if isinstance(node, ast.Attribute):
+            return any(self.program.control_flow(node).dominates(write, node) for write in self._made_anew(node))
         owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) and depth else None
         if owner is None or not isinstance(node, ast.Name) or not self._other_models:
             return False
         writes = self.program.reaching(node, self.tracer.writes(owner, node.id))
         return bool(writes) and all(self._gives_another(owner, write, depth) for write in writes)
+
+    def _made_anew(self, node: ast.Attribute) -> Iterator[ast.Attribute]:
+        """Where a function that prepares none gives an object a new model, and moves none: `self.net = Net()`."""
+        frame, text = self.program.frame(node), ast.unparse(node)
+        items = [i for i in self.preparation.items if i.kind == "model" and i.text == text]
+        own = [w for w in self.program.attribute_writes.get(node.attr, ()) if self.program.frame(w) is frame]
+        others = [i for i in items if i.frame is not frame and i.frame.parent is frame.parent]
+        is_prepared = len(others) != len(items) or not others
+        if is_prepared or not own or not all(ast.unparse(w) == text and self._is_made_there(w) for w in own):
+            return
+        reads = (n for n in ast.walk(frame.node) if isinstance(n, ast.Attribute) and ast.unparse(n) == text)
+        if not any(isinstance(n.ctx, ast.Load) and self.may_move(n) for n in reads):
+            yield from own
+
+    def left_to_others(self) -> Iterator[ast.Attribute]:
+        """Where a function gives an object a new model that only other functions run: `self.net = Net()` of `load`."""
+        texts = {i.text for i in self.preparation.items if i.kind == "model"}
+        for write in (w for t in texts for w in self.program.attribute_writes.get(t.rpartition(".")[2], ())):
+            calls = self.program.calls_in(self.program.frame(write))
+            is_run = any(ast.unparse(c.func) == ast.unparse(write) for c in calls)
+            if isinstance(write, ast.Attribute) and not is_run and any(self._made_anew(write)):
+                yield write
 
     def _gives_another(self, owner: Scope, write: ast.AST, depth: int) -> bool:
         if not isinstance(write, ast.arg):
@@ -320,7 +345,7 @@ class Prepared:
 
     def _is_made_there(self, write: ast.AST) -> bool:
         """Whether a name gets a model that a call makes, and out of no other model: `net = Net()`."""
-        value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
+        value = self.tracer.assigned(write) if isinstance(write, (ast.Name, ast.Attribute)) else None
         if not isinstance(value, ast.Call):
             return False
         parts = [*value.args, *(k.value for k in value.keywords)]

@@ -58,7 +58,8 @@ class Tensors:
     def runs_early(self, call: ast.Call) -> bool:
         """Whether a call runs a model that is prepared later or never, or a method of it: where the model was made."""
         is_own = isinstance(call.func, ast.Attribute) and bool(self.program.flow.callees.get(call))
-        if self.prepared.is_another_model(call.func.value if is_own else call.func):  # type: ignore[attr-defined]  # checked
+        networks = [call.func, *([call.func.value] if isinstance(call.func, ast.Attribute) and is_own else [])]
+        if any(map(self.prepared.is_another_model, networks)):
             return True
         is_method = is_own and self.is_model(call.func.value)  # type: ignore[attr-defined]  # checked
         return (is_method or self.is_model_call(call)) and self._is_early(call)

@@ -176,6 +176,57 @@ def test_another_model_under_a_prepared_one_s_name(end: str, is_another: bool) -
     assert prepared(facts).is_another_model(call.func) is is_another
 
 
+TRAINER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self, device):
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.loader = DataLoader(rows, batch_size=2)
+    def train(self):
+        for x in self.loader:
+            self.optimizer.zero_grad()
+            self.net(x).mean().backward()
+            self.optimizer.step()
+    def test(self, x, device):
+        {made}
+        {then}
+        return self.net(x)
+trainer = Trainer(device)
+trainer.train()
+use(trainer.test(x, device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "then", "is_another"),
+    [
+        ("self.net = nn.Linear(4, 1)", "pass", True),
+        ("self.net = nn.Linear(4, 1, bias=False)", "self.net.load_state_dict(torch.load('m.pt'))", True),
+        ("pass", "pass", False),
+        ("if x: self.net = nn.Linear(4, 1)", "pass", False),
+        ("self.net = nn.Linear(4, 1)", "self.net.to(device)", False),
+        ("self.net = nn.Linear(4, 1).to(device)", "pass", False),
+        ("self.net = self.net.eval()", "pass", False),
+    ],
+)
+def test_another_model_under_a_prepared_one_s_attribute(made: str, then: str, is_another: bool) -> None:
+    facts = Facts(TRAINER.format(made=made, then=then))
+    call = facts.statement("return self.net(x)").value  # type: ignore[attr-defined]  # a `return`
+    assert prepared(facts).is_another_model(call.func) is is_another
+
+
+def test_another_model_that_other_methods_run_mixes_devices() -> None:
+    text = TRAINER.format(made="self.load()", then="pass").replace(
+        "trainer = ", "    def load(self):\n        self.net = nn.Linear(4, 1)\ntrainer = "
+    )
+    text = text.replace("trainer = Trainer", "device = torch.device('cuda')\ntrainer = Trainer")
+    assert Facts(text).script.devices.mixed is not None
+    assert Facts(text.replace("(4, 1)\ndevice", "(4, 1).to(device)\ndevice")).script.devices.mixed is None
+
+
 def test_a_model_that_is_trained_again_is_prepared_again() -> None:
     optimizer = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
     facts = training(

@@ -382,9 +382,16 @@ def _unsaid_at(program: Program, node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _says_nothing(test: ast.expr, holds: bool) -> Iterator[ast.expr]:
-    """`x` where `x` does not hold, or where `x is None`, `x == ""` or `x in (None, "auto")` does."""
+    """`x` where `x`, or that it is a text, does not hold, or where `x is None`, `x == ""` or `x in (None, "")` does."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _says_nothing(test.operand, not holds)
     if isinstance(test, _VARIABLES) and not holds:
         yield test
+    if isinstance(test, ast.Call) and ast.unparse(test.func) == "isinstance" and not holds:
+        yield from test.args[:1] if [ast.unparse(a) for a in test.args[1:]] == ["str"] else ()
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or if holds else ast.And):
+        each = [{ast.unparse(n): n for n in _says_nothing(value, holds)} for value in test.values]
+        yield from (n for text, n in each[0].items() if all(text in found for found in each))
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], _SAME if holds else _OTHER):
         other = test.comparators[0]
         said = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]

@@ -465,6 +465,7 @@ def test_of_several_choices_the_one_that_is_run_and_asks(before: str, model: str
 PICKED = "device = pick(args.device)\n"
 TEXT = "args.device.startswith('cpu')"
 HAS = "torch.cuda.is_available()"
+SAID = "isinstance(device, str) and device != 'auto'"
 MAYBE = "str(args.device).startswith('cpu')"
 
 
@@ -475,6 +476,10 @@ MAYBE = "str(args.device).startswith('cpu')"
         ("None", f"if device: return torch.device(device)\n    return {ANY}", PICKED, MAYBE),
         ("None", f"if device is None:\n        device = {ANY}\n    return device", PICKED, MAYBE),
         ("None", f"device = device or ({ANY})\n    return device", PICKED, MAYBE),
+        ("None", f"if isinstance(device, str): return torch.device(device)\n    return {ANY}", PICKED, MAYBE),
+        ("'auto'", f"if {SAID}: return torch.device(device)\n    return {ANY}", PICKED, TEXT),
+        ("'auto'", f"if not ({SAID}): return {ANY}\n    return torch.device(device)", PICKED, TEXT),
+        ("'auto'", f"return ({ANY}) if device is None or device == 'auto' else device", PICKED, TEXT),
         ("''", "pass", f"device = torch.device(args.device) if args.device != '' else {ANY}\n", TEXT),
         ("'auto'", "pass", f"device = ({ANY}) if args.device in ('auto', None) else args.device\n", TEXT),
         ("None", "pass", f"if args.device is None: device = {ANY}\nelse: device = args.device\n", MAYBE),

@@ -189,7 +189,7 @@ def _rewrite(
 
 def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> list[FileResult]:
     """The named files as they are, with the files that train and could not be read, or that only a name leads to."""
-    notes = _in_broken_files(files, project) or _not_found(files, project)
+    notes = _in_broken_files(files, project)
     if not notes and any(sign in parsed.text for parsed in files for sign in _IMPORTS_BY_NAME):
         from accelify.codemod.semantics.program import Program  # few scripts need it
 
@@ -208,19 +208,6 @@ def _in_broken_files(files: Sequence[Parsed], project: Project) -> dict[str, tup
                 message = f"this imports a file that trains and cannot be parsed ({error}): fix it, and migrate again"
                 note = Note(parsed.statement(node).lineno, "callers", Tier.ADVICE, message)
                 found[parsed.path] = (*found.get(parsed.path, ()), note)
-    return found
-
-
-def _not_found(files: Sequence[Parsed], project: Project) -> dict[str, tuple[Note, ...]]:
-    """The notes on imports of files that train, and lie where only a path of the user's own leads."""
-    found: dict[str, tuple[Note, ...]] = {}
-    for parsed in (p for p in files if ".parameters()" in p.text):  # it makes an optimizer, so something trains
-        for node, path in project.elsewhere(parsed, ".backward("):
-            message = (
-                f"`{node.module}` is not found from here, so that {path}, which trains, was not read: name that file"
-            )
-            note = Note(parsed.statement(node).lineno, "callers", Tier.ADVICE, message)
-            found[parsed.path] = (*found.get(parsed.path, ()), note)
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from accelify.codemod.files.project import groups
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests import scripts
@@ -940,23 +941,30 @@ LED = MAIN.format(imports="{imports}", call="train")
 
 
 @pytest.mark.parametrize(
-    ("imports", "where", "is_told"),
+    ("imports", "where", "is_found"),
     [
         ("from engine import train", {"src__engine__engine": ENGINE, "src__engine____init__": ""}, True),
         ("from engine import train", {"lib__deep__engine": ENGINE}, True),
         ("from parts.engine import train", {"lib__parts__engine": ENGINE}, True),
+        ("from engine import train", {"lib__engine": ENGINE, "lib__deep__engine": "from torch import train"}, True),
         ("from engine import train", {"lib__engine": ENGINE, "old__engine": ENGINE}, False),  # which of them?
         ("from engine import train", {"lib__engine": ENGINE.replace("loss.backward()", "pass")}, False),
         ("from elsewhere import train", {"lib__engine": ENGINE}, False),
+        ("from engine import *", {"lib__engine": ENGINE}, False),
     ],
 )
-def test_a_training_file_that_only_a_path_of_the_user_leads_to_is_named(
-    tmp_path: Path, imports: str, where: dict[str, str], is_told: bool
+def test_a_training_file_that_only_a_path_of_the_user_leads_to_is_read(
+    tmp_path: Path, imports: str, where: dict[str, str], *, is_found: bool
 ) -> None:
     (tmp_path / ".git").mkdir()
     results = rewritten(tmp_path, "src/bin/train.py", src__bin__train=LED.format(imports=imports), **where)
-    (result,) = results.values()
-    assert result.status is Status.UNCHANGED
-    told = [n for n in result.notes if "which trains, was not read: name that file" in n.message]
-    assert bool(told) is is_told
-    assert all(n.line == 5 for n in told)
+    changed = {Path(name).name for name, result in results.items() if result.status is Status.MIGRATED}
+    assert changed == ({"train.py", "engine.py"} if is_found else set())
+
+
+def test_files_that_only_a_path_of_the_user_joins_are_one_program(tmp_path: Path) -> None:
+    files = {"bin/train.py": LED.format(imports="from engine import train"), "engine/engine.py": ENGINE}
+    scripts.write(tmp_path, {name: text.encode() for name, text in [*files.items(), ("engine/__init__.py", "")]})
+    (tmp_path / ".git").mkdir()
+    with scripts.inside(tmp_path):
+        assert groups(list(files), follow=True) == [tuple(files)]

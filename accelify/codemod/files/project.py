@@ -17,6 +17,7 @@ from accelify.errors import FileError
 # A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
 _MOST_FILES = 100
 _MOST_LISTED = 200  # files that are looked at for an import of another
+_OF_ENTRIES = (".parameters()", "__main__")  # what scripts have that a user starts
 
 
 class Project:
@@ -34,6 +35,7 @@ class Project:
         self._added: dict[str, list[Path]] = {}
         self._listed: dict[Path, list[Path]] = {}
         self._folders: dict[Path, None] = {}  # of the programs
+        self._complete: set[str] = set()  # whose imports have been looked for in the whole repository
 
     def with_changes(self, changed: dict[str, bytes]) -> Project:
         """The same project with other bytes in some files."""
@@ -124,20 +126,32 @@ class Project:
                     return parsed.statement(node).lineno
         return 1
 
-    def elsewhere(self, parsed: Parsed, word: str) -> Iterator[tuple[ast.ImportFrom, str]]:
-        """The imports of what is not found from a file, each with the only file of the repository that may be meant.
+    def _resolve_elsewhere(self, parsed: Parsed) -> None:
+        """Resolve what only a path of the user's leads to, for a script of which nothing that is found trains.
 
-        Such a file has the module's name, the names that are imported, and a word.
+        An import then means the only file of the repository that has the module's name and defines what is imported.
         """
+        key = absolute(parsed.path)
+        if key in self._complete or not self._is_on_disk or not any(word in parsed.text for word in _OF_ENTRIES):
+            return
+        self._complete.add(key)
+        if ".backward" not in parsed.text and not self.leads_to_training(parsed.path):
+            meant = dict(self._elsewhere(parsed))
+            if any(self.disk.has(path, ".backward(") for path in meant.values()):
+                self._resolved.update({(parsed.path, module, 0): path for module, path in meant.items()})
+
+    def _elsewhere(self, parsed: Parsed) -> Iterator[tuple[str, str]]:
+        """The modules that a file imports and that are not found, with the only files that may be meant."""
         asked = [n for n in parsed.nodes if isinstance(n, ast.ImportFrom) and n.module and not n.level]
-        for node in asked if self._is_on_disk else ():
-            module = node.module or ""
-            if not all(self._has(parsed.path, module, alias.name) for alias in node.names):
-                name, words = module.rpartition(".")[2], [word, *(alias.name for alias in node.names)]
-                named = [str(p) for p in self._repository(Path(parsed.path)) if p.stem == name]
-                found = [p for p in named if all(self.disk.has(p, each) for each in words)]
+        for module, wanted in ((n.module or "", [alias.name for alias in n.names]) for n in asked):
+            if not all(self._has(parsed.path, module, name) for name in wanted):
+                named = (str(p) for p in self._repository(Path(parsed.path)) if p.stem == module.rpartition(".")[2])
+                found = [path for path in named if all(self._defines(path, name) for name in wanted)]
                 if len(found) == 1:
-                    yield node, found[0]
+                    yield module, found[0]
+
+    def _defines(self, path: str, name: str) -> bool:
+        return any(self.disk.has(path, text) for text in (f"class {name}", f"def {name}", f"{name} ="))
 
     def _has(self, importer: str, module: str, name: str) -> bool:
         """Whether what a file imports from a module is there: in its text, or as a module of it."""
@@ -261,6 +275,7 @@ class Project:
         return [path for path in found if path.endswith(".py") and self.disk.has(path, word)]
 
     def _imported(self, parsed: Parsed) -> Iterator[str]:
+        self._resolve_elsewhere(parsed)
         for node in parsed.nodes:
             yield from self._imported_at(parsed.path, node)
 

@@ -46,6 +46,50 @@ def test_what_is_only_a_tensor_once_it_is_made_one_is_left(made: str) -> None:
     assert ".cpu()" not in migrated(text)
 
 
+OF_NUMBERS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.randn(4), i % 3
+
+def made(numbers): return torch.LongTensor(numbers).cuda()
+
+loader = DataLoader(Rows(){size})
+model = nn.Linear(4, 3).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for {batch} in loader:
+    {taken}
+    loss = nn.functional.cross_entropy(model(x.cuda()), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "taken", "read"),
+    [
+        ("x, y", "y = torch.LongTensor(y).cuda()", "torch.LongTensor(y.cpu())"),
+        ("x, y", "y = torch.FloatTensor(y).long().cuda()", "torch.FloatTensor(y.cpu())"),
+        ("x, y", "y = made(y)", "torch.LongTensor(numbers.cpu())"),
+        ("both", "x, n = both; y = torch.LongTensor(n).cuda()", "torch.LongTensor(n.cpu())"),
+        ("both", "x = both[0]; y = torch.LongTensor(both[1]).cuda()", "torch.LongTensor(both[1].cpu())"),
+        ("both", "x = both[0]; n = both[1]; y = torch.LongTensor(n).cuda()", "torch.LongTensor(n.cpu())"),
+    ],
+)
+def test_numbers_that_torch_collates_are_a_tensor(batch: str, taken: str, read: str) -> None:
+    assert read in migrated(OF_NUMBERS.format(size=", batch_size=8", batch=batch, taken=taken))
+
+
+@pytest.mark.parametrize("size", ["", ", 1", ", batch_size=None", ", batch_size=8, collate_fn=lambda rows: rows"])
+def test_what_else_a_type_of_tensors_takes_is_left(size: str) -> None:
+    text = OF_NUMBERS.format(size=size, batch="x, y", taken="y = torch.LongTensor(y).cuda()")
+    assert "torch.LongTensor(y)" in migrated(text)
+
+
 @pytest.mark.parametrize(
     "kept", ["torch.FloatTensor(x.shape[0], 1)", "torch.Tensor(x.size(0), x.data.shape[1])", "np.array(y.shape)"]
 )

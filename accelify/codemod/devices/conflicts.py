@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from accelify.codemod.devices.destinations import Where
@@ -246,6 +246,7 @@ class Meetings:
 
 
 _DEPTH = 6
+_COLLATE_FN = 6  # its place among the parameters of `DataLoader`
 
 
 class Shapes:
@@ -393,23 +394,27 @@ class Shapes:
 
     def _is_of_tensors(self, write: ast.Name) -> bool:
         """Whether a name gets a part of a batch of a data set that is known to yield tensors."""
-        return not self.whereabouts.is_batch(write) and self._is_from_tensors(write)
+        return not self.whereabouts.is_batch(write) and self._is_from(write, self._has_tensors)
 
     def _is_a_part(self, node: ast.Subscript) -> bool:
         """`batch[0]` of such a batch."""
-        whole = node.value
-        owner = self.program.scope(node).owner(whole.id) if isinstance(whole, ast.Name) else None
-        if not isinstance(whole, ast.Name) or owner is None or not isinstance(node.slice, ast.Constant):
+        return isinstance(node.slice, ast.Constant) and self._is_batch_of(node.value, self._has_tensors)
+
+    def _is_batch_of(self, whole: ast.expr, is_such: Callable[[ast.expr | None], bool]) -> bool:
+        """Whether a name has a batch of such a loader."""
+        owner = self.program.scope(whole).owner(whole.id) if isinstance(whole, ast.Name) else None
+        if not isinstance(whole, ast.Name) or owner is None:
             return False
         writes = self.program.reaching(whole, self.tracer.writes(owner, whole.id))
         return bool(writes) and all(
-            isinstance(w, ast.Name) and self.whereabouts.is_batch(w) and self._is_from_tensors(w) for w in writes
+            isinstance(w, ast.Name) and self.whereabouts.is_batch(w) and self._is_from(w, is_such) for w in writes
         )
 
-    def _is_from_tensors(self, write: ast.Name) -> bool:
+    def _is_from(self, write: ast.Name, is_such: Callable[[ast.expr | None], bool]) -> bool:
+        """Whether what a name gets comes from loaders of some kind."""
         source = self._source(write)
         chains = self.tracer.chains(source) if source is not None else []
-        return bool(chains) and all(self._has_tensors(chain[-1].value) for chain in chains)
+        return bool(chains) and all(is_such(chain[-1].value) for chain in chains)
 
     def _source(self, write: ast.Name) -> ast.expr | None:
         """The loader, or the iterator over it, of whose batch a name gets a part."""
@@ -422,11 +427,44 @@ class Shapes:
         whole = [p.origin for p in self.whereabouts.of(value) if self.whereabouts.is_batch(p.origin)]
         return self._source(whole[0]) if len(whole) == 1 and isinstance(whole[0], ast.Name) else None
 
-    def _has_tensors(self, loader: ast.expr | None) -> bool:
-        """Whether a loader collates known data as torch does."""
+    def is_collated(self, node: ast.expr | None, depth: int = _DEPTH) -> bool:
+        """Whether an expression is a part of a batch that torch collates itself: a tensor, if it is of numbers."""
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.slice, ast.Constant) and self._is_batch_of(node.value, self._collates_several)
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) and depth else None
+        if owner is None or not isinstance(node, ast.Name):
+            return False
+        writes = self.program.reaching(node, self.tracer.writes(owner, node.id))
+        return bool(writes) and all(self._gets_collated(owner, w, depth) for w in writes)
+
+    def _gets_collated(self, owner: Scope, write: ast.AST, depth: int) -> bool:
+        if isinstance(write, ast.arg):
+            calls = self.program.flow.callers.get(owner, ())
+            given = [self.tracer.argument(c, owner, write.arg) for c in calls]
+            return bool(given) and all(self.is_collated(g, depth - 1) for g in given)
+        path, holder = self.program.binding(write) if isinstance(write, ast.Name) else ((), None)
+        if isinstance(holder, ast.Assign) and isinstance(holder.value, (ast.Name, ast.Subscript)):
+            whole = holder.value
+            return self._is_batch_of(whole, self._collates_several) if path else self.is_collated(whole, depth - 1)
+        is_whole = self.whereabouts.is_batch(write)
+        return isinstance(write, ast.Name) and not is_whole and self._is_from(write, self._collates_several)
+
+    def _collates(self, loader: ast.expr | None) -> bool:
+        """Whether one of torch's loaders collates its rows itself."""
         if not isinstance(loader, ast.Call) or not _collates(loader):
             return False
-        if not any(map(names.is_torch_loader, self.program.called(loader))):
+        return any(map(names.is_torch_loader, self.program.called(loader)))
+
+    def _collates_several(self, loader: ast.expr | None) -> bool:
+        """Whether it does so by several: of single rows that are lists, a type of tensors takes the numbers."""
+        given = [k.value for k in loader.keywords if k.arg == "batch_size"] if isinstance(loader, ast.Call) else []
+        given += loader.args[1:2] if isinstance(loader, ast.Call) else []
+        is_one = any(isinstance(g, ast.Constant) and g.value in (None, 1) for g in given)
+        return bool(given) and not is_one and self._collates(loader)
+
+    def _has_tensors(self, loader: ast.expr | None) -> bool:
+        """Whether a loader collates known data as torch does."""
+        if not isinstance(loader, ast.Call) or not self._collates(loader):
             return False
         given = loader.args[0] if loader.args else next((k.value for k in loader.keywords if k.arg == "dataset"), None)
         return self._yields_tensors(given, _DEPTH)
@@ -528,7 +566,8 @@ class Shapes:
 
 def _collates(loader: ast.Call) -> bool:
     """Whether a loader makes its batches as torch does."""
-    return all(k.arg not in ("collate_fn", None) for k in loader.keywords)
+    is_said = len(loader.args) > _COLLATE_FN or any(k.arg in ("collate_fn", None) for k in loader.keywords)
+    return not is_said
 
 
 def _operands(node: ast.expr) -> list[ast.expr] | None:

@@ -314,9 +314,15 @@ class Mismatches(Meetings):
         parent = self.program.parent(node)
         if self.shapes.is_tensor(node) or (isinstance(parent, ast.Attribute) and parent.attr == "numpy"):
             return True
+        if isinstance(parent, ast.Call) and self._gives_a_type(parent, node) and self.shapes.is_collated(node):
+            return True
         shown = [s for c in self.program.calls_in(self.program.frame(node)) for s in self._shown_as_tensors(c)]
         text = ast.unparse(node)
         return any(ast.unparse(s) == text and self._is_same(s, node) for s in shown)
+
+    def _gives_a_type(self, call: ast.Call, node: ast.expr) -> bool:
+        """Whether a type of tensors gets it, `torch.LongTensor(x)`, which takes numbers, and no text."""
+        return node in call.args and any(names.memory_of_type(n) is not None for n in self.program.called(call))
 
     def _is_same(self, a: ast.expr, b: ast.expr) -> bool:
         """Whether two expressions that are spelled alike may have one value: `y` is another after `y = f(y)`."""

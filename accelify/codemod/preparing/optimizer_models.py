@@ -34,7 +34,11 @@ class Owners:
         found += self._named_beside(binding, found)
         if not found and isinstance(value, ast.Call):
             found = self._models_among(value)
-        return [self._whole_model(expression) for expression in found]
+        return [self._whole_model(expression) for expression in found if not self._is_no_network(expression)]
+
+    def _is_no_network(self, expression: ast.expr) -> bool:
+        values = self.program.values(expression)
+        return bool(values) and all(map(self.roles.learns_from_arrays, values))
 
     def _models_among(self, call: ast.Call) -> list[ast.expr]:
         """The models that a call is given."""

@@ -227,11 +227,13 @@ class Preparer:
 
     def _is_optional(self, binding: Binding, step: ast.AST) -> bool:
         """Whether an optimizer is made and stepped under one condition, and the script steps by itself otherwise."""
-        made = {ast.unparse(a.test) for a in self.program.ancestors(binding.node) if isinstance(a, ast.If)}
-        return any(
-            isinstance(a, ast.If) and bool(a.orelse) and ast.unparse(a.test) in made
-            for a in self.program.ancestors(step)
-        )
+        made = [a for a in self.program.ancestors(binding.node) if isinstance(a, ast.If)]
+        tests = {ast.unparse(a.test) for a in made}
+        asked = [a for a in self.program.ancestors(step) if isinstance(a, ast.If) and ast.unparse(a.test) in tests]
+        return any(a.orelse and (a not in made or self._any_trains(a.orelse)) for a in asked)
+
+    def _any_trains(self, block: Sequence[ast.stmt]) -> bool:
+        return any(trains(self.program, self.training, statement) for statement in block)
 
     def _add_models(self, binding: Binding, chain: Chain, is_optional: bool = False) -> None:
         models: dict[str, Item] = {}

@@ -65,7 +65,7 @@ class Tensors:
         return (is_method or self.is_model_call(call)) and self._is_early(call)
 
     def is_model(self, node: ast.expr) -> bool:
-        held = self.program.values(node)
+        held = {v for v in self.program.values(node) if not self.roles.learns_from_arrays(v)}
         is_made = bool(held) and held <= self._moved_along
         return self.prepared.is_model(node) or (is_made and not self.prepared.is_another_model(node))
 

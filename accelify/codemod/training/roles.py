@@ -165,7 +165,7 @@ class Roles:
         found: set[Value] = set()
         for value in values:
             if isinstance(value, Parameters) or (isinstance(value, Member) and self.is_module(value.owner)):
-                found.add(value.owner)
+                found |= set() if self.learns_from_arrays(value.owner) else {value.owner}
             elif isinstance(value, Element):
                 found |= self._asked_for_parts(value.owner)
             elif depth and isinstance(value, Generated):
@@ -217,6 +217,11 @@ class Roles:
     def is_model(self, value: Value) -> bool:
         """An `nn.Module`, or anything whose parameters an optimizer gets."""
         return (self.is_module(value) and not self.is_loss(value)) or value in self.trained
+
+    @staticmethod
+    def learns_from_arrays(value: Value) -> bool:
+        """Whether an object has no weights of torch's: `KNeighborsClassifier()`, in a list with networks."""
+        return isinstance(value, Made) and vocabulary.takes_arrays(value.name or "")
 
     def learns(self, value: Value) -> bool:
         """Whether a value is a network, an optimizer or weights, or an agent of the project's own that holds some."""

@@ -318,3 +318,51 @@ def test_an_optimizer_that_a_wrapper_steps_by_another_name_is_prepared_with_the_
     )
     assert "self.inner = accelerator.prepare(self.inner)" in after
     assert "\nmodel = accelerator.prepare(model)\n" in after
+
+
+AMONG = """\
+import torch
+from sklearn.svm import SVC
+from torch import nn
+from xgboost import XGBClassifier
+x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
+{models}
+    if isinstance(model, nn.Module):
+        optimizer = torch.optim.Adam(model.parameters())
+        for epoch in range(2):
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    else:
+        model.fit(x.numpy(), y.numpy())
+"""
+BESIDE = "        model, optimizer = accelerator.prepare(model, optimizer)"
+
+
+@pytest.mark.parametrize(
+    ("models", "prepared"),
+    [
+        (
+            "for model in [nn.Linear(4, 2), SVC()]:",
+            "for model in [accelerator.prepare(nn.Linear(4, 2)), SVC()]:",
+        ),
+        (
+            "net, other = nn.Linear(4, 2), XGBClassifier()\nfor model in (net, other):",
+            "        net, optimizer = accelerator.prepare(net, optimizer)",
+        ),
+        (
+            "models = {'net': nn.Linear(4, 2), 'svm': SVC()}\nfor name in models:\n    model = models[name]",
+            BESIDE,
+        ),
+        (
+            "def make(name): return nn.Linear(4, 2) if name == 'net' else SVC()\n"
+            "for name in ['net', 'svm']:\n    model = make(name)",
+            BESIDE,
+        ),
+        ("def fit(model):", BESIDE),
+    ],
+)
+def test_what_learns_from_arrays_beside_networks_is_not_prepared(models: str, prepared: str) -> None:
+    calls = "for each in [nn.Linear(4, 2), SVC()]:\n    fit(each)\n" if models.startswith("def fit") else ""
+    after = migrated(AMONG.format(models=models) + calls)
+    assert prepared in after.splitlines()
+    assert after.count("prepare(") == 1 + ("Linear(4, 2))," in prepared)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from accelify.codemod.devices.conflicts import Meeting, Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Places
-from accelify.codemod.libraries import methods, table
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.tensors import requires_grad
+from accelify.codemod.semantics.in_place import InPlace
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 
@@ -190,6 +191,8 @@ class Bringing:
             return self._placed("moved", origin)
         if _is_drawn_into_later(self.program, origin) and not requires_grad(origin):
             return None
+        if _is_filled_later(self.program, origin):
+            return None
         if self.tensors.takes_a_device(origin) and not _is_drawn_into(self.program.parent(origin)):
             return self._placed("made", origin)
         if self.tensors.is_creator(origin) and not requires_grad(origin):
@@ -337,6 +340,15 @@ def _is_drawn_into_later(program: Program, origin: ast.Call) -> bool:
     if owner is None or not isinstance(target, ast.Name):
         return False
     return any(_is_drawn_by(program, read) for read in program.reads_of(owner, target.id))
+
+
+def _is_filled_later(program: Program, origin: ast.Call) -> bool:
+    """Whether a tensor gets other values with its array, which the script changes before it reads the tensor again."""
+    if not any(map(names.shares_memory, program.called(origin))) or not origin.args:
+        return False
+    known = program.once(InPlace)
+    changes = [*known.changes(*known.other_uses(origin.args[0]))]
+    return any(known.is_between(change, origin, use) for change in changes for use in known.later_uses(origin))
 
 
 def _is_drawn_by(program: Program, read: ast.expr) -> bool:

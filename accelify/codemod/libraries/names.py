@@ -295,7 +295,13 @@ def same_values(name: str | None) -> bool:
 
 def gives_its_argument(name: str | None) -> bool:
     """Functions whose result is their first argument by another name: `torch.autograd.Variable`."""
-    return same_values(name) and _has_trait(name, Trait.VIEW)
+    return same_values(name) and _has_trait(name, Trait.VIEW) and not shares_memory(name)
+
+
+def shares_memory(name: str | None) -> bool:
+    """Functions of torch whose tensor may be in the memory of the array that they are given: `torch.from_numpy`."""
+    row = table.function(name)
+    return row is not None and row.role is Role.FACTORY and Trait.VIEW in row.traits
 
 
 def gives_an_array(name: str | None) -> bool:

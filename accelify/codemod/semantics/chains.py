@@ -75,11 +75,12 @@ class Chains:
     def changed_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments, and the object of a method, that a call may change in place."""
         if call not in self._changed:
-            changed = dict.fromkeys(map(self._holder, self._changes(call)))
+            changed = dict.fromkeys(map(self._holder, self.changes(call)))
             self._changed[call] = [node for node in changed if self.kinds.of(node) != {"number"}]
         return self._changed[call]
 
-    def _changes(self, call: ast.Call) -> Iterator[ast.expr]:
+    def changes(self, call: ast.Call) -> Iterator[ast.expr]:
+        """The same as they are written: `x.data` and not `x`."""
         callees = self.program.flow.callees.get(call, set())
         for callee in sorted(callees, key=lambda s: s.qualified_name):
             for name in self.filled_parameters(callee):

@@ -63,3 +63,28 @@ def test_a_tensor_that_gradients_are_asked_of_is_not_copied_for_it(inputs: str) 
     grown = f"y0 = model(x0)\ny0 = torch.autograd.grad(y0.sum(), {inputs})[0]\n"
     found = brought(before=f"x0 = torch.ones(2, 4).requires_grad_(True)\n{shown}", batch=grown, end="show(x0.detach())")
     assert not any(" x0" in text or text == "x0" for text in texts(n for b in found.bringing for n in b.nodes))
+
+
+@pytest.mark.parametrize(
+    "filled", ["rows[0] = 1", "np.random.shuffle(rows)", "np.clip(rows, 0, 1, out=rows)", "rows.T[0] += 1", "rows += 1"]
+)
+@pytest.mark.parametrize("made", ["torch.from_numpy(rows)", "torch.as_tensor(rows[:2])"])
+def test_a_tensor_whose_array_is_filled_later_is_brought_where_it_is_used(made: str, filled: str) -> None:
+    before = f"import numpy as np\nrows = np.zeros((2, 4))\nnoise = {made}\n"
+    found = brought(before=before, batch=f"{filled}\nmodel(noise)\n")
+    assert texts(n for b in found.bringing for n in b.nodes) == ["noise"]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        "rows[0] = 1\nnoise = torch.from_numpy(rows)\nmodel(noise)\n",  # filled before it is made, in each round
+        "rows = np.zeros((2, 4))\nrows[0] = 1\nmodel(noise)\n",  # another array
+        "more = rows + 1\nmore[0] = 1\nmodel(noise)\n",
+        "noise = torch.from_numpy(rows)\nmodel(noise)\nrows[0] = 1\n",
+    ],
+)
+def test_a_tensor_whose_array_is_filled_before_is_brought_where_it_is_made(batch: str) -> None:
+    before = "import numpy as np\nrows = np.zeros((2, 4))\nrows[1] = 2\nnoise = torch.from_numpy(rows)\n"
+    found = brought(before=before, batch=batch)
+    assert set(texts(n for b in found.bringing for n in b.nodes)) == {"torch.from_numpy(rows)"}

@@ -12,9 +12,9 @@ returns=tensor role=factory device=option
     torch: bartlett_window blackman_window hamming_window hann_window kaiser_window
     torch.signal.windows: *
     torch.nested: nested_tensor
-returns=tensor role=factory device=option_or_argument rows=each
+returns=tensor role=factory device=option_or_argument rows=each traits=view
     torch: as_tensor asarray
-returns=tensor role=factory device=host rows=each
+returns=tensor role=factory device=host rows=each traits=view
     torch: from_numpy frombuffer from_dlpack
     torch.utils.dlpack: from_dlpack
 returns=tensor role=factory device=host

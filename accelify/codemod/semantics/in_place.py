@@ -1,0 +1,87 @@
+"""Where is the object that an expression gives changed in place, itself or by another that shares its memory?
+
+rows = np.zeros(8)    # changed by `rows[0] = 1`, `rows /= 2`, `rows.T[0] = 1`, `np.clip(rows, 0, 1, out=rows)`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Trait
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.program import Program
+
+
+class InPlace:
+    """Follow an object to where it is used, by the names that it gets."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.chains = program.once(Chains)
+
+    def changes(self, *given: ast.expr) -> Iterator[ast.AST]:
+        """The targets, statements and calls that change an object which some expressions give."""
+        queue, seen = [*given], set[ast.AST]()
+        while queue:
+            node = queue.pop()
+            if node not in seen:
+                seen.add(node)
+                user = self._user(node)
+                if user is not None and self._is_change(user, node):
+                    yield user
+                elif user is not None:
+                    queue += self._same(user, node)
+
+    def other_uses(self, read: ast.expr) -> list[ast.expr]:
+        """Where else the object is read, under the name by which it is read here."""
+        while isinstance(read, ast.Subscript):
+            read = read.value
+        return [u for d in self.chains.definitions(read) for u in self.chains.facts(read).uses(d)]
+
+    def later_uses(self, value: ast.expr) -> list[ast.expr]:
+        """Where the variable is read to which a statement gives a value."""
+        statement = self.program.statement(value)
+        is_plain = isinstance(statement, ast.Assign) and self.program.inside(value, statement.value)
+        return self._uses(statement.targets) if is_plain else []  # type: ignore[attr-defined]  # an assignment
+
+    def is_between(self, change: ast.AST, made: ast.expr, use: ast.expr) -> bool:
+        """Whether a change may come after something is made, and before it is used."""
+        if len({*map(self.program.frame, (change, made, use))}) > 1:
+            return self.program.may_follow(change, made)
+        return self.program.reaches(made, change) and self.program.reaches(change, use, without=made)
+
+    def _uses(self, targets: Iterable[ast.expr]) -> list[ast.expr]:
+        facts = [(self.chains.facts(t), t) for t in targets]
+        return [u for found, t in facts for d in found.at(t) for u in found.uses(d)]
+
+    def _user(self, node: ast.expr) -> ast.AST | None:
+        """What an object is used by: the call of its method, or that which it is an argument of."""
+        user = self.program.parent(node)
+        outer = self.program.parent(user) if isinstance(user, (ast.Attribute, ast.keyword)) else None
+        is_method = isinstance(outer, ast.Call) and (outer.func is user or isinstance(user, ast.keyword))
+        return outer if is_method else user
+
+    def _is_change(self, user: ast.AST, node: ast.expr) -> bool:
+        if isinstance(user, ast.Subscript):
+            return user.value is node and not isinstance(user.ctx, ast.Load)
+        if isinstance(user, ast.Call):
+            return any(changed is node for changed in self.chains.changes(user))
+        return isinstance(user, ast.AugAssign) and user.target is node
+
+    def _same(self, user: ast.AST, node: ast.expr) -> list[ast.expr]:
+        """The expressions that give the same memory."""
+        if isinstance(user, ast.Assign) and user.value is node:
+            return self._uses(user.targets)
+        if isinstance(user, ast.Subscript) and user.value is node:
+            return [user]
+        member = user.func if isinstance(user, ast.Call) else user
+        is_member = isinstance(member, ast.Attribute) and member.value is node and isinstance(user, ast.expr)
+        return [user] if is_member and _is_view(member.attr) else []  # type: ignore[attr-defined,list-item]
+
+
+def _is_view(name: str) -> bool:
+    """Whether a member of an array, or of a tensor, gives the same memory: `T`, `reshape`."""
+    rows = (table.member(kind, name) for kind in ("ndarray", "tensor"))
+    return any(row is not None and row.has(Trait.VIEW) for row in rows)

@@ -1,0 +1,34 @@
+"""Facts about where objects are changed in place."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.semantics.in_place import InPlace
+from tests.codemod.facts import Facts, texts
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "rows[0] = 1",
+        "rows /= 2",
+        "rows[:, 0].T[0] = 1",
+        "rows.sort()",
+        "np.clip(rows, 0, 1, out=rows)",
+        "np.random.shuffle(rows.T)",
+        "other = rows\nother[0] = 1",
+        "fill(rows)",
+    ],
+)
+def test_a_change_of_an_array(change: str) -> None:
+    facts = Facts(f"import numpy as np\ndef fill(a):\n    a[:] = 1\nrows = np.zeros((2, 2))\n{change}\n")
+    assert [*InPlace(facts.program).changes(facts.expression("np.zeros((2, 2))"))]
+
+
+@pytest.mark.parametrize(
+    "use", ["rows = rows / 2", "print(rows[0])", "rows.copy()[0] = 1", "np.sort(rows)", "rows = []\nrows[0] = 1"]
+)
+def test_what_leaves_it_as_it_is(use: str) -> None:
+    facts = Facts(f"import numpy as np\nrows = np.zeros((2, 2))\n{use}\n")
+    assert texts(InPlace(facts.program).changes(facts.expression("np.zeros((2, 2))"))) == []

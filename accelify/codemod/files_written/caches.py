@@ -67,7 +67,7 @@ class Caches:
             return False
         then, other = self.effects.of(*choice.body), self.effects.of(*_otherwise(choice))
         if isinstance(choice, ast.Try) and not self._is_same_file(other, then):
-            return False
+            return self._is_filled(choice, _otherwise(choice))
         made_here = all(self.program.inside(use.call, choice) for use in then.files_written | other.files_written)
         if made_here and (_makes(then, other) or _makes(other, then)):
             return True
@@ -79,7 +79,7 @@ class Caches:
         """Whether a statement takes another way where a file is missing."""
         if isinstance(choice, ast.If):
             return bool(self.checks.questions(choice.test))
-        return bool(choice.handlers) and bool(self.effects.of(*choice.body).files_read)
+        return bool(choice.handlers) and (bool(self.effects.of(*choice.body).files_read) or _refuses_folder(choice))
 
     def _is_made_in_function(self, choice: Choice) -> bool:
         """Whether a function makes or fetches here what is read, by the function or by the data set it belongs to."""
@@ -106,10 +106,13 @@ class Caches:
 
         All processes make the folder, or all the files: whoever comes later does nothing else than it does next time.
         """
-        if not isinstance(choice, ast.If):
-            return False
-        made, found = self.effects.of(*missing).files_written, choice.orelse if missing is choice.body else choice.body
-        asked = self.checks.asked(self.checks.questions(choice.test))
+        if isinstance(choice, ast.If):
+            found = choice.orelse if missing is choice.body else choice.body
+            asked = self.checks.asked(self.checks.questions(choice.test))
+        else:
+            missing, asked = self._tried(choice, missing)
+            found = []
+        made = self.effects.of(*missing).files_written
         paths = [p for use in made for p in use.paths]
         known = [p for p in paths if self.stored.starts(p)] or paths
         is_asked = any(self.stored.may_hold(folder, path) for folder in asked for path in known)
@@ -119,12 +122,32 @@ class Caches:
         is_alike = all(map(self._does_nothing, found)) and not self._is_seen(choice, missing)
         return is_alike and self._all_come_to(choice)
 
+    def _tried(self, choice: ast.Try, missing: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.expr]]:
+        """What runs only where files are missing that code looks for in vain, or whose folder it makes; their paths."""
+        if _refuses_folder(choice) and all(map(self._does_nothing, missing)):
+            made = self.effects.of(*choice.body).files_written
+            return choice.body, [p for use in made if use.is_folder for p in use.paths]
+        asked = self.checks.asked([q for s in choice.body for q in self.checks.questions(s)])
+        kept = [s for s in missing if not self._is_given_too(choice, s)]
+        return kept, asked if self._only_looks(choice.body) else []
+
+    def _only_looks(self, statements: list[ast.stmt]) -> bool:
+        """Whether some statements do nothing but look at files, and give variables what they find."""
+        summary = self.effects.of(*statements)
+        is_more = summary.files_written or summary.unknown or summary.effects
+        return not is_more and all(place.is_variable for place in summary.writes)
+
+    def _is_given_too(self, choice: ast.Try, statement: ast.stmt) -> bool:
+        """Whether a statement gives a variable a value that the body gives it, too, where nothing is missing."""
+        given = {ast.unparse(t) for s in choice.body if isinstance(s, ast.Assign) for t in s.targets}
+        return isinstance(statement, ast.Assign) and given.issuperset(map(ast.unparse, statement.targets))
+
     def _does_nothing(self, statement: ast.stmt) -> bool:
         """Whether a statement only leaves its function, or reports."""
         is_return = isinstance(statement, ast.Return) and statement.value is None
         return is_return or self.effects.of(statement).is_empty or self.effects.of(statement).shows_only
 
-    def _is_seen(self, choice: ast.If, statements: list[ast.stmt]) -> bool:
+    def _is_seen(self, choice: Choice, statements: list[ast.stmt]) -> bool:
         """Whether it makes a difference, but for the files, that some statements have run."""
         own, summary = {n for s in statements for n in ast.walk(s)}, self.effects.of(*statements)
         left = [n for n in own if isinstance(n, ast.Return)]
@@ -247,6 +270,11 @@ class Caches:
 def _otherwise(choice: Choice) -> list[ast.stmt]:
     """What a statement does in place of its body."""
     return choice.orelse if isinstance(choice, ast.If) else [s for h in choice.handlers for s in h.body]
+
+
+def _refuses_folder(choice: ast.Try) -> bool:
+    """Whether code makes a folder unless it is there: `except FileExistsError:`."""
+    return any(h.type is not None and ast.unparse(h.type) == "FileExistsError" for h in choice.handlers)
 
 
 def _makes(one: Summary, other: Summary) -> bool:

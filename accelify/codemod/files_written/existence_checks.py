@@ -75,8 +75,8 @@ class ExistenceChecks:
                 first = first if is_elif else block[0]
                 yield _Way(self.questions(holder.test), block, first or block[0])
 
-    def questions(self, test: ast.expr) -> list[ast.Call]:
-        """The calls of an expression that ask whether a file is there, themselves or by a function."""
+    def questions(self, test: ast.AST) -> list[ast.Call]:
+        """The calls of a condition, or a statement, that ask whether a file is there, themselves or by a function."""
         return [n for n in ast.walk(test) if isinstance(n, ast.Call) and any(True for _ in self._looks(n))]
 
     def is_missing(self, test: ast.expr, holds: bool) -> bool:

@@ -194,6 +194,39 @@ def test_folders_that_all_processes_make(text: str) -> None:
     assert b"main_process_first" not in result.after
 
 
+@pytest.mark.parametrize(
+    ("body", "handler"),
+    [
+        ("os.listdir('d')", "except: make('d')"),
+        ("names = os.listdir('d')", "except FileNotFoundError:\n    make('d')\n    names = os.listdir('d')"),
+        ("len(os.listdir('d'))", "except OSError: make('d')"),
+        ("os.mkdir('d'); make('d')", "except FileExistsError: pass"),
+    ],
+)
+def test_a_folder_that_is_filled_where_it_cannot_be_listed(body: str, handler: str) -> None:
+    before = f"try: {body}\n{handler}\nprint(names)\n"
+    inside = "".join(f"    {line}\n" for line in before.splitlines())
+    result = run(f"{HEAD}names = []\n{MAKE}{MAIN.format(call='[1]')}".replace("main():\n", f"main():\n{inside}"))
+    assert b"    with accelerator.main_process_first():\n        try:" in result.after
+
+
+@pytest.mark.parametrize(
+    ("body", "handler"),
+    [
+        ("os.listdir('d')", "except OSError: make('e')"),
+        ("names = os.listdir('d')", "except OSError: make('d'); fresh = True"),
+        ("names = os.listdir('d'); open('f', 'w').write('x')", "except OSError: make('d')"),
+        ("os.mkdir('d')", "except FileExistsError: pass"),
+        ("os.mkdir('d'); make('d'); fresh = True", "except FileExistsError: pass"),
+    ],
+)
+def test_what_is_tried_and_fills_no_folder_that_it_looks_for(body: str, handler: str) -> None:
+    before = f"fresh = False\ntry: {body}\n{handler}\nprint(fresh)\n"
+    inside = "".join(f"    {line}\n" for line in before.splitlines())
+    result = run(f"{HEAD}{MAKE}{MAIN.format(call='[1]')}".replace("main():\n", f"main():\n{inside}"))
+    assert b"main_process_first" not in result.after
+
+
 def test_a_folder_that_each_step_may_fill_is_no_cache() -> None:
     save = (
         "def save(x, k):\n    if not os.path.exists(k):\n        os.makedirs(k)\n        open(k + '/a', 'w').write(x)\n"

@@ -20,6 +20,8 @@ _Given = tuple[tuple[Any, ...], dict[str, Any]]  # positional and named argument
 _HOST = torch.device("cpu")
 _READS_HOST = ("numpy", "__array__")
 _OF_THE_FIRST = frozenset({"__getitem__", "__setitem__", "__set__"})
+# Of gradients, only those that are given can be moved: the graph knows the other tensors as they are.
+_GRAPHS = {"grad": ("outputs", "inputs"), "backward": ("self",)}
 # Lengths and split points are read in the host's memory, wherever the data are: the position of the argument.
 _COUNTS = {"_pack_padded_sequence": 1, "_pad_packed_sequence": 1, "tensor_split": 1}
 _COUNTS |= dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), 1)
@@ -92,6 +94,9 @@ class MixedDevices(overrides.TorchFunctionMode):
         name = getattr(function, "__name__", "")
         place = _HOST if name in _READS_HOST else self._place(name, given)
         args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), given)
+        kept = _GRAPHS.get(name, ())
+        args = (*given[0][: len(kept)], *args[len(kept) :])
+        kwargs.update((each, given[1][each]) for each in kept if each in kwargs)
         position = _COUNTS.get(name, len(args))
         if position < len(args) and _is_count(args[position]):
             args = (*args[:position], args[position].to(_HOST), *args[position + 1 :])

@@ -9,6 +9,8 @@ import sys
 import pytest
 import torch
 
+from accelify.runtime.world.mixed_devices import MixedDevices
+
 pytestmark = pytest.mark.skipif(
     not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this torch has no backends written in Python",
@@ -111,3 +113,17 @@ def test_on_the_cpu_nothing_is_entered() -> None:
 
     Accelerator(cpu=True, mixed_devices=True, environment=Environment())
     assert torch.overrides._len_torch_function_stack() == 0
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_graph_keeps_its_tensors(as_list: bool) -> None:
+    """The pretend GPU has no gradients across devices; what is moved can be seen without."""
+    mixed = MixedDevices(torch.device("meta"))
+    out, x, given = torch.ones(2, device="meta"), torch.ones(2, requires_grad=True), torch.ones(2)
+    outputs, inputs = ([out], [x]) if as_list else (out, x)
+    (kept_out, kept, moved), _ = mixed._together(torch.autograd.grad, ((outputs, inputs, given), {}))
+    assert (kept_out, kept, moved.device.type) == (outputs, inputs, "meta")
+    named = {"outputs": outputs, "inputs": inputs, "grad_outputs": given}
+    _, together = mixed._together(torch.autograd.grad, ((), named))
+    assert together["inputs"] is inputs
+    assert together["grad_outputs"].device.type == "meta"

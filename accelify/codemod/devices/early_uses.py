@@ -74,11 +74,12 @@ class EarlyUses:
 
     def _uses(self, call: ast.Call, text: str) -> bool:
         """Whether a call runs a model or a part, asks where it is, or gives it to something that may do either."""
-        if ast.unparse(call.func) == text or self.is_part(call.func):
+        if ast.unparse(call.func) in (text, f"{text}.forward") or self.is_part(call.func):
             return True
         if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
             return True
-        return any(ast.unparse(a) == text for a in given(call)) and not self._is_set_up(call)
+        parts = [p for a in given(call) for p in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])]
+        return any(ast.unparse(p) == text for p in parts) and not self._is_set_up(call)
 
     def _is_another(self, text: str, start: ast.stmt, node: ast.AST) -> bool:
         """Whether a name holds another model by then: `model = torch.load(path)` after `model.to(device)`."""

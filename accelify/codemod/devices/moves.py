@@ -223,9 +223,16 @@ class Moves:
         group = self.prepared.prepares_too(statement, text)
         if group is None or group.anchor is None or self._is_prepared_sometimes(text, statement, group.anchor):
             return False
-        if self.program.is_after(statement, group.anchor) and _gives_another(statement, text):
+        is_later = self.program.is_after(statement, group.anchor)
+        if is_later and (_gives_another(statement, text) or self._gets_a_part(text, group.anchor, statement)):
             return False
         return not self._uses.is_used(text, statement, group.anchor)
+
+    def _gets_a_part(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+        """Whether a model may get a new part between two statements: `net.head = nn.Linear(8, 2)`."""
+        stored = (w for writes in self.program.attribute_writes.values() for w in writes)
+        parts = (w for w in stored if f"{ast.unparse(w.value)}.".startswith(f"{text}."))
+        return any(self.program.reaches(start, w) and self.program.reaches(w, end) for w in parts)
 
     def _is_prepared_by_callers(self, statement: ast.stmt, text: str) -> bool:
         """Whether a function only sets a model up after a statement and gives it back, and all callers prepare it."""

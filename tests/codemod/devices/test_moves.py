@@ -266,3 +266,33 @@ def test_one_that_each_round_makes_anew_is_prepared_each_time() -> None:
     steps += ["for x in torch.utils.data.DataLoader(rows):", "    model(x).mean().backward()", "    optimizer.step()"]
     facts = Facts(text + "".join(f"    {step}\n" for step in steps))
     assert [facts.script.devices.is_needless(m) for m in facts.script.devices.moves] == [True]
+
+
+TRIED = """\
+import torch
+from torch import nn
+net = nn.Linear(4, 2)
+net.cuda()
+{between}
+optimizer = torch.optim.Adam(net.parameters())
+for x in torch.utils.data.DataLoader(rows):
+    net(x).mean().backward()
+    optimizer.step()
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "end", "needless"),
+    [
+        ("print(net.forward(torch.ones(8, 4)))", "", [False]),
+        ("torch.multiprocessing.Process(target=watch, args=(net,)).start()", "", [False]),
+        ("print(net)", "", [True]),
+        ("", "net.head = nn.Linear(8, 2)\nnet.cuda()\nnet(x)", [True, False]),
+        ("", "net.body.head = nn.Linear(8, 2)\nnet = net.cuda()\nnet(x)", [True, False]),
+        ("", "net.cuda()\nnet(x)", [True, True]),
+    ],
+)
+def test_a_model_that_is_used_or_changed_between_is_moved(between: str, end: str, needless: list[bool]) -> None:
+    facts = Facts(TRIED.format(between=between, end=end))
+    assert [facts.script.devices.is_needless(m) for m in facts.script.devices.moves] == needless

@@ -14,7 +14,6 @@ from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
-    Argument,
     ClassValue,
     Collection,
     Constant,
@@ -25,7 +24,7 @@ from accelify.codemod.semantics.values import (
     Member,
     Parameters,
 )
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops import Training, takes_one_step
 from accelify.codemod.training.roles import Roles, stepped
 
 Found = Iterator[tuple[ast.AST, str, str]]  # the place, the rule, and the reason
@@ -141,11 +140,7 @@ def _assigned_nowhere(script: Script) -> Found:
 def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Functions that take one step with an optimizer that they are given, by a caller who is not known."""
     for home in script.reach.homes:
-        if home.kind != "function" or script.program.flow.callers.get(home):
-            continue
-        steps = [s for s in script.training.steps if script.program.frame(s) is home]
-        given = [s for s in steps if any(isinstance(v, Argument) for v in script.program.values(stepped(s)))]
-        if given and not any(script.program.loops_round(s) for s in steps):
+        if takes_one_step(script.program, home, script.training.steps):
             message = (
                 f"nothing here calls `{home.name}`, which takes a single step with a model and an optimizer that "
                 "are set up elsewhere"

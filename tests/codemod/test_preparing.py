@@ -277,6 +277,47 @@ def test_a_function_that_takes_one_step_for_unknown_callers_is_declined() -> Non
     )
 
 
+BESIDE = (
+    HEAD
+    + """\
+{step}
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+
+{train}
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1))):
+        optimizer.zero_grad()
+        (model(x) - y).pow(2).mean().backward()
+        optimizer.step()
+{end}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("train", "end"),
+    [("def train():", "train()"), ("def train():", "print(1)"), ("if __name__ == '__main__':", "print(1)")],
+)
+def test_a_step_that_nothing_calls_is_left_alone_beside_training(train: str, end: str) -> None:
+    after = run(BESIDE.format(step="def one_step(model, optimizer, x):", train=train, end=end)).after.decode()
+    assert "model(x).mean().backward()" in after
+    assert "accelerator.backward((model(x) - y).pow(2).mean())" in after
+
+
+@pytest.mark.parametrize(
+    ("step", "end"),
+    [
+        ("def one_step(model, optimizer, x):", "print(one_step)"),
+        ("@torch.enable_grad()\ndef one_step(model, optimizer, x):", "print(1)"),
+    ],
+)
+def test_a_step_that_others_may_call_is_not(step: str, end: str) -> None:
+    left_alone(BESIDE.format(step=step, train="def train():", end=f"train()\n{end}"), "nothing here calls `one_step`")
+
+
 # Loaders.
 
 

@@ -113,6 +113,9 @@ class Loops:
                 (backwards if self._is_tensor_backward(call) else others).append(call)
             elif call.func.attr == "step" and self._is_optimizer_step(call):
                 steps.append(call)
+        left_over = self._left_over(backwards, steps)
+        backwards = [b for b in backwards if self.program.frame(b) not in left_over]
+        steps = [s for s in steps if self.program.frame(s) not in left_over]
         ways: dict[ast.Call, dict[Scope, set[Way]]] = {backward: {} for backward in backwards}
         loops = {backward: tuple(self.stack(backward, ways[backward])) for backward in backwards}
         data = {backward: self._all_data(backward, loops[backward], steps) for backward in backwards}
@@ -139,6 +142,19 @@ class Loops:
             ways={frame: frozenset(wanted) for frame, wanted in merged.items()},
             nested=nested,
         )
+
+    def _left_over(self, backwards: list[ast.Call], steps: list[ast.Call]) -> set[Scope]:
+        """The functions that take one step for a caller, but that nothing mentions, where other code trains."""
+        found = {f for f in map(self.program.frame, backwards) if takes_one_step(self.program, f, steps)}
+        found = {f for f in found if self._is_unmentioned(f)}
+        return found if any(self.program.frame(s) not in found for s in steps) else set()
+
+    def _is_unmentioned(self, function: Scope) -> bool:
+        assert function.parent is not None
+        is_decorated = bool(getattr(function.node, "decorator_list", ()))
+        is_read = function.is_method or self.program.reads_of(function.parent, function.name)
+        value = FunctionValue(function)
+        return not (is_decorated or is_read or any(value in held for held in self.flow.values.values()))
 
     def _is_tensor_backward(self, call: ast.Call) -> bool:
         assert isinstance(call.func, ast.Attribute)
@@ -481,6 +497,15 @@ class Loops:
         return not loops and is_called_elsewhere and function_draws(self.program, frame)
 
 
+def takes_one_step(program: Program, function: Scope, steps: Iterable[ast.Call]) -> bool:
+    """Whether a function that nothing here calls takes one step with an optimizer that it is given."""
+    if function.kind != "function" or program.flow.callers.get(function):
+        return False
+    own = [s for s in steps if program.frame(s) is function]
+    is_given = any(isinstance(v, Argument) for s in own for v in program.values(stepped(s)))
+    return is_given and not any(program.loops_round(s) for s in own)
+
+
 def _asked_of(call: ast.Call) -> ast.expr:
     """The iterator of `next(batches)` or `batches.next()`."""
     if call.args:
@@ -489,7 +514,7 @@ def _asked_of(call: ast.Call) -> ast.expr:
     return call.func.value
 
 
-__all__ = ["LOOPS", "Data", "Loop", "Loops", "Training"]
+__all__ = ["LOOPS", "Data", "Loop", "Loops", "Training", "takes_one_step"]
 
 
 def _yields(loop: ast.For | ast.AsyncFor) -> bool:

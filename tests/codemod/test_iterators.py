@@ -360,3 +360,48 @@ def test_a_loader_of_one_episode_is_not_prepared_however_its_batch_is_drawn(draw
     assert "net, optimizer = accelerator.prepare(net, optimizer)" in text
     assert "prepare(loader" not in text
     assert "labels.long().view(-1, 1) % 5, 1)" in text
+
+
+DRAWN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def make():
+    train = DataLoader(TensorDataset(torch.randn(100, 4)), batch_size=5)
+    {made}
+
+def draw(loader, iterator):
+    try:
+        (batch,) = next(iterator)
+    except StopIteration:
+        iterator = iter(loader)
+        (batch,) = next(iterator)
+    return batch, iterator
+
+{named} = make()
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(30):
+    x, batches = draw(loader, batches)
+    loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        ("return train, iter(train)", "loader, batches"),
+        ("return (train, 3), (iter(train), 3)", "(loader, count), (batches, other)"),
+        ("return [train, iter(train)], 3", "(loader, batches), count"),
+        ("begun = iter(train)\n    return (train,), (begun, 3)", "(loader,), (batches, count)"),
+        ("begun = (iter(train), 3)\n    return (train,), begun", "(loader,), (batches, count)"),
+    ],
+)
+def test_a_loader_below_an_iterator_that_functions_hand_on_is_prepared_where_it_is_made(made: str, named: str) -> None:
+    text = run(DRAWN.format(made=made, named=named)).after.decode()
+    assert "    train = accelerator.prepare(train)\n" in text
+    assert not any("batches" in line for line in text.splitlines() if "prepare(" in line)

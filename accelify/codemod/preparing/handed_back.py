@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
@@ -19,14 +20,17 @@ def goes_over(program: Program, tracer: Tracer, value: ast.expr) -> bool:
     return is_passed or (bool(callees) and all(c.generates for c in callees))
 
 
-def handed_back(program: Program, tracer: Tracer, chain: Chain) -> list[Chain]:
+def handed_back(program: Program, tracer: Tracer, chain: Chain, seen: tuple[ast.AST, ...] = ()) -> list[Chain]:
     """The ways back inside a function that returns an iterator, `loader, iter(loader)`; the chain for others.
 
-    Such a loader is prepared where it is made: an iterator iterates over what the loader was when it began.
+    Such a loader is prepared where it is made: an iterator iterates over what the loader was when it began. Where the
+    function was given the iterator, the ways go on: `batch, batches = draw(loader, batches)`.
     """
-    call, place, size = _unpacked(chain[-1])
+    call, path = _unpacked(chain[-1])
     if call is None:
         return [chain]
+    if chain[-1].node in seen:
+        return []
     made = [r for r in returned(program.flow.callees.get(call, ())) if r is not None]
     taken = next((b.node for b in reversed(chain[:-1]) if isinstance(b.node, ast.Subscript)), None)
     if taken is not None:
@@ -34,11 +38,11 @@ def handed_back(program: Program, tracer: Tracer, chain: Chain) -> list[Chain]:
         listed = [tracer.listed(literal, key) for r in made for literal in _literals(tracer, r)]
         parts = [part for part in listed if part is not None and _is_iterator(program, tracer, part)]
         return [way for part in parts for way in tracer.chains(part)] or [chain]
-    given = [_parts(r) for r in made]
-    if not any(_is_iterator(program, tracer, part) for parts in given for part in parts):
+    if not any(_is_iterator(program, tracer, leaf) for r in made for leaf in _leaves(tracer, r)):
         return [chain]
-    found = [way for parts in given if len(parts) == size for way in tracer.chains(parts[place])]
-    return found or [chain]
+    found = [way for r in made for part in _parts_at(tracer, r, path) for way in tracer.chains(part)]
+    inner = [way for each in found for way in handed_back(program, tracer, each, (*seen, chain[-1].node))]
+    return inner or found or [chain]
 
 
 def _literals(tracer: Tracer, node: ast.expr) -> list[ast.expr]:
@@ -47,14 +51,13 @@ def _literals(tracer: Tracer, node: ast.expr) -> list[ast.expr]:
     return [v for v in given if v is not None] or [node]
 
 
-def is_handed_through(program: Program, binding: Binding) -> bool:
+def is_handed_through(program: Program, tracer: Tracer, binding: Binding) -> bool:
     """Whether a function returns what it was given: `model, optimizer = train(model, optimizer, loader)`."""
-    call, place, size = _unpacked(binding)
+    call, path = _unpacked(binding)
     callees = program.flow.callees.get(call, set()) if call is not None else set()
-    given = [(c, _parts(r)) for c in callees for r in returned([c]) if r is not None]
+    given = [(c, _parts_at(tracer, r, path)) for c in callees for r in returned([c]) if r is not None]
     return bool(given) and all(
-        len(parts) == size and isinstance(part := parts[place], ast.Name) and _is_parameter(c, part.id)
-        for c, parts in given
+        len(parts) == 1 and isinstance(part := parts[0], ast.Name) and _is_parameter(c, part.id) for c, parts in given
     )
 
 
@@ -63,18 +66,40 @@ def _is_parameter(function: Scope, name: str) -> bool:
     return any(p.arg == name for p in function.parameters) and len(function.writes.get(name, ())) == 1
 
 
-def _unpacked(binding: Binding) -> tuple[ast.Call | None, int, int]:
-    """The call whose parts a statement assigns, and which of how many parts a binding gets."""
+_Path = tuple[tuple[int, int], ...]  # the place among so many parts, then the one inside that part
+
+
+def _unpacked(binding: Binding) -> tuple[ast.Call | None, _Path]:
+    """The call whose parts a statement assigns, and which of them a binding gets: `(a, b), (c, d) = make()`."""
     statement = binding.statement
     if binding.kind != "assign" or not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-        return None, 0, 0
-    targets = _parts(statement.targets[0])
-    place = next((k for k, target in enumerate(targets) if ast.unparse(target) == binding.text), None)
-    return (None, 0, 0) if place is None else (statement.value, place, len(targets))
+        return None, ()
+    path = next(_paths(statement.targets[0], binding.text), None)
+    return (None, ()) if path is None else (statement.value, path)
 
 
-def _parts(node: ast.expr) -> list[ast.expr]:
-    return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+def _paths(target: ast.expr, text: str) -> Iterator[_Path]:
+    """The ways through the parts of an assignment's target to what is written so."""
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        yield from ((),) if ast.unparse(target) == text else ()
+        return
+    for place, part in enumerate(target.elts):
+        yield from (((place, len(target.elts)), *path) for path in _paths(part, text))
+
+
+def _parts_at(tracer: Tracer, node: ast.expr, path: _Path) -> list[ast.expr]:
+    """The part of a tuple, or of one inside it, in each of the literals that may stand there."""
+    found = [node]
+    for place, size in path:
+        literals = [n for each in found for n in _literals(tracer, each) if isinstance(n, (ast.Tuple, ast.List))]
+        found = [n.elts[place] for n in literals if len(n.elts) == size]
+    return found
+
+
+def _leaves(tracer: Tracer, node: ast.expr, depth: int = 3) -> list[ast.expr]:
+    """All that a tuple holds, and the tuples in it."""
+    literals = [n for n in _literals(tracer, node) if isinstance(n, (ast.Tuple, ast.List))] if depth else []
+    return [leaf for n in literals for part in n.elts for leaf in _leaves(tracer, part, depth - 1)] or [node]
 
 
 def _is_iterator(program: Program, tracer: Tracer, node: ast.expr) -> bool:

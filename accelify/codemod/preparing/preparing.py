@@ -125,7 +125,7 @@ class Preparer:
                     continue
                 if isinstance(binding.statement, (ast.With, ast.AsyncWith)):
                     continue  # it is there for that block alone: `with higher.innerloop_ctx(net, opt) as (net_, opt_):`
-                if len(chains) > 1 and is_handed_through(self.program, binding):
+                if len(chains) > 1 and is_handed_through(self.program, self.tracer, binding):
                     continue
                 done.add(binding.node)
                 self._optimizer(binding, chain, step)

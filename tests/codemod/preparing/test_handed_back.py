@@ -31,7 +31,7 @@ def test_without_an_iterator_the_chain_stays() -> None:
 def through(text: str) -> bool:
     facts = Facts(text)
     (chain,) = facts.tracer.chains(facts.call("use(").args[0])
-    return is_handed_through(facts.program, chain[-1])
+    return is_handed_through(facts.program, facts.tracer, chain[-1])
 
 
 def test_what_a_function_was_given_comes_back() -> None:

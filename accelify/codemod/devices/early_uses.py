@@ -74,11 +74,12 @@ class EarlyUses:
 
     def _uses(self, call: ast.Call, text: str) -> bool:
         """Whether a call runs a model or a part, asks where it is, or gives it to something that may do either."""
-        if ast.unparse(call.func) in (text, f"{text}.forward") or self.is_part(call.func):
+        uses = (text, f"{text}.forward", f"{text}.share_memory")  # shared: for others, who get the memory of now
+        if ast.unparse(call.func) in uses or self.is_part(call.func):
             return True
         if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
             return True
-        parts = [p for a in given(call) for p in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])]
+        parts = [p for a in given(call) for p in _parts(a)]
         return any(ast.unparse(p) == text for p in parts) and not self._is_set_up(call)
 
     def _is_another(self, text: str, start: ast.stmt, node: ast.AST) -> bool:
@@ -183,6 +184,13 @@ class EarlyUses:
             if row is None or (not row.mutates and row.returns in ("tensor", "argument", None)):
                 return True
         return False
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """What a container's literal holds; anything else by itself."""
+    if isinstance(node, ast.Dict):
+        return node.values
+    return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
 
 def _only_shows(name: str) -> bool:

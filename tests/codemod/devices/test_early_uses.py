@@ -8,7 +8,7 @@ from accelify.codemod.devices.early_uses import EarlyUses
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import training
 
-IMPORTS = "import copy\nimport torch_ema\n"
+IMPORTS = "import copy\nimport torch_ema\nfrom torch.multiprocessing import Process\n"
 DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
 EMA = """
 class Ema:
@@ -54,6 +54,8 @@ def is_needless(uses: str, move: str = "model.to(device)") -> bool:
         "shadow = torch_ema.ExponentialMovingAverage(model.parameters(), decay=0.9)",
         "first = model(torch.zeros(2, 4))",
         "where = next(model.parameters()).device",
+        "model.share_memory()",
+        "Process(target=watch, kwargs={'model': model}).start()",
     ],
 )
 def test_a_move_stays_where_weights_are_copied(uses: str) -> None:

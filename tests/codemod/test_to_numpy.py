@@ -455,3 +455,58 @@ def test_what_may_be_a_tensor_is_brought_to_numpy_where_it_is_read(picked: str, 
         "import torch\n", "import torch\nfrom own import collate\n", 1
     )
     assert ("Accelerator(mixed_devices=True)" in migrated(text)) is is_mixed
+
+
+SHARING = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2):
+    {first}
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {last}
+"""
+
+
+@pytest.mark.parametrize(
+    "changing",
+    [
+        {"last": "weight = model.weight.data.numpy(); np.clip(weight, -1, 1, out=weight)"},
+        {"last": "model.bias.detach().cpu().numpy()[:] = 0"},
+        {"last": "for p in model.parameters(): p.data.numpy().T[0] /= 2"},
+        {"first": "rows = x.numpy(); rows -= rows.mean()"},
+    ],
+)
+def test_a_script_that_changes_a_tensor_through_numpy_stays_on_the_cpu(changing: dict[str, str]) -> None:
+    result = run(SHARING.format(**{"first": "", "last": "", **changing}))
+    assert "Accelerator(cpu=True)" in result.after.decode()
+    assert ".cpu().numpy" not in result.after.decode().replace("detach().cpu()", "")
+    notes = [n.message for n in result.notes if n.rule == to_numpy.NAME]
+    assert len(notes) == 1
+    assert "so the script keeps training on the CPU" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "changing",
+    [
+        {"last": "rows = x.numpy(); rows -= rows.mean()"},
+        {"last": "weight = model.weight.data.numpy().copy(); weight[0] = 1"},
+        {"last": "weight = model.weight.data.numpy(); weight = weight / 2"},
+        {"first": "out = model(x).detach().numpy(); out[out > 1] = 1"},
+    ],
+)
+def test_an_array_that_no_tensor_is_needed_with_is_its_own(changing: dict[str, str]) -> None:
+    result = run(SHARING.format(**{"first": "", "last": "", **changing}))
+    assert "Accelerator()" in result.after.decode()
+    assert not [n for n in result.notes if n.rule == to_numpy.NAME]
+
+
+def test_a_script_that_names_a_device_is_told_of_such_a_change() -> None:
+    result = run(script(imports=NUMPY, batch="x.numpy()[0] = 1\nx = x.to(device)\ny = y.to(device)"))
+    assert ["`x` changes with this array" in n.message for n in result.notes if n.rule == to_numpy.NAME] == [True]

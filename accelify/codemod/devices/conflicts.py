@@ -67,7 +67,8 @@ class Meetings:
         self.brought = brought
         self._read_listed()
         self._read_beside_arrays()
-        self.found = Meeting(read=set(self.read), stuck=list(self.host.asked))
+        shared = (t for t in self.host.shared if self.is_there(self.whereabouts.of(t)))
+        self.found = Meeting(read=set(self.read), stuck=[*self.host.asked, *shared])
         self.found.wanted += [(c, None) for c in self.tensors.made_in_models() if c not in brought]
         for node in self.nodes:
             if isinstance(node, ast.Call):

@@ -67,7 +67,8 @@ class Devices:
     accelerator's device where it is created. is_for_cuda: whether the script has something on a GPU under a
     condition, in a way that no other accelerator's device can take the place of. set_elsewhere: the devices of moves
     that stay, of variables that another file sets and that this one reads for moves only. comparisons: those of a
-    device with a named GPU.
+    device with a named GPU. changed_by_arrays: the tensors on the device that change with an array, each with the code
+    that changes it.
     """
 
     tracer: Tracer
@@ -96,6 +97,7 @@ class Devices:
     moved_early: tuple[ast.Call, ...] = ()
     set_elsewhere: frozenset[ast.expr] = frozenset()
     comparisons: tuple[Comparison, ...] = ()
+    changed_by_arrays: Mapping[ast.expr, ast.AST] = field(default_factory=dict)
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -545,7 +547,8 @@ def devices_of(
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
     host = program.once(HostReads)
     homemade = tensor if not brought.bringing else None
-    may_mix = may_mix and own.has_model and not host.asked
+    changed = {t: host.shared[t] for t in lattice.on_device(host.shared)}
+    may_mix = may_mix and own.has_model and not host.asked and not (changed and tensor is not None)
     may_be_there = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
     own_reads = [t for t in may_be_there if placed.is_tensor(t)]
     kept = (read for call in host.calls for read in host.kept(call))
@@ -582,6 +585,7 @@ def devices_of(
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
         set_elsewhere=frozenset(_set_elsewhere(lattice, moves, access)) if not by_hand else frozenset(),
         comparisons=() if by_hand else tuple(compared.find()),
+        changed_by_arrays=changed,
     )
 
 

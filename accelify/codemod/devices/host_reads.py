@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Device, Trait
 from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.in_place import InPlace
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Collection, Constant, Element, External, Made, Member, Value
+from accelify.codemod.semantics.values import Collection, Constant, Element, External, Made, Member, Parameters, Value
 
 _DEPTH = 4
 
@@ -60,6 +62,35 @@ class HostReads:
         compared = (c for c in self.calls if _is_compared(self.program.parent(c)))
         asked += [c.func.value for c in compared if isinstance(c.func, ast.Attribute) and c.func.attr == "type"]
         return [a for a in asked if not self._loads(self.program.frame(a))]
+
+    @cached_property
+    def shared(self) -> dict[ast.expr, ast.AST]:
+        """The tensors that change with an array which is in their memory there, each with the code that changes it.
+
+        `table` of `rows = table.numpy(); rows[0] = 1`, if it is read again.
+        """
+        known, found = self.program.once(InPlace), dict[ast.expr, ast.AST]()
+        for call in self.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
+                tensor = self._source(call.func.value)
+                changes = (c for c in known.changes(call) if self._is_kept(tensor) or known.is_read_after(tensor, c))
+                found.update((tensor, change) for change in islice(changes, 1))
+        return found
+
+    def _source(self, node: ast.expr) -> ast.expr:
+        """The tensor in whose memory an expression is, on the CPU: `table` of `table.detach().cpu()[0]`."""
+        while True:
+            member = node.func if isinstance(node, ast.Call) else node
+            is_member = isinstance(member, ast.Attribute) and methods.keeps_memory(member.attr)
+            if not is_member and not isinstance(node, ast.Subscript):
+                return node
+            node = member.value  # type: ignore[attr-defined]  # an attribute, or a subscript
+
+    def _is_kept(self, tensor: ast.expr) -> bool:
+        """Whether a tensor is an object's or a model's, which may be read at any time."""
+        is_of_model = any(isinstance(v, Parameters) for v in self.program.values(tensor))
+        kinds = self.program.once(Kinds).of(tensor)
+        return isinstance(tensor, ast.Attribute) or is_of_model or kinds <= {"parameter", "buffer"}
 
     def _names_a_type(self, call: ast.Call) -> bool:
         """Whether an `isinstance` is for a type of tensors in the CPU's memory alone, not for `torch.Tensor`."""

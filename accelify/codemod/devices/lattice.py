@@ -175,6 +175,10 @@ class Lattice:
         """Whether an expression always has tensors, all of which are on the accelerator's device."""
         return self._always_has(node, {Where.ACCELERATOR})
 
+    def on_device(self, nodes: Iterable[ast.expr]) -> list[ast.expr]:
+        """The expressions that may have tensors on the device."""
+        return [n for n in nodes if any(p.where is Where.ACCELERATOR for p in self.of(n))]
+
     def may_be_there(self, node: ast.expr, brought: Collection[ast.AST] = ()) -> bool:
         """Whether an expression always has tensors, some on the device, or `brought` there where they are made.
 

@@ -63,8 +63,9 @@ class Homemade:
         """What has no known place on a device, if the script names none."""
         if self.names_a_device():
             return []
-        asked = self.program.once(HostReads).asked
-        return [*self._given(), *self.tensors.made_in_models(), *self._without_a_model(), *asked]
+        host = self.program.once(HostReads)
+        kept = [*host.asked, *self.lattice.on_device(host.shared)]
+        return [*self._given(), *self.tensors.made_in_models(), *self._without_a_model(), *kept]
 
     def _is_given_by_others(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether something is of what nothing here gives: a parameter, or the result of a function that is one.

@@ -176,6 +176,13 @@ def is_view(name: str) -> bool:
 
 
 @cache
+def keeps_memory(name: str) -> bool:
+    """Members of a tensor that give the tensor itself, or another in its memory, on the CPU: `data`, `view`, `cpu`."""
+    row = table.member("tensor", name)
+    return row is not None and (Trait.VIEW in row.traits or moves(name) or name == "cpu")
+
+
+@cache
 def reorders(name: str) -> bool:
     """Methods and attributes of a tensor whose result may have other dimensions first: `t`, `permute`, `T`."""
     return _row_has(table.member("tensor", name), Trait.REORDERS)

@@ -47,7 +47,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
     yield from _unmatched(script)
     node = script.devices.homemade
-    if node is not None:
+    if node is not None and node not in script.devices.changed_by_arrays:
         message = (
             f"`{_short(node)}` is in CPU memory and the script names no device, so the script keeps training on "
             "the CPU; to use GPUs, move all tensors that no prepared loader yields to the accelerator's device, "

@@ -12,6 +12,8 @@ Why: prepared loaders and models keep their tensors on the process's device, and
 script that knew of no GPU, or left the labels where they were, would stop there on a GPU; on the CPU `cpu()` does
 nothing.
 A library of arrays reads there whatever its function is, or its object's method: an axis of a plot, an estimator.
+An array in a tensor's memory on the CPU, and that the script changes, would leave the tensor as it is on a GPU:
+a script that names no device keeps training on the CPU, with `Accelerator(cpu=True)` and a note at the change.
 Left alone: what is brought to the CPU already, and tensors that the script made itself and that stay there.
 """
 
@@ -35,6 +37,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
     A note for what may be such a tensor.
     """
+    yield from _shared(script)
     if script.devices.homemade is not None:
         return  # it stays on the CPU
     for tensor in script.devices.brought_back:
@@ -50,6 +53,22 @@ def find(script: Script) -> Iterator[Change | Remark]:
             f"device: write `{text}.cpu()` if it is a tensor"
         )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _shared(script: Script) -> Iterator[Remark]:
+    """A note for each tensor that a script which names no device changes through NumPy."""
+    devices = script.devices
+    for tensor, change in devices.changed_by_arrays.items():
+        text = ast.unparse(tensor)
+        said = f"`{text}` changes with this array only as long as it is in CPU memory"
+        cure = f"change `{text}` itself, or copy the array back to it (`copy_`)"
+        if devices.homemade is not None:
+            message = f"{said}, so the script keeps training on the CPU: to use GPUs, {cure}, and remove `cpu=True`"
+        elif devices.is_unnamed or any(script.program.inside(tensor, back) for back in devices.brought_back):
+            message = f"{said}, and it may be on a GPU here: {cure}"
+        else:
+            continue  # a script that has it on a GPU itself
+        yield Remark(NAME, script.path(change), change, message, Tier.REVIEW)
 
 
 def on_the_cpu(tensor: cst.CSTNode) -> cst.BaseExpression:

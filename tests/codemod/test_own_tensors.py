@@ -458,12 +458,22 @@ def test_to_follow_a_tensor_is_to_name_no_device(forward: str) -> None:
     assert "torch.ones(1, 4, device=accelerator.device)" in after
 
 
-def test_a_device_that_nothing_reads_is_none() -> None:
+@pytest.mark.parametrize(
+    "named",
+    [
+        "{chosen}",
+        "{chosen}\nprint(device)",
+        "print('GPU', torch.cuda.is_available())",
+        "if torch.cuda.is_available(): torch.cuda.manual_seed_all(0)",
+    ],
+)
+def test_a_device_that_is_only_looked_at_is_none(named: str) -> None:
     chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
     made = "print(model(torch.ones(1, 4)))"
-    assert "torch.ones(1, 4, device=accelerator.device)" in rewritten(after=f"{chosen}\n{made}").after.decode()
-    read = rewritten(after=f"{chosen}\nprint(device)\n{made}").after.decode()
-    assert "torch.ones(1, 4))" in read
+    after = rewritten(after=f"{named.format(chosen=chosen)}\n{made}").after.decode()
+    assert "torch.ones(1, 4, device=accelerator.device)" in after
+    moved = rewritten(after=f"{chosen}\nmodel.to(device)\n{made}").after.decode()
+    assert "torch.ones(1, 4))" in moved
 
 
 def test_a_device_among_the_settings_of_a_dict_is_a_name_for_one() -> None:

@@ -12,7 +12,8 @@ from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, Place
 from accelify.codemod.files.parse import Parsed
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Argument, Element, Made, Member, Value
@@ -20,6 +21,7 @@ from accelify.codemod.semantics.values import Argument, Element, Made, Member, V
 _DEPTH = 5
 _MAY_BE_TENSORS = frozenset({"tensor", "parameter", "buffer", UNKNOWN})
 _TENSORS = frozenset({"tensor", "parameter", "buffer"})
+_LOOKS = frozenset({Effect.PRINTS, Effect.WAITS, Effect.SEEDS_TORCH})
 _THERE = frozenset({Where.ACCELERATOR})
 _DEVICE = re.compile(r"cuda|gpu|device|^mps$|^xpu$", re.IGNORECASE)
 
@@ -139,18 +141,27 @@ class Homemade:
         return any(isinstance(w, ast.arg) for w in writes)
 
     def _is_idle(self, node: ast.AST) -> bool:
-        """Whether a device is chosen for a variable that nothing reads."""
+        """Whether a device is only looked at, or chosen for a variable that is: `print(torch.cuda.is_available())`."""
         statement = self.program.statement(node)
-        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-        if not isinstance(target, ast.Name):
+        if not isinstance(statement, ast.Assign):
+            return self._only_looks(statement)
+        target = statement.targets[0] if len(statement.targets) == 1 else None
+        owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+        if owner is None or not isinstance(target, ast.Name):
             return False
-        owner = self.program.scope(target).owner(target.id)
         imported = (n.name for parsed in self.program.files for n in parsed.nodes if isinstance(n, ast.alias))
-        return (
-            owner is not None
-            and not self.program.reads_of(owner, target.id)
-            and not any(name in (target.id, "*") for name in imported)
+        reads = self.program.reads_of(owner, target.id)
+        return all(self._only_looks(self.program.statement(r)) for r in reads) and not any(
+            name in (target.id, "*") for name in imported
         )
+
+    def _only_looks(self, statement: ast.stmt) -> bool:
+        """Whether a statement prints something, or asks or tells the GPUs something that moves no tensor."""
+        if isinstance(statement, ast.If):
+            return not statement.orelse and all(map(self._only_looks, statement.body))
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        rows = [table.function(n) for n in self.program.called(call)] if isinstance(call, ast.Call) else []
+        return bool(rows) and all(row is not None and row.effects and row.effects <= _LOOKS for row in rows)
 
     def _given(self) -> Iterator[ast.expr]:
         """The tensors that prepared models are given, and those that losses compare with their outputs."""

@@ -49,8 +49,16 @@ class Chains:
         if isinstance(read, ast.Attribute) and self.variable(read) == Variable(None, read.attr, is_attribute=True):
             if methods.is_view(read.attr) and not self.program.attribute_writes.get(read.attr):
                 return frozenset()  # a tensor's, which is what the tensor is
+            if self._is_tensors_method(read):
+                return frozenset()
             return frozenset(d for d in found if d.variable.scope is None or self._may_be_of(read.value, d))
         return found
+
+    def _is_tensors_method(self, read: ast.Attribute) -> bool:
+        """Whether `mean` of `x.mean(1)` is a tensor's, and not what `self.mean = x.mean(1)` sets in an object."""
+        call, held = self.program.parent(read), self.program.values(read.value)
+        is_called = isinstance(call, ast.Call) and call.func is read and methods.is_of("tensor", read.attr)
+        return is_called and not any(isinstance(v, Instance) for v in held)
 
     def _may_be_of(self, owner: ast.expr, definition: Definition) -> bool:
         """Whether an object may be of the class to whose `self` a definition gives an attribute: no options are."""

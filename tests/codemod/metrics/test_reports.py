@@ -319,6 +319,10 @@ def test_a_state_that_each_batch_begins_anew(begin: str) -> None:
         ("self.hidden = x.sum(0); self.hidden *= 0.1; out = out + self.hidden.sum()", []),
         ("self.hidden = x.sum(0); self.hidden.mul_(2); out = out + self.hidden.sum()", []),
         ("self.put(x, i); out = out + self.hidden.sum()", []),
+        # An attribute named as a tensor's method, which the tensor's own call does not read.
+        ("self.mean = x.mean(0).detach(); out = (out - self.mean.sum()) * self.mean.sum()", []),
+        ("self.std, self.max = x.std(0), x.max(); out = out / self.std.sum() + self.max", []),
+        ("self.mean = x.mean(0) + 0.9 * self.mean; out = out - self.mean.sum()", [About.CARRIED]),
         ("self.hidden += x.sum(0).detach()", [About.STATE]),
     ],
 )

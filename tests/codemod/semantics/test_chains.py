@@ -51,6 +51,14 @@ def test_a_change_in_place_is_a_definition() -> None:
     assert {ast.unparse(d.node) for d in chains.definitions(read)} == {"rows", "rows.append(1)"}
 
 
+@pytest.mark.parametrize(("read", "count"), [("x.mean(1)", 0), ("x.centre(1)", 1), ("x.mean", 1)])
+def test_a_tensor_s_method_is_no_attribute_of_an_object(read: str, count: int) -> None:
+    name = read.removeprefix("x.").removesuffix("(1)")
+    chains, tree = chains_of(f"class A:\n    def f(self, x): self.{name} = 1\ndef g(x): return {read}\nA().f(2)\ng(y)")
+    returned = tree.body[1].body[0].value  # type: ignore[attr-defined]  # of a function
+    assert len(chains.definitions(returned.func if isinstance(returned, ast.Call) else returned)) == count
+
+
 def test_the_parameters_that_a_function_fills() -> None:
     chains, tree = chains_of("def fill(rows, x): rows.append(x)\nfill([], 1)")
     function = chains.program.flow.bindings["train.py"].made_by[tree.body[0]]

@@ -304,11 +304,12 @@ def _own_weights(script: Script) -> Iterator[Remark]:
 
 
 def _draws_in_the_model_alone(script: Script) -> bool:
-    """Whether all that the training loops give to models was there before them."""
+    """Whether all that the training loops give to models was there before them, and no environment told it."""
     loops = {loop for loops in script.training.loops.values() for loop in loops}
     calls = [c for c in script.program.calls if any(script.program.inside(c, loop) for loop in loops)]
     given = [a for c in calls if any(map(script.roles.is_model, script.program.values(c.func))) for a in c.args]
-    return bool(given) and not any(_is_made_in(script, a, loops) for a in given)
+    is_own = script.run.experience.holds
+    return bool(given) and not any(_is_made_in(script, a, loops) or is_own(a) for a in given)
 
 
 def _is_made_in(script: Script, node: ast.expr, loops: Collection[ast.AST]) -> bool:

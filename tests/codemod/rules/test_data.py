@@ -119,3 +119,45 @@ def test_a_step_without_data_beside_those_of_a_prepared_loader(batches: str) -> 
     result = run(FOREVER.format(batches=batches))
     assert "loader, model, optimizer = accelerator.prepare" in result.after.decode()
     assert not any("is not sharded" in n.message for n in result.notes)
+
+
+LEARNER = """\
+import gymnasium as gym
+import torch
+from torch import nn
+from torch.distributions import Categorical
+class Agent:
+    def __init__(self):
+        self.net = nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+        self.states, self.rewards = [], []
+    def act(self, state):
+        return Categorical(logits=self.net(torch.as_tensor(state)).detach()).sample().item()
+    def keep(self, state, reward):
+        self.states.append(state); self.rewards.append(reward)
+    def update(self):
+        states, rewards = torch.tensor(self.states), torch.tensor(self.rewards)
+        for _ in range(2):
+            loss = (self.net(states).mean(1) * rewards).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+env = gym.make("CartPole-v1")
+agent = Agent()
+for episode in range(6):
+    state, _ = env.reset()
+    for step in range(50):
+        following, reward, done, _, _ = env.step(agent.act(state))
+        {keep}
+        state = following
+    agent.update()
+"""
+
+
+@pytest.mark.parametrize(
+    "keep", ["agent.states.append(state); agent.rewards.append(reward)", "agent.keep(state, reward)"]
+)
+def test_episodes_that_an_agent_keeps_are_each_process_s_own(keep: str) -> None:
+    messages = [n.message for n in run(LEARNER.format(keep=keep)).notes if n.rule == "data"]
+    assert any(m.startswith("each process draws its own data: on N") for m in messages)
+    assert not any("same data" in m for m in messages)

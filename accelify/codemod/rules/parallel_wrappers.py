@@ -44,7 +44,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import Binding, wrapped_by
 from accelify.codemod.semantics.scopes import Scope, names_in, returned
-from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Member, Values
+from accelify.codemod.semantics.values import Argument, Collection, Element, Instance, Made, Member, Values
 
 NAME = "parallel_wrappers"
 _PREFIX = "module."
@@ -77,6 +77,7 @@ def find(script: Script) -> Iterator[Found]:
         yield from _loads(script)
         yield from _prefixes(script)
         yield from _saves(script)
+        yield from _saved_whole(script)
         yield from _class_names(script)
         yield from _patches(script)
 
@@ -173,6 +174,29 @@ def _saves(script: Script) -> Iterator[Remark]:
                 "added: load them into a model without a wrapper there"
             )
             yield Remark(NAME, script.path(call), call, of_part, Tier.REVIEW)
+
+
+def _saved_whole(script: Script) -> Iterator[Remark]:
+    """`torch.save(model, path)` of a model that was wrapped: what is loaded has no `module`."""
+    message = (
+        "the model saved here was in a `DataParallel`, and is not any more: code that loads it and takes its `.module` "
+        "has to take the model itself"
+    )
+    for save in script.written.saves:
+        if any(_is_module(script, n) and _is_wrapped(script, n) for n in _saved_parts(script, save.call)):
+            yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
+
+
+def _saved_parts(script: Script, save: ast.Call) -> Iterator[ast.expr]:
+    """What is saved, and what is in it, if that is a dict."""
+    given = save.args[:1] or [k.value for k in save.keywords if k.arg == "obj"]
+    dicts = (v.node for g in given for v in script.program.values(g) if isinstance(v, Collection))
+    yield from given
+    yield from (value for d in dicts if isinstance(d, ast.Dict) for value in d.values)
+
+
+def _is_module(script: Script, node: ast.expr) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and any(map(script.roles.is_module, script.program.values(node)))
 
 
 def _wrapped_part(script: Script, model: ast.expr) -> str | None:

@@ -54,6 +54,28 @@ def test_the_keys_of_a_wrapped_model_change(slots: dict[str, str]) -> None:
     assert "state_dict()" in line
 
 
+WHOLE = "is not any more: code that loads it and takes its `.module`"
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "saved", "is_told"),
+    [
+        (WRAP, "torch.save(model, 'net.pt')", True),
+        (WRAP, "torch.save({'net': model, 'epoch': 1}, 'net.pt')", True),
+        (WRAP, "state = {'net': model}\ntorch.save(obj=state, f='net.pt')", True),
+        (f"{BUILD}model = build(model)", "torch.save(model, 'net.pt')", True),
+        (SAVER.replace("self.model.state_dict()", "self.model"), "keeper.save()", True),
+        (WRAP, "torch.save(model.module, 'net.pt')", False),
+        (WRAP, "raw = model.module\ntorch.save(raw, 'net.pt')", False),
+        (f"raw = model\n{WRAP}", "torch.save(raw, 'net.pt')", False),
+        (WRAP, "torch.save(optimizer, 'net.pt')", False),
+    ],
+)
+def test_a_wrapped_model_is_saved_without_its_wrapper(wrapped: str, saved: str, is_told: bool) -> None:
+    result = run(script(before="rows = torch.randn(8, 2, 4)", model=wrapped, end=saved))
+    assert [WHOLE in n.message for n in result.notes if "DataParallel`, and" in n.message] == [True] * is_told
+
+
 @pytest.mark.parametrize(
     "slots",
     [

@@ -45,9 +45,13 @@ class Meetings:
         return tuple(found)
 
     def at(self, call: ast.Call) -> tuple[Edit, ...]:
-        """The wait before the statement of a call; none where not all processes may come there."""
-        speaker, statement = self.saver(call), self.guarding.program.statement(call)
-        if speaker is None or call in self.guarding.covered or not self._is_run_by_all(call, statement):
+        """The wait before the statement of a call, or what is guarded with it; none where not all may come there."""
+        speaker, program = self.saver(call), self.guarding.program
+        guarded = (run[0] for run in self.guarding.runs if any(program.inside(call, s) for s in run))
+        top = next(guarded, None)
+        statement = top or program.statement(call)
+        is_alone = top is None and call in self.guarding.covered
+        if speaker is None or is_alone or not self._is_run_by_all(call, statement):
             return ()
         return (Insert(statement, "before", f"{speaker}.wait_for_everyone()"), *self._import(call, speaker))
 

@@ -127,6 +127,12 @@ class Refusals:
         return False
 
 
+def path_of(call: ast.Call) -> ast.expr:
+    """The path that a call is given, or whose method it is."""
+    assert call.args or isinstance(call.func, ast.Attribute)
+    return call.args[0] if call.args else call.func.value  # type: ignore[attr-defined]  # a method of the path
+
+
 def handlers_round(program: Program, make: ast.Call) -> Iterator[ast.ExceptHandler]:
     """What a script does where a call fails because the folder is there."""
     child: ast.AST = make

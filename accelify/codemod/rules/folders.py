@@ -28,7 +28,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace, Wrap
-from accelify.codemod.files_written.refusals import Refusals, handlers_round
+from accelify.codemod.files_written.refusals import Refusals, handlers_round, path_of
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
@@ -51,7 +51,7 @@ _TEMPORARY = (
 
 def find(script: Script) -> Iterator[Found]:
     """A change for each folder that is made, also in files that change for nothing else."""
-    refusals = Refusals(script.written.stored, _path_of)
+    refusals = Refusals(script.written.stored, path_of)
     clocks: dict[ast.Call, None] = {}
     counts: dict[ast.expr, None] = {}
     for call in script.program.calls:
@@ -61,8 +61,8 @@ def find(script: Script) -> Iterator[Found]:
         if is_deleted and not _is_temporary(script, call):
             yield _deleted(script, call)
         if _makes_a_folder(script, call):
-            clocks.update(dict.fromkeys(script.written.clocks.behind(_path_of(call))))
-            counts.update(dict.fromkeys(_counted(script, _path_of(call))))
+            clocks.update(dict.fromkeys(script.written.clocks.behind(path_of(call))))
+            counts.update(dict.fromkeys(_counted(script, path_of(call))))
         for read in _read_by_all(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(read)))
         if not _fails_the_second_time(script, call) or script.written.guarding.is_cached(call):
@@ -242,7 +242,7 @@ def _is_found_by_all(script: Script, make: ast.Call, waits: Collection[ast.Call]
     alone = (c for c in script.program.calls if c in script.written.guarding.covered)
     opened = [c for c in alone if script.effects.kinds.of(c) & _MAKING_FOLDERS and stored.is_before(c, make)]
     given = [g for c in opened for g in (*c.args, *(k.value for k in c.keywords))]
-    return not any(stored.starts(g) and stored.may_hold(_path_of(make), g) for g in given)
+    return not any(stored.starts(g) and stored.may_hold(path_of(make), g) for g in given)
 
 
 def _next_free(script: Script) -> Iterator[Remark]:
@@ -324,11 +324,6 @@ def agreed(node: cst.CSTNode, speaker: str) -> cst.BaseExpression:
     """`accelerator.broadcast_object_list([time.time()])[0]`."""
     assert isinstance(node, cst.BaseExpression)
     return snippets.expression(f"{speaker}.broadcast_object_list([{{clock}}])[0]", clock=node)
-
-
-def _path_of(call: ast.Call) -> ast.expr:
-    assert call.args or isinstance(call.func, ast.Attribute)
-    return call.args[0] if call.args else call.func.value  # type: ignore[attr-defined]  # a method of the path
 
 
 def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:

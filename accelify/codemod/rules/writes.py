@@ -7,7 +7,8 @@ Why: files that N processes write at once are a mixture, figures are shown and e
 files, images, plots and tables are guarded where that is safe: where the guarded statements do nothing that the
 processes must do together, draw no random numbers, change nothing, and bind nothing that is read elsewhere. What is
 made only to be written goes with it. A process that reads such a file later waits first. Where a script makes a file
-only if it is missing, and waits for it there, all processes have looked before one of them makes it.
+only if it is missing, and waits for it there, or stops because it is there, all processes have looked before one of
+them makes it.
 Left alone: prints, of which the launcher shows process 0's; scripts that distribute themselves, which say already what
 each process writes; and what cannot be guarded, each with a note.
 """
@@ -23,9 +24,10 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Insert, Remark, Replace, Wrap
+from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import lists_files, waits_as_well
 from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE
+from accelify.codemod.files_written.refusals import Refusals, path_of
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
@@ -59,6 +61,9 @@ def find(script: Script) -> Iterator[Change | Remark]:
             fetched = _rows(script, run, Trait.DOWNLOADS) if where == "after" else []
             edits = (edit, *dict.fromkeys(e for call in fetched for e in script.written.meetings.before(call)))
             yield Change(NAME, script.path(statement), statement.lineno, reason, edits)
+        for edits in dict.fromkeys(_refused(script, run)):
+            reason = "no process writes the file that another one is still to look for"
+            yield Change(NAME, script.path(run[0]), run[0].lineno, reason, edits)
     for backward in script.training.backwards:
         if edits := script.written.meetings.before(backward):
             reason = "no process makes what another one is still to look for"
@@ -110,6 +115,22 @@ def _others_have_read(script: Script, run: tuple[ast.stmt, ...]) -> bool:
         for use in script.effects.of_call(call).files_read
         for place in map(guarding.place_of, use.paths)
     )
+
+
+def _refused(script: Script, run: tuple[ast.stmt, ...]) -> Iterator[tuple[Edit, ...]]:
+    """The waits before one process writes a file, where the script stops because it is there."""
+    stored, meetings = script.written.stored, script.written.meetings
+    for call in (n for s in run for n in ast.walk(s) if isinstance(n, ast.Call)):
+        if any(stored.is_before(backward, call) for backward in script.training.backwards):
+            continue  # for which the processes have waited for each other
+        for path in _made_at(script, call):
+            refusals = Refusals(stored, partial(_path_of, call, path))
+            waits = (w for refusal in refusals.before(call) if refusal.stops for w in refusal.waits)
+            yield from filter(None, map(meetings.at, waits))
+
+
+def _path_of(write: ast.Call, path: ast.expr, call: ast.Call) -> ast.expr:
+    return path if call is write else path_of(call)
 
 
 def _paths(script: Script, call: ast.Call) -> list[ast.expr]:

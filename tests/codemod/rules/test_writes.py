@@ -588,3 +588,62 @@ for {head}:
 def test_files_of_the_items_of_a_sharded_loop(head: str, item: str, write: str, is_noted: bool) -> None:
     notes = run(ITEMS.format(head=head, item=item, write=write)).notes
     assert any("written once more" in n.message for n in notes) is is_noted
+
+
+LOOKING = """\
+import json, os, sys
+from pathlib import Path
+out = sys.argv[1]
+path = os.path.join(out, "options.json")
+def stop_if_done(file):
+    if os.path.exists(file):
+        sys.exit(1)
+def write(file):
+    with open(file, "w") as f:
+        json.dump({}, f)
+"""
+
+
+def before_training(text: str, last: str = "") -> str:
+    """What a script comes out as that looks for a file and writes it before it trains."""
+    result = run(script(before=f"{LOOKING}{text}", end=last))
+    assert result.status is Status.MIGRATED
+    return result.after.decode()
+
+
+WRITES = "with open(path, 'w') as f:\n    f.write('begun')\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"stop_if_done(path)\n{WRITES}",
+        f"assert not os.path.isfile(path), 'there already'\n{WRITES}",
+        f"if Path(path).exists():\n    raise FileExistsError(path)\n{WRITES}",
+        f"if os.path.exists(path) and input('go on?') != 'y':\n    sys.exit()\n{WRITES}",
+        "stop_if_done(path)\nPath(path).write_text('begun')\n",
+    ],
+)
+def test_all_have_looked_for_a_file_before_one_process_writes_it(text: str) -> None:
+    assert f"{WAIT}\n{GUARD}" in before_training(text)
+
+
+def test_all_have_looked_for_a_file_that_a_function_writes() -> None:
+    assert before_training("stop_if_done(path)\nwrite(path)\n").count(WAIT) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"if not os.path.exists(path):\n    sys.exit('there is none')\n{WRITES}",
+        f"if os.path.exists(path):\n    print('there already')\n{WRITES}",
+        f"stop_if_done(out + '/other.json')\n{WRITES}",
+        f"{WRITES}stop_if_done(out)\n",
+    ],
+)
+def test_no_process_waits_before_a_file_that_stops_none(text: str) -> None:
+    assert WAIT not in before_training(text)
+
+
+def test_a_file_that_is_written_after_training_is_not_waited_for() -> None:
+    assert WAIT not in before_training("stop_if_done(path)\n", WRITES)

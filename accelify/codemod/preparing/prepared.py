@@ -17,7 +17,7 @@ from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, code
-from accelify.codemod.semantics.values import Collection, Element, Generated, Instance, Made, Value, View
+from accelify.codemod.semantics.values import Collection, Constant, Element, Generated, Instance, Made, Value, View
 
 
 class Prepared:
@@ -60,14 +60,15 @@ class Prepared:
         """Whether all that an expression may be are passes over loaders that are prepared where they are made."""
         wrapped = {n for kind, n in self.preparation.wrapped if kind == "loader"}
         held = self.program.values(node) if wrapped else ()
-        made = {n for v in held for n in self._below(v)}
+        made = {n for v in held if not isinstance(v, Constant) for n in self._below(v)}
         return bool(made) and made <= wrapped
 
     def _below(self, value: Value, depth: int = 4) -> set[ast.AST | None]:
         """The calls that make the loaders over which an iterator goes; None for anything else."""
         if isinstance(value, View) and depth:
             inner = self.program.flow.view_source(value)
-            return {n for v in inner for n in self._below(v, depth - 1)} or {None}
+            below = (v for v in inner if not isinstance(v, Constant))  # `[None] * 2`, which loaders are put into
+            return {n for v in below for n in self._below(v, depth - 1)} or {None}
         return {value.node if isinstance(value, Made) else None}
 
     def _chains(self, node: ast.expr) -> list[Chain]:

@@ -258,3 +258,27 @@ def test_models() -> None:
 )
 def test_what_is_on_the_cpu_from_there_on(expression: str, brings: bool) -> None:
     assert brings_to_cpu(Facts(f"use({expression})").call("use(").args[0]) is brings
+
+
+PUT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+loaders = {places}
+for k in range(2):
+    loaders[k] = DataLoader(rows[k], batch_size=5)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for k in range(2):
+    batches = iter(loaders[k])
+    for i in range(len(batches)):
+        model(next(batches)).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("places", ["[0] * 2", "[None, None]", "{0: None, 1: None}"])
+def test_a_loader_that_is_put_where_nothing_was_is_prepared_there(places: str) -> None:
+    facts = Facts(PUT.format(places=places))
+    assert [kind for kind, _ in facts.script.preparation.wrapped] == ["loader"]
+    assert facts.script.prepared.is_loader(facts.call("len(batches)").args[0])

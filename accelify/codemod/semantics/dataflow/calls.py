@@ -140,8 +140,11 @@ class Calls(Containers):
         named = [(k, values) for k, values in held if isinstance(k, ast.keyword) and k.arg not in replaced]
         both = Given([*first, *given.positional], [*named, *given.named])
         found: set[Value] = set()
+        self._open_partials.append(partial)
         for callee in self._get(("item", partial, 0)):
-            found |= self._called(node, callee, both)
+            if not (isinstance(callee, Made) and callee.node in self._open_partials):  # `f = partial(f, x)` in a loop
+                found |= self._called(node, callee, both)
+        self._open_partials.pop()
         return frozenset(found)
 
     def _enter(self, node: ast.Call, scope: Scope, owner: Value | None, given: Given) -> Values:

@@ -53,6 +53,7 @@ class Memory:
         self.callees: dict[ast.Call, Set[Scope]] = {}  # in the order of the text
         self.callers: dict[Scope, Set[ast.Call]] = {}  # likewise
         self._runs: set[tuple[ast.Call, Scope]] = set()
+        self._open_partials: list[ast.Call] = []  # whose functions are being called
         self.escaped: set[Scope] = set()  # functions that are passed on as values
         self.lost: set[Scope] = set()  # those of them whose calls are not all known
         self.handed_on: set[tuple[ast.expr, Scope]] = set()

@@ -78,6 +78,18 @@ def test_options_and_partials_hand_over_what_they_hold(call: str) -> None:
     assert c == ({"3"} if "3" in call else {"argument c of f"})
 
 
+def test_a_partial_of_a_partial_that_one_call_makes_comes_to_an_end() -> None:
+    text = """\
+from functools import partial
+def f(a, b=0, c=0): return a
+def given(function, **options): return partial(function, **options)
+g = given(f, b=1)
+h = given(g, c=2)
+x = h(3)
+"""
+    assert "3" in Facts(text).variable("x")
+
+
 def test_a_dictionary_of_attributes_hands_over_the_attributes() -> None:
     before = "import argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.a = 1"
     assert taken("f(**vars(args))", before)[0] == {"1"}

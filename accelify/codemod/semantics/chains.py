@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect, Row, Trait
 from accelify.codemod.semantics.control_flow import ControlFlow
-from accelify.codemod.semantics.definitions import Definition, Definitions, Variable
+from accelify.codemod.semantics.definitions import Definition, Definitions, Variable, arguments
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import OWN, UNKNOWN
 from accelify.codemod.semantics.program import Program
@@ -40,7 +40,7 @@ class Chains:
         path = self.program.path(node)
         if path not in self._definitions:
             plain = self.program.definitions(node)
-            self._definitions[path] = plain.changed_by_calls(self.changed_by, self._runs, self._keeps)
+            self._definitions[path] = plain.changed_by_calls(self.changed_by, self._runs, self._held)
         return self._definitions[path]
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
@@ -179,10 +179,14 @@ class Chains:
         values = [v for v in self.program.values(call.func) if isinstance(v, FunctionValue)]
         return bool(values) and all(v.owner is None for v in values)
 
-    def _keeps(self, call: ast.Call) -> bool:
-        """Whether an object that a call changes may hold the arguments: a file or a log has only written them down."""
+    def _held(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments that an object which a call changes may hold, and change later: no numbers.
+
+        A file or a log has only written them down.
+        """
         rows = self.kinds.called(call) or ()
-        return not rows or not all(row.effects & _WRITTEN_DOWN for row in rows)
+        is_written = bool(rows) and all(row.effects & _WRITTEN_DOWN for row in rows)
+        return [] if is_written else [a for a in arguments(call) if self.kinds.of(a) != {"number"}]
 
     def _runs(self, call: ast.Call) -> frozenset[Scope]:
         """The functions that a call may run, and all that these may run."""

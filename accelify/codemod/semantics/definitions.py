@@ -78,14 +78,14 @@ class Definitions:
         *,
         mutates: Callable[[ast.Call], Iterable[ast.expr]] | None = None,
         runs: Callable[[ast.Call], frozenset[Scope] | None] | None = None,
-        keeps: Callable[[ast.Call], bool] | None = None,
+        held: Callable[[ast.Call], list[ast.expr]] | None = None,
         seen: _Collector | None = None,
     ) -> None:
         self.flow = flow
         self.bindings = bindings
         self._mutates = mutates or (lambda call: ())
         self._runs = runs or (lambda call: None)
-        self._keeps = keeps or (lambda call: True)
+        self._held = held or arguments
         self._names = _Names(flow, bindings) if seen is None else seen.names
         self._given = seen
 
@@ -93,13 +93,13 @@ class Definitions:
         self,
         mutates: Callable[[ast.Call], Iterable[ast.expr]],
         runs: Callable[[ast.Call], frozenset[Scope] | None],
-        keeps: Callable[[ast.Call], bool],
+        held: Callable[[ast.Call], list[ast.expr]],
     ) -> Definitions:
         """The same file's definitions, with the changes that `mutates` knows of calls; the file is not read again.
 
-        keeps: whether what a call changes may hold its arguments afterwards.
+        held: the arguments of a call that what it changes may hold afterwards.
         """
-        return Definitions(self.flow, self.bindings, mutates=mutates, runs=runs, keeps=keeps, seen=self._seen)
+        return Definitions(self.flow, self.bindings, mutates=mutates, runs=runs, held=held, seen=self._seen)
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
         """The definitions that may have given a name, an attribute or an item the value that is read there.
@@ -150,7 +150,7 @@ class Definitions:
 
     @cached_property
     def _collected(self) -> _Collected:
-        return self._seen.with_changes(self._mutates, self._keeps)
+        return self._seen.with_changes(self._mutates, self._held)
 
     @cached_property
     def _solver(self) -> _Solver:
@@ -455,7 +455,7 @@ class _Collector:
         self.changes.append((event, self.frame, self.point, changed))
 
     def with_changes(
-        self, mutates: Callable[[ast.Call], Iterable[ast.expr]], keeps: Callable[[ast.Call], bool]
+        self, mutates: Callable[[ast.Call], Iterable[ast.expr]], held: Callable[[ast.Call], list[ast.expr]]
     ) -> _Collected:
         """All that was seen, with the changes of objects in place."""
         objects, changes = self.objects.copy(), []
@@ -463,10 +463,9 @@ class _Collector:
             if changed is not None:
                 changes.append((event, frame, point, changed))
             elif event.calls is not None:
-                given = [*event.calls.args, *(k.value for k in event.calls.keywords)] if keeps(event.calls) else []
                 for each in mutates(event.calls):
                     changes.append((event, frame, point, each))
-                    for argument in given:
+                    for argument in held(event.calls):
                         objects.put(argument, each)
         found = self.found.copy()
         for event, frame, point, changed in changes:
@@ -475,6 +474,11 @@ class _Collector:
                 if variable != rebound:
                     found.add(event, Definition(Kind.IN_PLACE, event.node, variable), frame, point)
         return found
+
+
+def arguments(call: ast.Call) -> list[ast.expr]:
+    """The arguments of a call."""
+    return [*call.args, *(k.value for k in call.keywords)]
 
 
 class _Objects:

@@ -59,6 +59,20 @@ def test_a_tensor_s_method_is_no_attribute_of_an_object(read: str, count: int) -
     assert len(chains.definitions(returned.func if isinstance(returned, ast.Call) else returned)) == count
 
 
+@pytest.mark.parametrize(
+    ("made", "put", "is_changed"),
+    [
+        ("x = len(rows)", "kept['held'].append(x)", False),
+        ("x = round(total / 3, 2)", "kept.append(x)", False),
+        ("x = list(rows)", "kept['held'].append(x)", True),
+    ],
+)
+def test_a_number_is_not_changed_with_what_holds_it(made: str, put: str, is_changed: bool) -> None:
+    chains, tree = chains_of(f"kept = load()\n{made}\nbest = x\n{put}\nkept['train'].append(1)\nprint(best)")
+    read = tree.body[-1].value.args[0]  # type: ignore[attr-defined]  # a call
+    assert ("kept['train'].append(1)" in {ast.unparse(d.node) for d in chains.definitions(read)}) is is_changed
+
+
 def test_the_parameters_that_a_function_fills() -> None:
     chains, tree = chains_of("def fill(rows, x): rows.append(x)\nfill([], 1)")
     function = chains.program.flow.bindings["train.py"].made_by[tree.body[0]]

@@ -78,7 +78,8 @@ class Seeds:
         chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or list(last.values())
         prepared = dict.fromkeys(self.after(g.anchor) for g in chosen if g.anchor is not None)
         built = list(dict.fromkeys(map(self.behind_weights, prepared)))
-        again = list(dict.fromkeys(each for s in built for each in self.again(s)))
+        later = (each for s in built for each in self.again(s))
+        again = list(dict.fromkeys(place for each in later for place in self._behind_return(each, _DEPTH)))
         found = dict.fromkeys([*(Seeded(s, is_drawn_from=False) for s in built), *again])
         return [each for each in found if not any(self._follows(each.statement, o.statement) for o in found)]
 
@@ -225,6 +226,14 @@ class Seeds:
         """The seeding on the way from a statement to the end of the training, except in the training loops."""
         for each in self._until_trained(statement):
             yield from self._seeded(each, _DEPTH)
+
+    def _behind_return(self, seeded: Seeded, depth: int) -> Iterator[Seeded]:
+        """The place itself; for `return begin(agent)`, behind which nothing runs, where the function is called."""
+        if seeded.is_drawn_from or not isinstance(seeded.statement, ast.Return):
+            yield seeded
+            return
+        for call in self.program.calls_of(self.program.frame(seeded.statement)) if depth else ():
+            yield from self._behind_return(Seeded(self.program.statement(call), is_drawn_from=False), depth - 1)
 
     def _until_trained(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements after one, up to the last that trains."""

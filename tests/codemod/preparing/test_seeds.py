@@ -227,3 +227,27 @@ def test_a_seed_between_what_prepares_and_the_training(between: str, wanted: lis
 def test_a_seed_that_some_runs_leave_out_does_not_stand_for_the_first_place() -> None:
     facts = learner("learner = Learner()\nif seed:\n    torch.manual_seed(1)\n    learner.fit()", fit="pass")
     assert places(facts) == ["self.optimizer = torch.optim.SGD(self.net.parameters())", "torch.manual_seed(1)"]
+
+
+BEGUN = "def begun(learner):\n    torch.manual_seed(3)\n    return learner\n"
+
+
+@pytest.mark.parametrize(
+    ("run", "wanted"),
+    [
+        ("def make():\n    made = Learner()\n    return begun(made)\nmodel = make()\nmodel.fit()", "model = make()"),
+        (
+            "def make():\n    made = Learner()\n    return begun(made)\ndef start():\n    return make()\n"
+            "model = start()\nmodel.fit()",
+            "model = start()",
+        ),
+        (
+            "def make():\n    made = Learner()\n    made = begun(made)\n    return made\nmake().fit()",
+            "made = begun(made)",
+        ),
+    ],
+)
+def test_a_seed_in_what_is_returned(run: str, wanted: str) -> None:
+    found = places(learner(BEGUN + run))
+    assert found[-1] == wanted
+    assert not any(place.startswith("return") for place in found)

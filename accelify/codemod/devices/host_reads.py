@@ -71,11 +71,19 @@ class HostReads:
         """
         known, found = self.program.once(InPlace), dict[ast.expr, ast.AST]()
         for call in self.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
-                tensor = self._source(call.func.value)
+            array_of = self._array_of(call)
+            if array_of is not None:
+                tensor = self._source(array_of)
                 changes = (c for c in known.changes(call) if self._is_kept(tensor) or known.is_read_after(tensor, c))
                 found.update((tensor, change) for change in islice(changes, 1))
         return found
+
+    def _array_of(self, call: ast.Call) -> ast.expr | None:
+        """What is in the memory of an array, if it is a tensor in the CPU's: `x` of `x.numpy()`, `np.asarray(x)`."""
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
+            return call.func.value
+        is_shared = self.is_of_arrays(call) and any(map(names.shares_memory, self.program.called(call)))
+        return call.args[0] if is_shared and call.args else None
 
     def _source(self, node: ast.expr) -> ast.expr:
         """The tensor in whose memory an expression is, on the CPU: `table` of `table.detach().cpu()[0]`."""

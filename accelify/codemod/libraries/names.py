@@ -299,7 +299,7 @@ def gives_its_argument(name: str | None) -> bool:
 
 
 def shares_memory(name: str | None) -> bool:
-    """Functions of torch whose tensor may be in the memory of the array that they are given: `torch.from_numpy`."""
+    """Functions whose result may be in the memory of the array, or tensor, that they are given: `torch.from_numpy`."""
     row = table.function(name)
     return row is not None and row.role is Role.FACTORY and Trait.VIEW in row.traits
 

@@ -183,6 +183,8 @@ returns=string
 
 + traits=counts
     numpy: arange
++ traits=view
+    numpy: asarray asanyarray
 + traits=like_argument
     numpy: squeeze swapaxes nonzero
 + traits=same_values

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.metrics.decisions import decided_apart, goes_by_size, gradients_apart
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
@@ -23,6 +23,7 @@ from accelify.codemod.semantics.values import (
     Made,
     Member,
     Parameters,
+    Value,
 )
 from accelify.codemod.training.loops import Training, takes_one_step
 from accelify.codemod.training.roles import Roles, stepped
@@ -258,12 +259,37 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
             continue
         inputs = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
         owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}
-        if any(roles.is_model(o) and script.preparation.models.isdisjoint(roles.wholes(o)) for o in owners):
+        own = {o for o in owners if script.preparation.models.isdisjoint(roles.wholes(o))}
+        if any(map(roles.is_model, own | (owners & _written_by_hand(program, call)))):
             message = (
                 "the model is updated from these gradients without an optimizer, so nothing averages them across "
                 'processes: use an optimizer, or average them with `accelerator.reduce(gradients, "mean")`'
             )
             yield call, "backward", message
+
+
+def _written_by_hand(program: Program, gradients: ast.Call) -> set[Value]:
+    """The models whose weights are set, without an optimizer, by what the function runs that takes gradients.
+
+    `for p in model.parameters(): p.data.copy_(new)`
+    """
+    run = program.run_from([program.frame(gradients)])
+    written = [c.func.value for f in run for c in program.calls_in(f) if _changes_in_place(c)]  # type: ignore[attr-defined]  # checked
+    stores = (n for parsed in program.files for n in parsed.nodes if isinstance(n, ast.Attribute))
+    written += [n for n in stores if isinstance(n.ctx, ast.Store) and program.frame(n) in run]
+    return {v.owner for w in written for v in program.values(_viewed(w)) if isinstance(v, Parameters)}
+
+
+def _changes_in_place(call: ast.Call) -> bool:
+    row = table.member("tensor", call.func.attr) if isinstance(call.func, ast.Attribute) else None
+    return row is not None and "self" in row.mutates
+
+
+def _viewed(tensor: ast.expr) -> ast.expr:
+    """`p` of `p.data`."""
+    while isinstance(tensor, ast.Attribute) and methods.is_view(tensor.attr):
+        tensor = tensor.value
+    return tensor
 
 
 def _run_by_own_operations(program: Program) -> set[Scope]:

@@ -178,7 +178,7 @@ def test_lengths_are_read_on_the_cpu_and_the_rows_beside_them_are_not(old: str, 
 
 @pytest.mark.parametrize("kept", ["pack(x, y.cpu())", "pack(x, y.tolist())", "pack(x, [4, 4])", "pack(x, rows)"])
 def test_lengths_that_are_on_the_cpu_are_left(kept: str) -> None:
-    changed(imports=PACK, before="rows = torch.ones(2)", batch=f"print({kept})")
+    changed(imports=PACK, before="rows = torch.ones(2)", batch=f"print({kept})", end="torch.ones(2, device=device)")
 
 
 NET = """\
@@ -373,7 +373,7 @@ def test_what_is_put_into_a_list_is_brought_for_all_that_read_it(old: str, new: 
     ],
 )
 def test_what_needs_no_tensor_on_the_cpu_is_left(kept: str) -> None:
-    changed(imports=ARRAYS, batch=kept)
+    changed(imports=ARRAYS, batch=kept, end="torch.ones(2, device=device)")
 
 
 def test_an_item_by_another_name_is_no_tensor() -> None:

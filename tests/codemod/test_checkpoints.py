@@ -556,7 +556,7 @@ def test_what_is_on_the_cpu_anyhow_needs_no_note(
 def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("predict.py").write_text("import torch\ntorch.load('model.pt')\n")
-    Path("train.py").write_text(script(end="torch.save(model, 'model.pt')"))
+    Path("train.py").write_text(script(end="torch.save(model, 'model.pt')\ntorch.ones(2, device=device)"))
     (result,) = rewrite_together(("train.py",), Options())
     assert not any("map_location" in n.message for n in result.notes)
 

@@ -33,7 +33,7 @@ PREDICTED = "guess = model(x).cpu()"
 )
 def test_a_batch_that_the_script_kept_in_the_hosts_memory_is_read_there(old: str, new: str) -> None:
     before = "weights = torch.ones(3)\ndef distance(a, b):\n    return torch.dist(a, b) + (a - b).norm()"
-    changed(f"-{old}", f"+{new}", before=before, batch=f"{PREDICTED}\n{old}")
+    changed(f"-{old}", f"+{new}", before=before, batch=f"{PREDICTED}\n{old}", end="torch.ones(2, device=device)")
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,15 @@ from torch.utils._pytree import tree_iter, tree_map_only
 _Given = tuple[tuple[Any, ...], dict[str, Any]]  # positional and named arguments
 _HOST = torch.device("cpu")
 _READS_HOST = ("numpy", "__array__")
+_MIXED = 2  # devices
 _OF_THE_FIRST = frozenset({"__getitem__", "__setitem__", "__set__"})
-# Of gradients, only those that are given can be moved: the graph knows the other tensors as they are.
-_GRAPHS = {"grad": ("outputs", "inputs"), "backward": ("self",)}
+# Of gradients, only those that are given can be moved: the graph knows the other tensors as they are. How many come
+# first, by position, and what they are called.
+_GRAPHS = {"grad": 2, "backward": 1}
+_OF_GRAPHS = ("outputs", "inputs", "tensors")
 # Lengths and split points are read in the host's memory, wherever the data are: the position of the argument.
 _COUNTS = {"_pack_padded_sequence": 1, "_pad_packed_sequence": 1, "tensor_split": 1}
 _COUNTS |= dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), 1)
-
 
 # What `with mode:` is made of; a mode that is entered for good cannot be left in the order of blocks.
 _stack: Callable[[overrides.TorchFunctionMode], None] = overrides._push_mode
@@ -90,18 +92,21 @@ class MixedDevices(overrides.TorchFunctionMode):
         return function(*args, **kwargs)
 
     def _together(self, function: Callable[..., Any], given: _Given) -> _Given | None:
-        """What a function was given, on one device; None where it is so already."""
+        """What a function was given, on one device; None where that is not why it was refused."""
         name = getattr(function, "__name__", "")
+        before = [t.device for t in _tensors(given)]
+        if len(set(before)) < _MIXED and name not in _READS_HOST and name not in _COUNTS:
+            return None
         place = _HOST if name in _READS_HOST else self._place(name, given)
         args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), given)
-        kept = _GRAPHS.get(name, ())
-        args = (*given[0][: len(kept)], *args[len(kept) :])
-        kwargs.update((each, given[1][each]) for each in kept if each in kwargs)
+        first = _GRAPHS.get(name, 0)
+        args = (*given[0][:first], *args[first:])
+        if first:
+            kwargs.update((each, given[1][each]) for each in _OF_GRAPHS if each in kwargs)
         position = _COUNTS.get(name, len(args))
         if position < len(args) and _is_count(args[position]):
             args = (*args[:position], args[position].to(_HOST), *args[position + 1 :])
-        before, after = ([t.device for t in _tensors(each)] for each in (given, (args, kwargs)))
-        return (args, kwargs) if before != after else None
+        return (args, kwargs) if before != [t.device for t in _tensors((args, kwargs))] else None
 
     def _place(self, name: str, given: _Given) -> torch.device:
         """Where a function's tensors come together: with the one that it changes or takes from, else on the device."""

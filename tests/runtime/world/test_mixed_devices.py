@@ -127,3 +127,13 @@ def test_a_graph_keeps_its_tensors(as_list: bool) -> None:
     _, together = mixed._together(torch.autograd.grad, ((), named))
     assert together["inputs"] is inputs
     assert together["grad_outputs"].device.type == "meta"
+    _, together = mixed._together(torch.Tensor.backward, ((out,), {"gradient": given, "inputs": inputs}))
+    assert together["inputs"] is inputs
+    assert together["gradient"].device.type == "meta"
+
+
+def test_what_is_refused_for_another_reason_is_not_moved() -> None:
+    mixed = MixedDevices(torch.device("meta"))
+    assert mixed._together(torch.Tensor.view, ((torch.ones(3), 2), {})) is None
+    assert mixed._together(torch.matmul, ((torch.ones(3), torch.ones(2)), {})) is None
+    assert mixed._together(torch.Tensor.numpy, ((torch.ones(3, requires_grad=True),), {})) is None

@@ -143,6 +143,14 @@ def with_last(arguments: Sequence[cst.Arg], new: cst.Arg) -> list[cst.Arg]:
     return [*rest, last.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace("")), new]
 
 
+def with_keyword(call: cst.CSTNode, name: str, value: cst.BaseExpression) -> cst.Call:
+    """A call with one argument more, given by its name: `torch.zeros(3, device=x.device)`."""
+    bare = cst.SimpleWhitespace("")
+    given = cst.Arg(value, keyword=cst.Name(name), equal=cst.AssignEqual(bare, bare))
+    call = cst.ensure_type(call, cst.Call)
+    return call.with_changes(args=with_last(call.args, given))
+
+
 def comma_like(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
     """A comma that ends its line if another one does, without that one's comments."""
     after = comma.whitespace_after if isinstance(comma, cst.Comma) else None

@@ -237,11 +237,7 @@ def _reads(script: Script, target: ast.Name | ast.Attribute) -> Iterator[ast.exp
 
 def loaded_to(call: cst.CSTNode, place: str) -> cst.BaseExpression:
     """`torch.load(path, map_location=accelerator.device)`."""
-    assert isinstance(call, cst.Call)
-    bare = cst.SimpleWhitespace("")
-    equal = cst.AssignEqual(bare, bare)
-    given = cst.Arg(cst.parse_expression(place), keyword=cst.Name("map_location"), equal=equal)
-    return call.with_changes(args=snippets.with_last(call.args, given))
+    return snippets.with_keyword(call, "map_location", cst.parse_expression(place))
 
 
 def _has_options(call: ast.Call) -> bool:

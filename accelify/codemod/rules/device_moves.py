@@ -84,10 +84,7 @@ def _drawn_on_host(script: Script) -> Iterator[Change]:
 
 def drawn_on_cpu(call: cst.CSTNode) -> cst.BaseExpression:
     """`torch.randn_like(x, device="cpu")` for `torch.randn_like(x)`."""
-    assert isinstance(call, cst.Call)
-    bare = cst.SimpleWhitespace("")
-    given = cst.Arg(cst.SimpleString('"cpu"'), keyword=cst.Name("device"), equal=cst.AssignEqual(bare, bare))
-    return call.with_changes(args=snippets.with_last(call.args, given))
+    return snippets.with_keyword(call, "device", cst.SimpleString('"cpu"'))
 
 
 def _guards(script: Script, dropped: dict[ast.Call, Move]) -> Iterator[Change]:

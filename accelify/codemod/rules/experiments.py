@@ -73,6 +73,4 @@ def on_main(call: cst.CSTNode, accelerator: str, keyword: str, off: str) -> cst.
     value = snippets.expression(text, value=given[0].value if given else cst.Name("None"))
     if given:
         return call.with_changes(args=[a.with_changes(value=value) if a is given[0] else a for a in call.args])
-    bare = cst.SimpleWhitespace("")
-    flag = cst.Arg(value, keyword=cst.Name(keyword), equal=cst.AssignEqual(bare, bare))
-    return call.with_changes(args=snippets.with_last(call.args, flag))
+    return snippets.with_keyword(call, keyword, value)

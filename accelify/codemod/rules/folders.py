@@ -333,11 +333,8 @@ def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:
     if isinstance(function, cst.Attribute) and call.args and call.args[0].keyword is None:
         function = function.with_changes(attr=cst.Name("makedirs"))
     listed = [a.with_changes(value=cst.Name("True")) if _is_exist_ok(a) else a for a in call.args]
-    if not any(map(_is_exist_ok, call.args)):
-        bare = cst.SimpleWhitespace("")
-        flag = cst.Arg(cst.Name("True"), keyword=cst.Name("exist_ok"), equal=cst.AssignEqual(bare, bare))
-        listed = snippets.with_last(listed, flag)
-    return call.with_changes(func=function, args=listed)
+    made = call.with_changes(func=function, args=listed)
+    return made if any(map(_is_exist_ok, call.args)) else snippets.with_keyword(made, "exist_ok", cst.Name("True"))
 
 
 def made_by_makedirs(call: cst.CSTNode) -> cst.BaseExpression:

@@ -48,9 +48,7 @@ def find(script: Script) -> Iterator[Found]:
 
 def with_device(node: cst.CSTNode, name: str, code: str) -> cst.BaseExpression:
     """`Noise(steps, device=accelerator.device)` for `Noise(steps)`."""
-    call, bare = cst.ensure_type(node, cst.Call), cst.SimpleWhitespace("")
-    device = cst.Arg(cst.parse_expression(code), cst.Name(name), equal=cst.AssignEqual(bare, bare))
-    return call.with_changes(args=snippets.with_last(call.args, device))
+    return snippets.with_keyword(node, name, cst.parse_expression(code))
 
 
 def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

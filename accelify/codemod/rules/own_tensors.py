@@ -93,10 +93,7 @@ def _moves(names: list[str], device: str, column: int) -> str:
 
 def made_on(call: cst.CSTNode, device: str) -> cst.BaseExpression:
     """`torch.zeros(3, device=device)`."""
-    assert isinstance(call, cst.Call)
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    new = cst.Arg(cst.parse_expression(device), keyword=cst.Name("device"), equal=equal)
-    return call.with_changes(args=snippets.with_last(call.args, new))
+    return snippets.with_keyword(call, "device", cst.parse_expression(device))
 
 
 def moved_to(tensor: cst.CSTNode, device: str) -> cst.BaseExpression:

@@ -76,8 +76,7 @@ class Meetings:
             elif isinstance(node, ast.BinOp):
                 self._meet([node.left, node.right])
             elif isinstance(node, ast.Compare):
-                if not any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops):
-                    self._meet([node.left, *node.comparators])
+                self._meet(compared(node))
             elif isinstance(node, ast.AugAssign):
                 self._added(node)
             elif self.is_there(self.whereabouts.of(node.slice)):
@@ -450,7 +449,7 @@ class Shapes:
         is_whole = self.whereabouts.is_batch(write)
         return isinstance(write, ast.Name) and not is_whole and self._is_from(write, self._collates_several)
 
-    def _collates(self, loader: ast.expr | None) -> bool:
+    def _is_plain_loader(self, loader: ast.expr | None) -> bool:
         """Whether one of torch's loaders collates its rows itself."""
         if not isinstance(loader, ast.Call) or not _collates(loader):
             return False
@@ -461,11 +460,11 @@ class Shapes:
         given = [k.value for k in loader.keywords if k.arg == "batch_size"] if isinstance(loader, ast.Call) else []
         given += loader.args[1:2] if isinstance(loader, ast.Call) else []
         is_one = any(isinstance(g, ast.Constant) and g.value in (None, 1) for g in given)
-        return bool(given) and not is_one and self._collates(loader)
+        return bool(given) and not is_one and self._is_plain_loader(loader)
 
     def _has_tensors(self, loader: ast.expr | None) -> bool:
         """Whether a loader collates known data as torch does."""
-        if not isinstance(loader, ast.Call) or not self._collates(loader):
+        if not isinstance(loader, ast.Call) or not self._is_plain_loader(loader):
             return False
         given = loader.args[0] if loader.args else next((k.value for k in loader.keywords if k.arg == "dataset"), None)
         return self._yields_tensors(given, _DEPTH)
@@ -530,7 +529,7 @@ class Shapes:
                 return True
             return methods.shows_a_tensor(parent.attr) and (of_arrays or table.member("ndarray", parent.attr) is None)
         if isinstance(parent, (ast.Subscript, ast.Tuple)):
-            return self._is_collated(read) and self._picks_rows(parent, read)
+            return self._is_of_plain_loaders(read) and self._picks_rows(parent, read)
         if not isinstance(parent, ast.Call) or parent.func is read:
             return False
         is_first = parent.args[:1] == [read] and any(map(names.takes_a_tensor, self.program.called(parent)))
@@ -553,8 +552,8 @@ class Shapes:
         is_array = self.program.once(HostReads).is_picked_by_number(holder.value)
         return is_array or (holder.value is not read and self.is_tensor(holder.value))
 
-    def _is_collated(self, node: ast.expr) -> bool:
-        """Whether a value is a part of a batch that torch collates: numbers become a tensor there, texts a list."""
+    def _is_of_plain_loaders(self, node: ast.expr) -> bool:
+        """Whether a value is a batch, or a part of one, that torch collates: numbers become a tensor, texts a list."""
         held = [self._loader_of(v) for v in self.program.values(node)]
         return bool(held) and all(isinstance(loader, ast.Call) and _collates(loader) for loader in held)
 
@@ -571,13 +570,18 @@ def _collates(loader: ast.Call) -> bool:
     return not is_said
 
 
+def compared(node: ast.Compare) -> list[ast.expr]:
+    """What is compared by value, and not asked who or where it is: nothing of `x is None`, `x in rows`."""
+    is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
+    return [] if is_about else [node.left, *node.comparators]
+
+
 def _operands(node: ast.expr) -> list[ast.expr] | None:
     """The operands of an operator, one of which makes a tensor of the result."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     if isinstance(node, ast.Compare):
-        is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
-        return [] if is_about else [node.left, *node.comparators]
+        return compared(node)
     is_sign = isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
     return [node.operand] if isinstance(node, ast.UnaryOp) and is_sign else None
 

@@ -552,16 +552,15 @@ def devices_of(
     may_be_there = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
     own_reads = [t for t in may_be_there if placed.is_tensor(t)]
     kept = (read for call in host.calls for read in host.kept(call))
-    doubtful = {*kept, *host.listed, *host.picks}.intersection(may_be_there).difference(own_reads)
     kinds = own.effects.kinds
-    doubtful = {t for t in doubtful if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
+    unsure = set(may_be_there).difference(own_reads)
+    unsure = {t for t in unsure if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
+    doubtful = unsure.intersection([*kept, *host.listed, *host.picks])
     back = sorted({*brought.read, *own_reads}, key=program.position)
     mixed: ast.AST | None = None
     if may_mix:
-        unsure = [t for t in may_be_there if t not in own_reads and kinds.of(t) != {"list"}]
         doubts = [homemade, brought.stuck, *brought.doubtful, *sorted(unsure, key=program.position)]
-        doubts.extend(own.prepared.left_to_others())
-        mixed, homemade = next(filter(None, doubts), None), None
+        mixed, homemade = next(filter(None, [*doubts, *own.prepared.left_to_others()]), None), None
         if mixed is None and lattice.is_plain_host:
             mixed = Mixing(Meetings(lattice), brought.origins, back).first()
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu

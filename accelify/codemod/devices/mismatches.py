@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import islice
 
 from accelify.codemod.devices.bringing import draws_into
-from accelify.codemod.devices.conflicts import Meeting, Meetings
+from accelify.codemod.devices.conflicts import Meeting, Meetings, compared
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import is_placed_by_callee
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places, on_host
@@ -148,8 +148,7 @@ class Mismatches(Meetings):
         if isinstance(node, ast.BinOp):
             return [node.left, node.right]
         if isinstance(node, ast.Compare):
-            is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
-            return [] if is_about else [node.left, *node.comparators]
+            return [*compared(node)]
         if isinstance(node, ast.AugAssign):
             return [self.lattice.before(node), node.value]
         if isinstance(node, ast.Subscript):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
-from accelify.codemod.devices.conflicts import Meetings
+from accelify.codemod.devices.conflicts import Meetings, compared
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, Place
@@ -214,8 +214,7 @@ class Mixing:
         if isinstance(node, ast.BinOp):
             return [self.side(node.left), self.side(node.right)]
         if isinstance(node, ast.Compare):
-            is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
-            return [] if is_about else [self.side(n) for n in (node.left, *node.comparators)]
+            return [self.side(n) for n in compared(node)]
         if isinstance(node, ast.AugAssign):
             return [self.side(node.target), self.side(node.value)]
         assert isinstance(node, ast.Subscript)

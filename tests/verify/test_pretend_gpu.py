@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
-import torch
 
 from accelify.verify.judging.devices import devices as judged
 from accelify.verify.trace import End, Run
 from accelify.verify.verdict import Row, Status, Verdict, Which
+from tests import pretend_gpu
 from tests.verify import scripts
 from tests.verify.conftest import LIMITS, Prove
 from tests.verify.test_judge import evidence, traced
@@ -19,10 +17,7 @@ from tests.verify.test_judge import evidence, traced
 CLASSIFIER, MIGRATED = scripts.CLASSIFIER, scripts.CLASSIFIER_MIGRATED
 FEW = replace(LIMITS, steps=3)
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this torch has no backends written in Python",
-)
+pytestmark = pretend_gpu.NEEDED
 
 # Snippets that a GPU runs, all in one process; what each prints.
 RUNS = {
@@ -71,48 +66,10 @@ REFUSED = {
     "torch.ones(2).cuda().pin_memory()": "only dense tensors on the CPU can be pinned",
     "torch.ones(2, device='cuda:7')": "invalid device ordinal",
 }
-HARNESS = """
-import contextlib, copy, io, json, sys
-import torch
-from torch import nn
-from accelify.verify.inside.pretend.install import install
-
-class Places:
-    def write(self, event, **fields):
-        pass
-
-    def place(self):
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename != "s.py":
-            frame = frame.f_back
-        return f"s.py:{frame.f_lineno}" if frame else None
-
-answers = []
-with install(Places(), 2):
-    for text in json.loads(sys.stdin.read()):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            try:
-                exec(compile(text, "s.py", "exec"), {"torch": torch, "nn": nn, "io": io, "copy": copy})
-            except Exception as error:
-                print(f"{type(error).__name__}: {error}")
-        answers.append(printed.getvalue().strip())
-print(json.dumps(answers))
-"""
 
 
 def test_it_does_what_a_gpu_does_and_refuses_what_a_gpu_refuses() -> None:
-    import json
-
-    done = subprocess.run(
-        [sys.executable, "-c", HARNESS],
-        input=json.dumps([*RUNS, *REFUSED]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout)
+    answers = pretend_gpu.answers([*RUNS, *REFUSED], gpus=2)
     for text, expected, answer in zip(RUNS, RUNS.values(), answers, strict=False):
         assert answer == expected, text
     for text, expected, answer in zip(REFUSED, REFUSED.values(), answers[len(RUNS) :], strict=True):

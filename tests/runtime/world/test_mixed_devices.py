@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from accelify.runtime.world.mixed_devices import MixedDevices
+from tests import pretend_gpu
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this torch has no backends written in Python",
-)
+pytestmark = pretend_gpu.NEEDED
 
 # Snippets in which `net` and `out` are on the device, `x`, `y` and `rows` in the CPU's memory; what each prints.
 MIXES = {
@@ -56,53 +50,21 @@ STEPS = {
     "    loss = F.cross_entropy(net(x), y)\n    loss.backward()\n    return loss\n"
     "print(optimizer.step(closure).device)": "cuda:0",
 }
-HARNESS = """
-import contextlib, io, json, sys
+BEFORE = """
 import numpy as np
-import torch
-from torch import nn
 from torch.nn import functional as F
 from accelify.runtime.world.mixed_devices import MixedDevices
-from accelify.verify.inside.pretend.install import install
-
-class Places:
-    def write(self, event, **fields):
-        pass
-
-    def place(self):
-        return None
-
-answers = []
-with install(Places(), 1):
-    for text in json.loads(sys.stdin.read()):
-        mixed = MixedDevices(torch.device("cuda", 0))
-        mixed.enter()
-        net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
-        x, y, rows = torch.ones(6, 4), torch.tensor([0, 1] * 3), torch.zeros(6, 2)
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            try:
-                out = net(x)
-                exec(text)
-            except Exception as error:
-                print(f"{type(error).__name__}: {error}")
-        mixed.leave()
-        answers.append(printed.getvalue().strip())
-print(json.dumps(answers))
+mixed = MixedDevices(torch.device("cuda", 0))
+mixed.enter()
+net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
+x, y, rows = torch.ones(6, 4), torch.tensor([0, 1] * 3), torch.zeros(6, 2)
+out = net(x)
 """
 
 
 def test_what_is_refused_is_moved_and_done_again() -> None:
     expected = {**MIXES, **STEPS}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", HARNESS],
-        input=json.dumps([*expected, *FAILS]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout)
+    answers = pretend_gpu.answers([*expected, *FAILS], gpus=1, before=BEFORE, after="mixed.leave()")
     assert dict(zip(expected, answers, strict=False)) == expected
     for text, answer in zip(FAILS, answers[len(expected) :], strict=True):
         assert FAILS[text] in answer, text

@@ -23,6 +23,7 @@ from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.environment import Environment
 from accelify.runtime.world.process_group import World, rank_here
 from accelify.runtime.world.tensors import map_leaves
+from accelify.runtime.world.turns import goes_one_by_one, one_by_one
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -166,11 +167,12 @@ class PartialState:
         return is_triggered
 
     def wait_for_everyone(self) -> None:
-        """Return once every process has come here."""
-        self._collectives.barrier()
+        """Return once every process has come here; in a block that one goes through first, at once: the others will."""
+        if not goes_one_by_one():
+            self._collectives.barrier()
 
     def main_process_first(self) -> AbstractContextManager[None]:
-        """Let process 0 go through the block before the others."""
+        """Let process 0 go through the block before the others; nothing in it may wait for another process."""
         return self._first("main_process_first", self.is_main_process)
 
     def local_main_process_first(self) -> AbstractContextManager[None]:
@@ -179,10 +181,14 @@ class PartialState:
 
     @contextmanager
     def _first(self, name: str, is_first: bool) -> Iterator[None]:
+        if goes_one_by_one():
+            yield  # in the order of the block around it
+            return
         if not is_first:
             self._collectives.barrier(name)
         try:
-            yield
+            with one_by_one():
+                yield
         finally:
             # After an error, too: the others must not wait for what does not come.
             if is_first:

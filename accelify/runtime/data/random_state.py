@@ -16,6 +16,7 @@ import torch
 from accelify.runtime.world import xla
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World, place
+from accelify.runtime.world.turns import goes_one_by_one
 
 # Units: levels of attributes below a sampler in which its private generators are looked for
 DEPTH = 3
@@ -75,7 +76,7 @@ def drawing_on_alike(world: World, collectives: Collectives) -> Iterator[None]:
 
     Ranks that drew numbers of their own before the block keep them.
     """
-    if world.size == 1:
+    if world.size == 1 or goes_one_by_one():
         yield
         return
     before = _digest_of_all(world)

@@ -14,6 +14,7 @@ import numpy
 import pytest
 import torch
 
+from accelify.runtime import wait_for_everyone
 from accelify.runtime.world import desync
 from accelify.runtime.world.desync import Desync
 
@@ -107,6 +108,19 @@ def main_process_first_also_after_an_error(accelerator):
         else:
             with accelerator.main_process_first():
                 pass
+        accelerator.wait_for_everyone()
+
+
+def nothing_waits_where_the_main_process_goes_first(accelerator):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(accelerator.state._collectives.broadcast_object(folder), "made")
+        with accelerator.main_process_first():
+            assert path.exists() != accelerator.is_main_process
+            accelerator.wait_for_everyone()
+            wait_for_everyone()
+            with accelerator.main_process_first():
+                path.touch()
+        assert path.exists()
         accelerator.wait_for_everyone()
 
 

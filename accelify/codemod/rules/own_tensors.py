@@ -1,4 +1,4 @@
-"""Move the tensors that a script makes itself to the device, or keep the script on the CPU.
+"""Move the tensors that a script makes itself to the device, or let operations mix devices.
 
     x = torch.from_numpy(rows)                 ->    x = torch.from_numpy(rows).to(accelerator.device)
     h = torch.zeros(1, len(x), 8)              ->    h = torch.zeros(1, len(x), 8, device=x.device)

@@ -556,11 +556,11 @@ class Sources:
             text = _OF_AN_EPOCH.sub("", ast.unparse(source).lower())
             if "epoch" in text or "step" in text.split("(")[0]:
                 return None
-            is_shared = self._picks_data(loop) and not self._leaves_out(loop)
+            is_shared = self._picks_data(loop) and not self._leaves_out(loop, names_in(loop.target))
             return ("sequence", source) if is_shared else None
         if isinstance(source, (ast.List, ast.Tuple, ast.Dict, ast.Constant)) or self._is_literal(owners):
             return None
-        if any(map(self._is_of_folds, owners)):
+        if any(map(self._is_of_folds, owners)) or self._leaves_out(loop, self._counters(loop)):
             return None
         kind = self._kind_of(owners)
         return (kind, source) if kind is not None and self._uses_items(loop) else None
@@ -678,9 +678,12 @@ class Sources:
         """Whether items are the folds of a cross-validation: nearly all data, on which each process has to train."""
         return isinstance(owner, Made) and names.makes_folds(owner.name)
 
-    def _leaves_out(self, loop: ast.For) -> bool:
-        """Whether a round takes all rows but those of its number, as a fold does: `x[group != k]`."""
-        counted = names_in(loop.target)
+    def _leaves_out(self, loop: ast.For, counted: Iterable[str]) -> bool:
+        """Whether a round takes all rows but those of its number: `x[group != k]`, `x[:k] + x[k + 1 :]`."""
+        counted = set(counted)
+        derived = _with_derived(counted, list(nodes_in(loop)))
+        if _leaves_gap(p for node in nodes_in(loop) for p in self._picked(node, derived)):
+            return True
         tests = {n for each in nodes_in(loop) if isinstance(each, _CHECKS) for n in ast.walk(each.test)}
         for node in nodes_in(loop):
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.NotEq) and node not in tests:
@@ -813,6 +816,19 @@ def _with_derived(names: Iterable[str], nodes: Sequence[ast.AST]) -> set[str]:
             ):
                 found.add(node.targets[0].id)
     return found
+
+
+def _leaves_gap(picked: Iterable[ast.Subscript]) -> bool:
+    """Whether of something all is taken that stands before one place, and all that stands behind another."""
+    ends, starts = set(), set()
+    for node in picked:
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for axis, part in ((n, p) for n, p in enumerate(parts) if isinstance(p, ast.Slice) and p.step is None):
+            if part.lower is None and part.upper is not None and not isinstance(part.upper, ast.UnaryOp):
+                ends.add((ast.unparse(node.value), axis, ast.unparse(part.upper)))
+            elif part.upper is None and part.lower is not None:
+                starts.add((ast.unparse(node.value), axis, ast.unparse(part.lower)))
+    return any(end[:2] == start[:2] and end[2] != start[2] for end in ends for start in starts)
 
 
 def _container(node: ast.expr) -> ast.expr:

@@ -45,6 +45,8 @@ def own(loop: str) -> tuple[str, str] | None:
         (f"for i in range(9):  {MARK}\n    f(pick(i))\n", "sequence", "range(9)"),
         (f"for i in reversed(range(9)):  {MARK}\n    f(rows[i])\n", "sequence", "range(9)"),
         (f"for x in rows:  {MARK}\n    f(x)\n", "sequence", "rows"),
+        (f"for i in range(9):  {MARK}\n    f(rows[:i], rows[i:])\n", "sequence", "range(9)"),
+        (f"for i in range(9):  {MARK}\n    f(rows[:-i], rows[i:])\n", "sequence", "range(9)"),
         (f"for i in range(9):  {MARK}\n    if i != last: g()\n    f(rows[i])\n", "sequence", "range(9)"),
         # What is calculated without gradients may be what is trained on.
         (
@@ -96,6 +98,10 @@ def test_what_a_loop_shares_out(loop: str, kind: str, source: str) -> None:
         f"folds = list(GroupKFold(5).split(rows))\nfor k in range(5):  {MARK}\n    f(rows[folds[k][0]])\n",
         f"for k in range(5):  {MARK}\n    f(rows[rows.fold != k])\n",
         f"for k in range(5):  {MARK}\n    train = group != k\n    f(rows[train])\n",
+        f"for k in range(5):  {MARK}\n    f(rows[:k] + rows[k + 1 :])\n",
+        f"for k, held in enumerate(rows):  {MARK}\n    f(rows[:k] + rows[k + 1 :])\n",
+        f"for k in range(5):  {MARK}\n    a, b = k * 9, k * 9 + 9\n    f(torch.cat([rows[:a, :2], rows[b:, :2]]))\n",
+        f"def rest(of, i):\n    return of[:i] + of[i + 1 :]\nfor k in range(5):  {MARK}\n    f(rest(rows, k))\n",
     ],
 )
 def test_loops_that_share_out_nothing(loop: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Container, Iterable, Iterator
+from functools import partial
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
@@ -128,12 +129,11 @@ def _has_other_sizes(measured: Measured, loop: ast.AST) -> bool:
 
 def _divides_whole_batches(measured: Measured, loader: ast.Call) -> bool:
     """Whether the last batches of torch's loader may go to ranks as they are: those of a stream, or a sampler's own."""
-    given = {k.arg: k.value for k in loader.keywords}
-    data = given.get("dataset", next(iter(loader.args), None))
-    chosen, drops = given.get("batch_sampler"), given.get("drop_last")
+    given = partial(measured.tracer.options, loader)
+    data = next(iter([*given("dataset"), *loader.args]), None)
     is_stream = data is not None and any(map(measured.roles.is_stream, measured.program.values(data)))
-    is_full = drops is not None and not (isinstance(drops, ast.Constant) and not drops.value)
-    is_chosen = chosen is not None and any(isinstance(v, Instance) for v in measured.program.values(chosen))
+    is_full = any(not (isinstance(drops, ast.Constant) and not drops.value) for drops in given("drop_last"))
+    is_chosen = any(isinstance(v, Instance) for c in given("batch_sampler") for v in measured.program.values(c))
     return is_chosen or (is_stream and not is_full)
 
 

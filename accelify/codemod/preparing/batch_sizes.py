@@ -63,7 +63,7 @@ def batch_sizes_of(
         loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
         parallel=parallel_models(program),
         fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders, are_divided)),
-        chosen=tuple(size for size in loaders if _is_sampler(program, size)),
+        chosen=tuple(dict.fromkeys(_samplers(program, roles, Loops(program, roles, tracer), training.data))),
         single=tuple(size for size in loaders if _is_one(program, roles, size)),
     )
 
@@ -98,7 +98,9 @@ def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Tra
     loaders = [v for s in _sources(training.data) for v in loops.owners(s) if roles.is_loader(v)]
     is_divided = all(roles.is_torch_loader(v) and not regroups(program, v) for v in loaders)
     sizes = list(_sizes(program, roles, loops, training.data))
-    is_whole = any(_is_one(program, roles, size) or _is_sampler(program, size) for size in sizes)
+    is_whole = any(_is_one(program, roles, size) for size in sizes) or any(
+        _samplers(program, roles, loops, training.data)
+    )
     return any(d.kind == "loaders" for d in training.data) and is_divided and not is_whole
 
 
@@ -116,11 +118,24 @@ def _sources(data: Iterable[Data]) -> Iterator[ast.expr]:
 
 def _sizes(program: Program, roles: Roles, loops: Loops, data: Iterable[Data]) -> Iterator[ast.expr]:
     for source in _sources(data):
-        built = [c for v in loops.owners(source) if roles.is_loader(v) for c in _built_at(program, v)]
-        built = _held_there(program, source, built)
-        yield from sorted(map(_size, built), key=program.position)
+        built = _built(program, roles, loops, source)
+        yield from sorted((_size(program.once(Tracer), call) for call in built), key=program.position)
         if not built:
             yield source
+
+
+def _samplers(program: Program, roles: Roles, loops: Loops, data: Iterable[Data]) -> Iterator[ast.expr]:
+    """The batch samplers of the project's own that loaders are given, by name or in a dictionary of options."""
+    for call in (call for source in _sources(data) for call in _built(program, roles, loops, source)):
+        for given in program.once(Tracer).options(call, "batch_sampler"):
+            if any(isinstance(v, Instance) for v in program.values(given)):
+                yield given
+
+
+def _built(program: Program, roles: Roles, loops: Loops, source: ast.expr) -> list[ast.Call]:
+    """The calls that build the loaders of a source of batches."""
+    built = [c for v in loops.owners(source) if roles.is_loader(v) for c in _built_at(program, v)]
+    return _held_there(program, source, built)
 
 
 def _held_there(program: Program, source: ast.expr, built: list[ast.Call]) -> list[ast.Call]:
@@ -139,19 +154,12 @@ def _built_at(program: Program, loader: Value) -> Iterator[ast.Call]:
         yield from filter(program.once(Conditions).worlds, calls)
 
 
-def _is_sampler(program: Program, size: ast.expr) -> bool:
-    """Whether an argument of a loader is a batch sampler of the project's own."""
-    keyword = program.parent(size)
-    is_given = isinstance(keyword, ast.keyword) and keyword.arg == "batch_sampler"
-    return is_given and any(isinstance(v, Instance) for v in program.values(size))
-
-
-def _size(call: ast.Call) -> ast.expr:
+def _size(tracer: Tracer, call: ast.Call) -> ast.expr:
     """The argument that says how large the batches of a loader are; the call itself where none does."""
-    given = {k.arg: k.value for k in call.keywords}
     if len(call.args) > _POSITION and not any(isinstance(a, ast.Starred) for a in call.args[: _POSITION + 1]):
         return call.args[_POSITION]
-    return given.get("batch_size") or given.get("batch_sampler") or call
+    given = [option for name in ("batch_size", "batch_sampler") if (option := tracer.options(call, name))]
+    return given[0][0] if given else call
 
 
 class _Fixed:
@@ -169,6 +177,7 @@ class _Fixed:
         for size in sizes:
             loader = self.program.parent(size)
             loader = self.program.parent(loader) if isinstance(loader, ast.keyword) else loader
+            loader = None if isinstance(loader, ast.Call) and "dict" in self.program.called(loader) else loader
             asked = list(self._asked(size))
             if are_divided or (isinstance(loader, ast.Call) and not _drops_last(loader) and not asked):
                 of_batch = (side for side, other in asked if self._is_of_batch(other))

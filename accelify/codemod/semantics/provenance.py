@@ -336,6 +336,13 @@ class Tracer:
         sources = self.flow.given_by.get((call, function, name), {}) if written is None else {written: None}
         return list(dict.fromkeys(e for source in sources for e in self._put_there(source, ())))
 
+    def options(self, call: ast.Call, name: str) -> list[ast.expr]:
+        """The expressions of which a call gives one under a name, in the call or in the dictionary of a `**options`."""
+        written = [k.value for k in call.keywords if k.arg == name]
+        held = (v for k in call.keywords if k.arg is None for v in self.program.values(k.value))
+        places = ((v.node, name) for v in held if isinstance(v, Collection))
+        return written or list(dict.fromkeys(e for place in places for e in self._put_there(place, ())))
+
     def _put_there(self, source: Source, seen: tuple[Source, ...]) -> Iterator[ast.expr]:
         """The expressions behind a place in a container; of a star whose items have no known places, itself."""
         if isinstance(source, ast.expr):

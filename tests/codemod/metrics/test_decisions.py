@@ -132,6 +132,8 @@ class Episodes:
         ("DataLoader(dataset=torch.utils.data.ChainDataset([rows]), batch_size=2, drop_last=False)", 1),
         ("DataLoader(Stream(), batch_size=2, drop_last=True)", 0),
         ("DataLoader(rows, batch_sampler=Episodes())", 1),
+        ("DataLoader(rows, **{'batch_sampler': Episodes()})", 1),
+        ("DataLoader(Stream(), **dict(batch_size=2, drop_last=True))", 0),
         ("DataLoader(rows, batch_size=2)", 0),
     ],
 )

@@ -110,7 +110,10 @@ def kept(step: str, loader: str, model: str, options: Options) -> tuple[bool, li
     [
         ("batch_sampler=Episodes()", PARALLEL, False, False, []),
         ("batch_sampler=Episodes()", "", True, True, ["this chooses wh"]),
+        ("**{'batch_sampler': Episodes()}", PARALLEL, False, False, []),
+        ("**dict(batch_sampler=Episodes(), num_workers=0)", "", True, True, ["this chooses wh"]),
         ("batch_size=2", PARALLEL, False, True, ["this takes rows"]),
+        ("**{'batch_size': 2}", PARALLEL, False, True, ["this takes rows"]),
         ("batch_size=2", "", True, True, ["this takes rows"]),
         ("batch_size=2", "", False, False, []),
     ],

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sized
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
+from operator import length_hint
 from typing import Any  # batches and indices are whatever the user's loader has
 
 import torch
@@ -33,6 +34,9 @@ from accelify.runtime.data.streams import SharedRandom, Streams
 
 # Iterators of indices that are all there: nothing is drawn any more.
 HOLDERS: tuple[type[Any], ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
+
+# Of more indices than these no list is made: a dataset without an end has a length of 2**32, say.
+_MANY = 2**22
 
 # The attributes in which samplers hold the world size and their rank, each perhaps with an underscore before it.
 _WORLDS, _RANKS = ("num_replicas", "world_size"), ("rank",)
@@ -203,9 +207,10 @@ class ShardedSampler:
         sampler: Any = batches.sampler
         with self._drawing():
             indices = iter(sampler)
-            if isinstance(indices, HOLDERS):
-                rows, self.draws_once = list(indices), True
-            elif self.draws_once and not getattr(sampler, "replacement", False):
+            self.draws_once = self.draws_once or isinstance(indices, HOLDERS)
+            if isinstance(indices, HOLDERS) and length_hint(indices) <= _MANY:
+                rows = list(indices)
+            elif not isinstance(indices, HOLDERS) and self.draws_once and not getattr(sampler, "replacement", False):
                 rows = taker(indices)(len(sampler))
             else:
                 return self._one_by_one(iter(BatchSampler(indices, batches.batch_size, batches.drop_last)))

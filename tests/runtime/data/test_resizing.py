@@ -103,3 +103,22 @@ def test_batches_that_came_as_they_were_ready_cannot_be_told_apart():
 
     _, state = drawn([prepared()], 3)
     assert "some come again, some not at all" in load_state(prepared(), state)
+
+
+class Endless(torch.utils.data.Dataset):
+    """Samples that are made of their numbers, as many as are asked for."""
+
+    def __len__(self):
+        return 2**40
+
+    def __getitem__(self, index):
+        return index
+
+
+@pytest.mark.parametrize(("split", "seen"), [(False, [2, 3, 6, 7]), (True, [1, 3])])
+def test_of_a_long_dataset_no_list_of_indices_is_made(split, seen):
+    loader = DataLoader(Endless(), batch_size=2)
+    source = choose_source(loader, Sharding(rank=1, size=2, split_batches=split), STREAMS)
+    prepared = prepare_loader(loader, source, LoaderPasses(STREAMS), None)
+    assert len(prepared) == 2**39 >> (not split)
+    assert torch.cat(list(itertools.islice(prepared, 2))).tolist() == seen

@@ -123,6 +123,56 @@ def test_a_move_to_a_gpu_by_its_number_goes_to_the_processs_own(move: str) -> No
     changed(f"-{move}", f"+{new}", before="gpu = 0", batch=f"w = torch.ones(1)\n{move}", end="print(gpu)")
 
 
+ENTRY = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def main(args):
+    rows = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+    loader, test_loader = DataLoader(rows, batch_size=2, shuffle=True), DataLoader(rows, batch_size=2)
+    torch.cuda.set_device(args.gpu)
+    model = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.cuda(args.gpu)), y.cuda(args.gpu))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    evaluate(test_loader, model, args, args.gpu)
+
+def evaluate(loader, model, args, gpu):
+    for x, y in loader:
+        {move}
+        show(model(x))
+
+def demo(model, args):
+    return model.cuda(args.gpu)
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", type=int, default=0)
+main(parser.parse_args())
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "moved"),
+    [
+        ("x = x.cuda(args.gpu)", "x = x.cuda()"),
+        ("x = x.cuda(gpu, non_blocking=True)", "x = x.cuda(non_blocking=True)"),
+        ("x = x.cuda(device=gpu)", "x = x.cuda()"),
+        ("x = x.cuda(1)", "x = x.cuda()"),
+        ("x = x.to(0, non_blocking=True)", 'x = x.to("cuda", non_blocking=True)'),
+        ("x = x.cuda()", "x = x.cuda()"),
+    ],
+)
+def test_a_numbered_move_in_a_function_without_the_accelerator_goes_to_the_processs_own(move: str, moved: str) -> None:
+    after = run(ENTRY.format(move=move)).after.decode()
+    assert f"        {moved}\n        show(" in after
+    assert "return model.cuda(args.gpu)" in after  # no training runs this
+
+
 @pytest.mark.parametrize("move", ["w = w.to(gpu_ids[0])", "w = w.cuda(device_ids[1])"])
 def test_a_move_to_one_of_several_gpus_goes_to_the_processs_own(move: str) -> None:
     changed(f"-{move}", "+w = w.to(accelerator.device)", batch=f"w = torch.ones(1)\n{move}")
@@ -526,6 +576,7 @@ def test_scripts_that_import_each_other_keep_their_options_or_are_reported(
         ("w = torch.ones(1).to(torch.device('cuda', 0))", "w = torch.ones(1).to(accelerator.device)"),
         ("w = torch.ones(1).to('cuda:0')", "w = torch.ones(1).to(accelerator.device)"),
         ("w = torch.ones(1).cuda(0)", "w = torch.ones(1).to(accelerator.device)"),
+        ("w = torch.ones(1).to(0)", "w = torch.ones(1).to(accelerator.device)"),
         ("w = torch.load('w.pt', map_location='cuda:0')", "w = torch.load('w.pt', map_location=accelerator.device)"),
         ("w = nn.Linear(1, 1, device='cuda:0')", "w = nn.Linear(1, 1, device=accelerator.device)"),
     ],

@@ -69,8 +69,10 @@ class Moves:
     def is_device(self, node: ast.expr) -> bool:
         """Whether an expression is a device, by its value or, where that is unknown, by its last name."""
         if isinstance(node, ast.Constant):
-            return vocabulary.is_device_text(node.value)
+            return vocabulary.is_device_text(node.value) or type(node.value) is int
         values = self.program.values(node)
+        if values and all(isinstance(v, Constant) and type(v.value) is int for v in values):
+            return True
         if any(
             self.roles.is_device(v) or (isinstance(v, Member) and vocabulary.is_device_name(v.name)) for v in values
         ):

@@ -17,7 +17,7 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.devices.destinations import Where, is_by_number, is_where_another_is
+from accelify.codemod.devices.destinations import Where, gpu_texts_at, is_by_number, is_where_another_is
 from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt, without_idle
 from accelify.codemod.edits import snippets
@@ -287,13 +287,45 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         return
     if move.device in script.devices.named:
         return
-    if is_number and (accelerator is None or inside_data):
+    is_reached = accelerator is not None and not inside_data
+    if not is_reached and move.device is not None and _is_trained(script, move) and not _is_own(script, move):
+        yield _to_own_gpu(script, move)
+        return
+    if is_number and not is_reached:
         message = "this is one particular GPU, for every process: use the accelerator's device"
         yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
         return
-    if accelerator is None or inside_data:
-        return  # it goes to the process's own GPU
-    yield _to_accelerator(script, move, "each process has a device of its own")
+    if is_reached:  # else it goes to the process's own GPU
+        yield _to_accelerator(script, move, "each process has a device of its own")
+
+
+def _is_trained(script: Script, move: Move) -> bool:
+    """Whether the training runs a move, so that the accelerator has chosen the process's GPU."""
+    return script.program.frame(move.call) in script.program.run_from(script.run.leading)
+
+
+def _is_own(script: Script, move: Move) -> bool:
+    """Whether a move names no GPU by its number: the process's own device, or `"cuda"`."""
+    assert move.device is not None
+    is_text = isinstance(move.device, ast.Constant) and isinstance(move.device.value, str)
+    return is_text or gpu_texts_at(move.device) or script.devices.is_of_process(move.device)
+
+
+def _to_own_gpu(script: Script, move: Move) -> Change:
+    """`x.cuda()` for `x.cuda(gpu)`, `x.to("cuda")` for `x.to(0)`, where the accelerator cannot be asked."""
+    assert isinstance(move.call.func, ast.Attribute)
+    assert move.device is not None
+    edit = Replace(move.device, lambda node: cst.SimpleString('"cuda"'))
+    if move.call.func.attr == "cuda":
+        kept = (move.receiver, *[k.value for k in move.call.keywords if k.arg != "device"], *move.call.args[1:])
+        edit = Replace(move.call, without_number, keeps=kept)
+    return Change(NAME, script.path(move.call), move.call.lineno, "each process has a GPU of its own", (edit,))
+
+
+def without_number(node: cst.CSTNode) -> cst.BaseExpression:
+    """`x.cuda(non_blocking=True)` for `x.cuda(gpu, non_blocking=True)`."""
+    call = cst.ensure_type(node, cst.Call)
+    return call.with_changes(args=_besides_device(call))
 
 
 def _to_accelerator(script: Script, move: Move, reason: str) -> Change:
@@ -325,12 +357,17 @@ def to_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     assert isinstance(call, cst.Call)
     assert isinstance(call.func, cst.Attribute)
     device = cst.Arg(cst.parse_expression(f"{accelerator}.device"))
-    rest = [
-        a
-        for i, a in enumerate(call.args)
-        if (a.keyword is not None and a.keyword.value != "device") or (a.keyword is None and i)
-    ]
+    rest = _besides_device(call)
     if rest:
         device = device.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
     function = call.func.with_changes(attr=cst.Name("to"))
     return call.with_changes(func=function, args=[device, *rest])
+
+
+def _besides_device(call: cst.Call) -> list[cst.Arg]:
+    """The arguments of a move but for its device."""
+    return [
+        a
+        for i, a in enumerate(call.args)
+        if (a.keyword is not None and a.keyword.value != "device") or (a.keyword is None and i)
+    ]

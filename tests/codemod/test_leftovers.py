@@ -83,6 +83,12 @@ def test_a_device_that_is_compared_with_text_stays_text(test: str) -> None:
         "with torch.autocast(device_type=device, enabled=bool(epoch)):\n    print(x)",
         "with torch.amp.autocast(device, enabled=bool(epoch)):\n    print(x)",
         "print(device.startswith('cuda'))",
+        "print({'cuda': 1, 'cpu': 2}[device])",
+        "print(device in ('cuda', 'mps'))",
+        "from torchsummary import summary\nsummary(model, (4,), device=device)",
+        "from kept import Kept\nkept = Kept()\nkept.place(device)",
+        "import json\nprint(json.dumps({'device': device, 'rate': 0.1}))",
+        "print(open('runs/' + device).read())",
     ],
 )
 def test_a_device_that_must_be_text_stays_text(read: str) -> None:
@@ -93,6 +99,28 @@ def test_a_device_that_must_be_text_stays_text(read: str) -> None:
     plain = plain.replace("use_cuda = torch.cuda.is_available()\n", "")
     plain = plain.replace("device =", "use_cuda = torch.cuda.is_available()\ndevice =", 1)
     assert "device = accelerator.device.type\n" in run(plain).after.decode()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "print(f'on {device}', device, str(device))",
+        "noise = torch.rand(3, device=device)\nprint(noise.to(device))",
+        "import logging\nlogging.info(device)",
+        "def seen(x, where):\n    return x.to(where)\nprint(seen(torch.ones(1), device))",
+    ],
+)
+def test_a_device_that_may_be_no_text_is_none_afterwards(read: str) -> None:
+    choice = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    text = script(batch=f"x, y = x.to(device), y.to(device)\n{read}").replace(choice, choice[13:-1])
+    assert "device = accelerator.device\n" in run(text).after.decode()
+
+
+def test_an_option_that_a_library_may_read_as_text_stays_text() -> None:
+    option = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--device', default='cuda')\n"
+    before = f"from torchsummary import summary\n{option}args = parser.parse_args()"
+    text = script(before=before, prepared="summary(model, (4,), device=args.device)")
+    assert "\nsummary(model, (4,), device=accelerator.device.type)\n" in run(text).after.decode()
 
 
 @pytest.mark.parametrize("read", ["'cuda' in device", "device == 'cpu'", "device.startswith('cuda')"])

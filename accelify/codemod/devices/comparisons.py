@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from accelify.codemod.devices.destinations import Destinations, Where, gpu_texts, is_where_another_is
-from accelify.codemod.devices.device_options import DeviceOption
-from accelify.codemod.devices.moves import Moves, is_option
-from accelify.codemod.devices.options import is_dumped_text
-from accelify.codemod.libraries import methods, names
-from accelify.codemod.semantics.program import Program
+from accelify.codemod.devices.device_options import DeviceOption, must_be_text
+from accelify.codemod.devices.moves import Moves
 from accelify.codemod.semantics.scopes import Assignment
 from accelify.codemod.semantics.values import Constant, Made, Value
 
@@ -198,39 +195,3 @@ def _named(form: Form, value: object) -> Iterator[Gpu]:
         yield Gpu(form, found[1])
     elif type(value) is int:
         yield Gpu(form, str(value))
-
-
-# Text.
-
-
-def must_be_text(program: Program, files: Collection[str], binding: Assignment) -> bool:
-    """Whether a device that is mere text is read, or written out, where a `torch.device` will not do."""
-    value = binding.value
-    if is_dumped_text(program, files, binding):
-        return True
-    texts = program.values(value)
-    if not texts or not (is_option(value) or all(isinstance(v, Constant) for v in texts)):
-        return False
-    nodes = (n for parsed in program.files for n in parsed.parents)
-    return any(texts & program.values(held) for node in nodes for held in _texts_in(program, node))
-
-
-def _texts_in(program: Program, node: ast.AST) -> list[ast.expr]:
-    """`device` of `device == "cuda"`, of `autocast(device)` and of `device.startswith("cuda")`."""
-    if isinstance(node, ast.Compare) and all(isinstance(o, (ast.Eq, ast.NotEq, ast.In)) for o in node.ops):
-        sides = [node.left, *node.comparators]
-        is_with_text = any(_is_text(program, n) for n in sides)
-        return [n for n in sides if is_with_text and isinstance(n, (ast.Name, ast.Attribute))]
-    if not isinstance(node, ast.Call):
-        return []
-    if any(names.is_autocast(n) or names.is_scaler(n) for n in program.called(node)):
-        return [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("device_type", "device"))]
-    if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, (ast.Name, ast.Attribute)):
-        return []  # `"cuda:{}".format(gpu)` makes a text, and asks for none
-    return [node.func.value] if methods.is_of("string", node.func.attr) else []
-
-
-def _is_text(program: Program, node: ast.expr) -> bool:
-    """Whether an expression is a text that is written out, here or where a constant gets it: `"cuda"`, `CUDA`."""
-    values = program.values(node)
-    return bool(values) and all(isinstance(v, Constant) and isinstance(v.value, str) for v in values)

@@ -1,19 +1,27 @@
-"""Which options name a device for code that stays as it is? They become the accelerator's: `args.device`."""
+"""Which options name a device for code that stays as it is, and which devices have to stay text?
+
+`args.device` becomes the accelerator's; text, `accelerator.device.type`, where a `torch.device` will not do.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
 from accelify.codemod.devices.moves import Moves, is_option, last_name
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.settings import Settings
-from accelify.codemod.semantics.program import LOOPS
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.scopes import Assignment, Scope
+from accelify.codemod.semantics.values import Collection as Contents
+from accelify.codemod.semantics.values import Constant, Made
 
 Option = ast.Attribute | ast.Subscript
+_VARIABLES = (ast.Name, ast.Attribute)
+_COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,9 @@ class DeviceOptions:
         if kept <= set(redirected) or len(places) != 1 or after is None:
             return None
         place = next(iter(places.values()))
-        return DeviceOption(home, place.code, (*place.after, *after), kept, any(map(self._is_read_as_text, kept)))
+        return DeviceOption(
+            home, place.code, (*place.after, *after), kept, any(is_read_as_text(self.program, n) for n in kept)
+        )
 
     def _nodes(self) -> Iterator[Option]:
         for parsed in self.program.files:
@@ -128,13 +138,6 @@ class DeviceOptions:
         own = (m.call for m in self.known.found if self.program.frame(m.call) is frame)
         return any(self.program.before(call, statement) for call in own)
 
-    def _is_read_as_text(self, read: ast.expr) -> bool:
-        """`args.device == "cuda"`, `args.device.startswith("cuda")`"""
-        parent = self.program.parent(read)
-        if isinstance(parent, ast.Compare):
-            return any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(parent))
-        return isinstance(parent, ast.Attribute) and hasattr(str, parent.attr)
-
 
 def _is_device_option(node: ast.AST) -> TypeGuard[Option]:
     is_read = isinstance(node, (ast.Attribute, ast.Subscript)) and is_option(node)
@@ -144,3 +147,92 @@ def _is_device_option(node: ast.AST) -> TypeGuard[Option]:
 def _key(node: Option) -> tuple[str, str]:
     """A key that is equal for uses of one option: the last names of its holder, and its own name."""
     return last_name(node.value), last_name(node)
+
+
+# Text.
+
+
+def must_be_text(program: Program, files: Collection[str], binding: Assignment) -> bool:
+    """Whether a device that is mere text is read, or written out, where a `torch.device` will not do."""
+    value = binding.value
+    if is_dumped_text(program, files, binding):
+        return True
+    texts = program.values(value)
+    if not texts or not (is_option(value) or all(isinstance(v, Constant) for v in texts)):
+        return False
+    nodes = (n for parsed in program.files for n in parsed.parents)
+    return any(texts & program.values(held) for node in nodes for held in _texts_in(program, node))
+
+
+def is_read_as_text(program: Program, read: ast.expr) -> bool:
+    """Whether an option that names a device is read where a `torch.device` will not do."""
+    parent = program.parent(read)
+    if isinstance(parent, (ast.keyword, ast.Attribute)):
+        parent = program.parent(parent)
+    return _is_device_option(read) and parent is not None and read in _texts_in(program, parent)
+
+
+def _texts_in(program: Program, node: ast.AST) -> list[ast.expr]:
+    """`device` of `device == "cuda"`, `device.startswith("cuda")`, and of calls that want text: `autocast(device)`."""
+    if isinstance(node, ast.Compare) and all(isinstance(o, _COMPARES) for o in node.ops):
+        sides = [node.left, *node.comparators]
+        is_with_text = any(_is_text(program, n) for n in sides)
+        return [n for n in sides if is_with_text and isinstance(n, _VARIABLES)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [n for n in (node.left, node.right) if isinstance(n, _VARIABLES)]
+    if isinstance(node, ast.Subscript):
+        return [node.slice] if isinstance(node.slice, _VARIABLES) else []
+    if not isinstance(node, ast.Call):
+        return []
+    if any(names.is_autocast(n) or names.is_scaler(n) for n in program.called(node)):
+        return [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("device_type", "device"))]
+    if _may_want_text(program, node):
+        given = [*node.args, *(k.value for k in node.keywords)]
+        return [n for g in given for n in _parts(program, g) if isinstance(n, _VARIABLES)]
+    if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, (ast.Name, ast.Attribute)):
+        return []  # `"cuda:{}".format(gpu)` makes a text, and asks for none
+    return [node.func.value] if methods.is_of("string", node.func.attr) else []
+
+
+def _parts(program: Program, given: ast.expr) -> Iterator[ast.expr | None]:
+    """An expression, and the values of the dictionaries that it may be: `device` of `{"device": device}`."""
+    yield given
+    made = (v.node for v in program.values(given) if isinstance(v, Contents))
+    yield from (value for node in made if isinstance(node, ast.Dict) for value in node.values)
+
+
+def _may_want_text(program: Program, call: ast.Call) -> bool:
+    """Whether a call goes to a library's function of which it is not known that it takes devices."""
+    called = program.called(call)
+    if called or not isinstance(call.func, ast.Attribute):
+        return bool(called) and not program.flow.callees.get(call) and not any(map(names.may_take_a_device, called))
+    made = [v.name for v in program.values(call.func.value) if isinstance(v, Made)]
+    is_unknown = not any(table.members(call.func.attr))
+    return is_unknown and bool(made) and not any(n is None or names.may_take_a_device(n) for n in made)
+
+
+def _is_text(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is text, written out here or where a constant gets it: `"cuda"`, `CUDA`, `["cpu"]`."""
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return bool(node.elts) and all(_is_text(program, n) for n in node.elts)
+    values = program.values(node)
+    return bool(values) and all(isinstance(v, Constant) and isinstance(v.value, str) for v in values)
+
+
+def is_dumped_text(program: Program, files: Iterable[str], assigned: Assignment) -> bool:
+    """Whether a statement sets an option, `args.device = "cuda:0"`, to text in options that are taken as a whole."""
+    target = assigned.target
+    if not isinstance(target, ast.Attribute):
+        return False
+    if any(isinstance(v, Made) and v.name == "torch.device" for v in program.values(assigned.value)):
+        return False
+    options = ast.unparse(target.value)
+    nodes = (n for path in files for n in program.flow.parsed_of[path].parents)
+    return any(_all_of(node) == options for node in nodes)
+
+
+def _all_of(node: ast.AST) -> str | None:
+    """`args` of `vars(args)` and of `args.__dict__`."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "vars" and len(node.args) == 1:
+        return ast.unparse(node.args[0])
+    return ast.unparse(node.value) if isinstance(node, ast.Attribute) and node.attr == "__dict__" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,7 +25,7 @@ from accelify.codemod.preparing.settings import Setting, Settings, imports_torch
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
-from accelify.codemod.semantics.scopes import Assignment, Scope, assigned_targets, main_guard
+from accelify.codemod.semantics.scopes import Scope, assigned_targets, main_guard
 from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
 
@@ -568,22 +568,3 @@ class NamedDevices:
 
 def _is_to(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "to"
-
-
-def is_dumped_text(program: Program, files: Iterable[str], assigned: Assignment) -> bool:
-    """Whether a statement sets an option, `args.device = "cuda:0"`, to text in options that are taken as a whole."""
-    target = assigned.target
-    if not isinstance(target, ast.Attribute):
-        return False
-    if any(isinstance(v, Made) and v.name == "torch.device" for v in program.values(assigned.value)):
-        return False
-    options = ast.unparse(target.value)
-    nodes = (n for path in files for n in program.flow.parsed_of[path].parents)
-    return any(_all_of(node) == options for node in nodes)
-
-
-def _all_of(node: ast.AST) -> str | None:
-    """`args` of `vars(args)` and of `args.__dict__`."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "vars" and len(node.args) == 1:
-        return ast.unparse(node.args[0])
-    return ast.unparse(node.value) if isinstance(node, ast.Attribute) and node.attr == "__dict__" else None

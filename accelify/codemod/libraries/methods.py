@@ -9,7 +9,7 @@ import ast
 from functools import cache
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import Device, Effect, Row, Rows, Trait
+from accelify.codemod.libraries.row import SHOWN, Device, Effect, Row, Rows, Trait
 
 _CONTAINERS = ("list", "dict", "set", "deque", "queue", "counter", "module", "container", "optimizer", "transform")
 _OPERATORS: dict[str, ast.operator] = {
@@ -19,7 +19,6 @@ _OPERATORS: dict[str, ast.operator] = {
     **dict.fromkeys(("div", "divide", "true_divide"), ast.Div()),
 }
 _SAID_OF_TENSORS = frozenset({"dim", "descending", "keepdim"})  # arrays and lists say it in other words
-_SHOWN = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
 
 
 @cache
@@ -309,7 +308,7 @@ def gives_no_tensor(name: str) -> bool:
 def shows(name: str) -> bool:
     """Methods that print, log, plot or format: what they are given is not computed with."""
     rows = table.members(name)
-    return any(row.effects & _SHOWN or Effect.WRITES_FILES in row.effects for row in rows)
+    return any(row.effects & SHOWN or Effect.WRITES_FILES in row.effects for row in rows)
 
 
 def is_of(kind: str, name: str) -> bool:

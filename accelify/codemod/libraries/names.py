@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import DRAWS, Asks, Device, Effect, Role, Rows, Same, Trait
+from accelify.codemod.libraries.row import DRAWS, SHOWN, Asks, Device, Effect, Role, Rows, Same, Trait
 
 _KEPT_ROWS = (Rows.EACH, Rows.ALONG, Rows.SELECTS, Rows.CONCATENATES)
 _OF_ONE_TENSOR = (Rows.ALONG, Rows.SUM, Rows.MEAN, Rows.EXTREME)
@@ -214,6 +214,14 @@ def takes_a_device(name: str | None) -> bool:
     """Functions of torch that make a tensor where `device=` says."""
     row = table.function(name)
     return row is not None and row.returns == "tensor" and row.device is Device.OPTION
+
+
+def may_take_a_device(name: str) -> bool:
+    """Functions for which a device will do where its name does: torch's, builtins, and those that print it."""
+    row = table.function(name)
+    if name.startswith("torch.") or "." not in name:
+        return True
+    return row is not None and (row.device is not None or row.role is not None or bool(row.effects & SHOWN))
 
 
 def draws_like(name: str | None) -> bool:

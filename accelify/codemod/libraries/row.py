@@ -246,6 +246,7 @@ class Row:
 
 
 DRAWS = frozenset(e for e in Effect if e.value.startswith("draws_"))
+SHOWN = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})  # to people, and not computed with
 SEEDS = frozenset(e for e in Effect if e.value.startswith("seeds_"))
 _UNSEEDED = (Effect.READS_CLOCK, Effect.DRAWS_SYSTEM, Effect.READS_INPUT)
 

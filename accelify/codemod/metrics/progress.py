@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import TypeGuard
 
 from accelify.codemod.libraries import names
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import SHOWN, Trait
 from accelify.codemod.metrics.facts import Loop, Metrics
 from accelify.codemod.metrics.rank import Mark
-from accelify.codemod.metrics.sinks import SHOWING
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.semantics.definitions import Definition, Kind
@@ -258,7 +257,7 @@ class StepCounts:
             return False
         rows = self.chains.kinds.called(parent) or ()
         is_text = bool(rows) and all(row.returns == "string" for row in rows)
-        return self._is_shown(parent) if is_text else any(row.effects & SHOWING for row in rows)
+        return self._is_shown(parent) if is_text else any(row.effects & SHOWN for row in rows)
 
     def limits(self) -> Iterator[ast.If | ast.While]:
         """The conditions that end a training loop, or one round it, after some count of steps, and such loops."""
@@ -656,7 +655,7 @@ class Ends:
 
     def _is_shown(self, node: ast.expr) -> bool:
         calls = [a for a in self.program.ancestors(node) if isinstance(a, ast.Call)]
-        return any(row.effects & SHOWING for call in calls for row in self.chains.kinds.called(call) or ())
+        return any(row.effects & SHOWN for call in calls for row in self.chains.kinds.called(call) or ())
 
 
 def _counters_of(loop: Loop) -> set[str]:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import Effect, Role, Row
+from accelify.codemod.libraries.row import SHOWN, Effect, Role, Row
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.values import Element, Made, Member, Value
 
-SHOWING = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
 _DECIDING = (ast.If, ast.While, ast.Assert)
 _LEAVING = (*_DECIDING, ast.Call, ast.Return, ast.Yield, ast.Match, ast.Assign, ast.AugAssign)
 _DRAWN_FROM = frozenset({Role.DATASET, Role.SAMPLER, Role.LOADER})
@@ -158,6 +157,6 @@ def leaves(row: Row) -> bool:
 
 
 def _way(row: Row) -> Way | None:
-    if row.effects & SHOWING or (row.role is Role.LOGGER and row.effects):
+    if row.effects & SHOWN or (row.role is Role.LOGGER and row.effects):
         return Way.SHOWN
     return Way.SAVED if row.effects & _WRITES else None

@@ -24,8 +24,9 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.devices.comparisons import Comparison, must_be_text
+from accelify.codemod.devices.comparisons import Comparison
 from accelify.codemod.devices.destinations import gpu_texts
+from accelify.codemod.devices.device_options import must_be_text
 from accelify.codemod.devices.moves import is_cpu, is_lookup
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When

@@ -21,6 +21,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.devices.device_options import is_read_as_text
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Found, Replace
 from accelify.codemod.script import Script
@@ -33,7 +34,8 @@ def find(script: Script) -> Iterator[Found]:
     for argument in script.devices.named:
         accelerator = script.accelerator(argument)
         assert accelerator is not None
-        edit = Replace(argument, partial(its_device, accelerator=accelerator), reads=(accelerator.split(".")[0],))
+        code = f"{accelerator}.device{'.type' if is_read_as_text(script.program, argument) else ''}"
+        edit = Replace(argument, partial(its_device, code=code), reads=(accelerator.split(".")[0],))
         reason = f"each process has a device of its own, regardless of {ast.unparse(argument)}"
         change = Change(NAME, script.path(argument), argument.lineno, reason, (edit,))
         yield change if argument in script.devices.fixed else Attempt((change,))
@@ -51,6 +53,6 @@ def with_device(node: cst.CSTNode, name: str, code: str) -> cst.BaseExpression:
     return snippets.with_keyword(node, name, cst.parse_expression(code))
 
 
-def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
-    """`accelerator.device`."""
-    return cst.parse_expression(f"{accelerator}.device")
+def its_device(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    """`accelerator.device`; `accelerator.device.type` where text is wanted."""
+    return cst.parse_expression(code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.devices.options import is_dumped_text
+from accelify.codemod.devices.device_options import is_dumped_text
 from accelify.codemod.semantics.scopes import assignment
 from tests.codemod.facts import Facts
 

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from accelify.codemod.libraries.row import DRAWS, SEEDS, Effect
+from accelify.codemod.libraries.row import DRAWS, SEEDS, SHOWN, Effect
 from accelify.codemod.semantics.scopes import Scope
 
 
@@ -93,12 +93,12 @@ class Summary:
 
     @property
     def shows(self) -> bool:
-        return bool(self.effects & _SHOWN)
+        return bool(self.effects & SHOWN)
 
     @property
     def shows_only(self) -> bool:
         """Whether the code writes to the screen, the log or a figure, and does nothing else."""
-        return self.shows and replace(self, effects=self.effects - _SHOWN).only_reads
+        return self.shows and replace(self, effects=self.effects - SHOWN).only_reads
 
     def __or__(self, other: Summary) -> Summary:
         """The effects of the one and of the other."""
@@ -118,4 +118,3 @@ class Summary:
 
 EMPTY = Summary()
 _LOOKS = frozenset({Effect.READS_CLOCK, Effect.READS_ENVIRONMENT})
-_SHOWN = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})

@@ -41,9 +41,13 @@ class Owners:
         return bool(values) and all(map(self.roles.learns_from_arrays, values))
 
     def _models_among(self, call: ast.Call) -> list[ast.expr]:
-        """The models that a call is given."""
-        given = [*call.args, *[k.value for k in call.keywords]]
-        return [a for a in given if is_plain(a) and any(self.roles.is_model(v) for v in self.program.values(a))]
+        """The models that a call is given, or what it is given to train is made of: `model` of `model.trainable()`."""
+        given = [*call.args, *(k.value for k in call.keywords)]
+        trained = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "params")]
+        parts = (n for t in trained for n in ast.walk(t) if isinstance(n, ast.Name))
+        plain = [n for n in (*given, *parts) if is_plain(n) and self._alone(n)]
+        found = [n for n in plain if any(map(self.roles.is_model, self.program.values(n)))]
+        return list({ast.unparse(n): n for n in found}.values())
 
     def without_name(self, binding: Binding, prepared: Set[Value]) -> list[ast.Call]:
         """The calls that make the models which an optimizer trains, and which are not prepared under any name."""
@@ -282,11 +286,12 @@ class Owners:
         return [] if self._is_one_of_several(node) else [node]
 
     def _is_one_of_several(self, node: ast.expr) -> bool:
-        """Whether a name is the variable of a comprehension or a loop, which holds one object after another."""
+        """Whether a name is the variable of a comprehension, lambda or loop, which holds one object after another."""
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
         owners = [(self.program.scope(n).owner(n.id), n.id) for n in names]
         return any(
-            o is not None and (o.kind == "comprehension" or any(map(self._is_gone_over, o.writes.get(name, ()))))
+            o is not None
+            and (o.kind in ("comprehension", "lambda") or any(map(self._is_gone_over, o.writes.get(name, ()))))
             for o, name in owners
         )
 
@@ -317,14 +322,14 @@ class Owners:
         return found
 
     def _whole_model(self, expression: ast.expr) -> ast.expr:
-        """`model` for `model.features`, for `model.module` and for `model[1]`."""
-        while isinstance(expression, (ast.Attribute, ast.Subscript)):
-            inner = expression.value
-            values = self.program.values(inner)
-            if not any(self.roles.is_model(v) for v in values) or (isinstance(inner, ast.Name) and inner.id == "self"):
-                return expression
-            expression = inner
-        return expression
+        """`model` for `model.features[0]`, for `model.module` and for `model[1]`."""
+        whole, inner = expression, expression
+        while isinstance(inner, (ast.Attribute, ast.Subscript)):
+            inner = inner.value
+            is_self = isinstance(inner, ast.Name) and inner.id == "self"
+            if not is_self and any(map(self.roles.is_model, self.program.values(inner))):
+                whole = inner
+        return whole
 
 
 def is_plain(node: ast.expr) -> bool:

@@ -314,10 +314,11 @@ class Preparer:
         ]
         evaluated = {v for method, model in switches if method == "eval" for v in self.program.values(model)}
         for method, model in switches:
-            values = {v for v in self.program.values(model) if self.roles.is_module(v)}
+            values = {v for v in self.program.values(model) if self.roles.is_model(v)}
             if method == "eval" or not values or not values <= evaluated or values & self.found.models:
                 continue
-            if not self._run_in_steps(values) or not self._keeps_statistics:
+            keeps_statistics = self._keeps_statistics or not values.isdisjoint(self.roles.networks_by_use)
+            if not self._run_in_steps(values) or not keeps_statistics:
                 continue
             for binding in map(self._outermost, self.tracer.chains(model)):
                 if binding.kind in ("assign", "parameter") and not self._is_part(binding):

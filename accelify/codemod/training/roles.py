@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from accelify.codemod.libraries import methods, names, vocabulary
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
@@ -143,6 +143,24 @@ class Roles:
         return found
 
     @cached_property
+    def networks_by_use(self) -> set[Value]:
+        """Unknown values that are run, and asked for parameters or switched to a mode, as only networks are."""
+        run: set[Value] = set()
+        asked: set[Value] = set()
+        for call in self.program.calls:
+            function = call.func
+            if isinstance(function, ast.Attribute) and _tells_a_network(function.attr):
+                asked |= self._unknown(function.value)
+            elif not vocabulary.is_name_of_a_loss(ast.unparse(function).rpartition(".")[2]):
+                run |= self._unknown(function)
+        return {v for v in run & asked if v not in self.optimizers_by_use}
+
+    def _unknown(self, node: ast.expr) -> set[Value]:
+        """The values of an expression of which nothing is known but what a script does with them."""
+        held = {v for v in self.program.values(node) if isinstance(v, (Made, Argument, Member))}
+        return {v for v in held if not isinstance(v, Made) or table.kind_made_by(v.name) is None}
+
+    @cached_property
     def trained(self) -> set[Value]:
         """Values whose parameters are handed to an optimizer."""
         found: set[Value] = set()
@@ -191,10 +209,12 @@ class Roles:
 
     @cached_property
     def _holders(self) -> dict[Value, set[Value]]:
-        """Which networks keep each network in an attribute, or were made of it: `nn.Sequential(body, head)`."""
+        """Which networks keep, or give, each network, or were made of it: `nn.Sequential(body, head)`."""
         found: dict[Value, set[Value]] = {}
         for call in self.program.calls:
+            receivers = self.program.values(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
             for whole in (v for v in self.program.values(call) if isinstance(v, Made) and v.node is call):
+                found.setdefault(whole, set()).update(filter(self.is_model, receivers))
                 given = [*call.args, *(k.value for k in call.keywords)] if self.is_module(whole) else []
                 held = {v for a in given for v in self.program.values(a)}
                 inner = {i for v in held if isinstance(v, Collection) for i in self.inside(v)}
@@ -202,7 +222,7 @@ class Roles:
                     found.setdefault(part, set()).add(whole)
         for write in (w for written in self.program.attribute_writes.values() for w in written):
             for part in filter(self.is_module, self.program.values(write)):
-                found.setdefault(part, set()).update(filter(self.is_module, self.program.values(write.value)))
+                found.setdefault(part, set()).update(filter(self.is_model, self.program.values(write.value)))
         return found
 
     def inside(self, value: Collection | View) -> Values:
@@ -215,8 +235,9 @@ class Roles:
         return frozenset(found)
 
     def is_model(self, value: Value) -> bool:
-        """An `nn.Module`, or anything whose parameters an optimizer gets."""
-        return (self.is_module(value) and not self.is_loss(value)) or value in self.trained
+        """An `nn.Module`, anything whose parameters an optimizer gets, or that is used as only networks are."""
+        is_built = self.is_module(value) and not self.is_loss(value)
+        return is_built or value in self.trained or value in self.networks_by_use
 
     @staticmethod
     def learns_from_arrays(value: Value) -> bool:
@@ -238,3 +259,8 @@ class Roles:
                 if any(self.is_optimizer(v) for v in self.program.values(node)):
                     found |= {v.cls for v in self.program.values(node.value) if isinstance(v, Instance)}
         return found
+
+
+def _tells_a_network(method: str) -> bool:
+    """Whether only networks have a method: it gives parameters or parts, or switches them to a mode."""
+    return methods.gives_parameters(method) or methods.gives_parts(method) or methods.switches_mode(method)

@@ -366,3 +366,47 @@ def test_what_learns_from_arrays_beside_networks_is_not_prepared(models: str, pr
     after = migrated(AMONG.format(models=models) + calls)
     assert prepared in after.splitlines()
     assert after.count("prepare(") == 1 + ("Linear(4, 2))," in prepared)
+
+
+OF_A_LIBRARY = """\
+from somewhere import build
+model = build(){then}
+model.to(device)
+optimizer = {optimizer}
+for epoch in range(2):
+    model.train()
+    for x, y in DataLoader(data, batch_size=4):
+        x, y = x.to(device), y.to(device)
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    print(model(data[0][0].to(device)))
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "model.fc.parameters()",
+        "model.classifier[6].parameters()",
+        "model.get_classifier().parameters()",
+        "getattr(model, 'fc').parameters()",
+        "filter(lambda p: p.requires_grad, model.fc.parameters())",
+        "[p for n, p in model.fc.named_parameters() if 'bias' not in n]",
+        "[{'params': model.fc.parameters()}, {'params': model.body.parameters(), 'lr': 0.1}]",
+        "[model.fc.weight, model.fc.bias]",
+        "model.trainable()",
+    ],
+)
+def test_a_network_of_unknown_make_is_prepared_whole_though_only_a_part_is_trained(given: str) -> None:
+    """Its statistics follow each process's own batches otherwise."""
+    after = migrated(HEAD + OF_A_LIBRARY.format(then="", optimizer=f"torch.optim.SGD({given}, lr=0.01)"))
+    assert "\nmodel, optimizer = accelerator.prepare(model, optimizer)\n" in after, after
+
+
+@pytest.mark.parametrize("then", ["\nhead = model.fc", "\nhead = nn.Linear(4, 1)\nmodel.fc = head"])
+def test_a_network_of_unknown_make_is_prepared_beside_its_part_with_a_name(then: str) -> None:
+    after = migrated(HEAD + OF_A_LIBRARY.format(then=then, optimizer="torch.optim.SGD(head.parameters(), lr=0.01)"))
+    assert "\nmodel, head, optimizer = accelerator.prepare(model, head, optimizer)\n" in after, after

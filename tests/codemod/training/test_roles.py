@@ -141,3 +141,19 @@ def test_nothing_is_known_of_a_constant() -> None:
     for value in (Constant(1), External("torch.nn.Linear")):
         assert not roles.is_model(value)
         assert not roles.is_optimizer(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_model"),
+    [
+        ("it.train()\nit(x)", True),
+        ("it(x)\nfor p in it.parameters(): p.requires_grad = False", True),
+        ("it(x)", False),
+        ("it.train()", False),
+        ("criterion = it\ncriterion.eval()\ncriterion(x)", False),
+        ("it.train()\nit.zero_grad()\nit.step()\nit(x)", False),
+    ],
+)
+def test_what_is_run_and_switched_like_a_network_is_one(text: str, is_model: bool) -> None:
+    facts = Facts(f"from somewhere import make\nit = make()\n{text}\n")
+    assert any(map(facts.roles.is_model, facts.program.flow.variable(facts.scope("main.py"), "it"))) is is_model

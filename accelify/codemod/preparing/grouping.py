@@ -52,7 +52,7 @@ class Grouper:
     def group(self, items: Iterable[Item]) -> list[Group]:
         """The statements that prepare some items."""
         blocks: dict[int, tuple[Scope, list[ast.stmt], list[tuple[int, Item]]]] = {}
-        for item in map(self._before_batches, items):
+        for item in (placed for given in items for placed in self._before_batches(given)):
             block, index = self._place(item)
             blocks.setdefault(id(block), (item.frame, block, []))[2].append((index, item))
         for frame, block, placed in blocks.values():
@@ -69,19 +69,29 @@ class Grouper:
         block = self.program.block(statement)
         return block, block.index(statement)
 
-    def _before_batches(self, item: Item) -> Item:
-        """A model right after it is made, if a loader's batch, which is on the device, meets it before that."""
+    def _before_batches(self, item: Item) -> list[Item]:
+        """A model right after it is made, if a loader's batch, which is on the device, meets it before that.
+
+        Where the statement makes it anew, also the one that had its name before and that a batch meets.
+        """
         if item.kind != "model" or item.statement is None or item.without_optimizer:
-            return item
+            return [item]
         block = self.program.block(item.statement)
         bound = {self.program.statement(w) for w in self._writes(item.frame, item.text)}
         end = block.index(item.statement)
         made = [i for i in range(end) if block[i] in bound]
-        while made and any(ast.unparse(n) == item.text for n in _read_in(block[made[-1]])):
+        while made and self._is_read_in(item, block[made[-1]]):
             made.pop()  # `model = model.to(device)`
         since = block[made[-1] : end] if made else []
+        earlier = replace(item, statement=block[made[-1]], anchor="") if made else item
+        if item.statement in bound and not self._is_read_in(item, item.statement):
+            return [earlier, item] if self._meets_batch(item, since) else [item]
         is_first = self._meets_batch(item, since) or self._leaves_gradients(item, since)
-        return replace(item, statement=block[made[-1]], anchor="") if is_first else item
+        return [earlier if is_first else item]
+
+    @staticmethod
+    def _is_read_in(item: Item, statement: ast.stmt) -> bool:
+        return any(ast.unparse(n) == item.text for n in _read_in(statement))
 
     def _meets_batch(self, item: Item, statements: Sequence[ast.stmt]) -> bool:
         """Whether statements run a model on a loader's batch, and have not moved it before."""
@@ -97,7 +107,9 @@ class Grouper:
     def _leaves_gradients(self, item: Item, statements: Sequence[ast.stmt]) -> bool:
         """Whether a backward pass comes before the optimizer that steps with its gradients is made."""
         assert item.statement is not None
-        passes = [b for b in self.training.backwards if any(self.program.inside(b, s) for s in statements)]
+        frame = self.program.frame(item.statement)
+        inside = [b for b in self.training.backwards if any(self.program.inside(b, s) for s in statements)]
+        passes = [b for b in inside if self.program.frame(b) is frame]
         flow = self.program.control_flow(item.statement)
         others = [*self.training.backwards, *self.training.steps]
         return any(flow.reaches(b, item.statement, without=[o for o in others if o is not b]) for b in passes)

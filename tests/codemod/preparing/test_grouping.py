@@ -201,3 +201,36 @@ def test_passes_and_steps_of_another_file_come_between_none_of_this_one(more: st
     groups = [(g.anchor, [i.text for i in g.items]) for g in script.preparation.groups]
     anchors = {tuple(names): ast.unparse(anchor) for anchor, names in groups if anchor is not None}
     assert anchors["loader", "model"] == "model = nn.Linear(4, 1)"
+
+
+TWICE = """\
+def build():
+    net = nn.Sequential(nn.Linear(4, 1), nn.BatchNorm1d(1))
+    return net, torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4)
+{first}
+{between}
+model, optimizer = build()
+"""
+STEP = """\
+def step(model, x, y, optimizer):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("first", ["model, optimizer = build()", "model, _ = build()", "model = build()[0]"])
+@pytest.mark.parametrize(
+    ("between", "looked_at"),
+    [("print(model)", 0), (STEP, 0), ("x, y = next(iter(loader))\nprint(model(x).shape)", 1)],
+)
+def test_a_model_made_twice_under_one_name_is_prepared_where_it_is_trained(
+    first: str, between: str, looked_at: int
+) -> None:
+    """And the first one, too, where a batch meets it."""
+    train = "for x, y in loader:\n    step(model, x, y, optimizer)\n" if "def step" in between else TRAIN
+    after = migrated(HEAD + TWICE.format(first=first, between=between) + train)
+    shown, trained = after.split("model, optimizer = build()\n")[-2:]
+    assert shown.count("model = accelerator.prepare(") == looked_at
+    assert trained.startswith(("model, optimizer = accelerator", "loader, model, optimizer = accelerator")), after

@@ -28,6 +28,8 @@ _OF_GRAPHS = ("outputs", "inputs", "tensors")
 # Lengths and split points are read in the host's memory, wherever the data are: the position of the argument.
 _COUNTS = {"_pack_padded_sequence": 1, "_pad_packed_sequence": 1, "tensor_split": 1}
 _COUNTS |= dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), 1)
+# `parameter.data = value`: never refused, it would take the parameter from the device, and its model apart.
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # of torch's C part
 
 # What `with mode:` is made of; a mode that is entered for good cannot be left in the order of blocks.
 _stack: Callable[[overrides.TorchFunctionMode], None] = overrides._push_mode
@@ -81,6 +83,8 @@ class MixedDevices(overrides.TorchFunctionMode):
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Torch's function; once more, with its tensors together, where it refuses them."""
+        if function == _SET_DATA:
+            return function(args[0], args[1].to(args[0].device))
         given = (args, kwargs or {})
         try:
             return function(*args, **given[1])

@@ -70,6 +70,19 @@ def test_what_is_refused_is_moved_and_done_again() -> None:
         assert FAILS[text] in answer, text
 
 
+def test_data_come_to_their_parameter_though_a_gpu_would_take_them_where_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(MixedDevices, "_together")  # what moves after a refusal
+    mixed, parameter = MixedDevices(torch.device("meta")), torch.nn.Parameter(torch.ones(2, device="meta"))
+    mixed.enter()
+    try:
+        parameter.data = torch.ones(2)
+    finally:
+        mixed.leave()
+    assert parameter.device.type == "meta"
+
+
 def test_on_the_cpu_nothing_is_entered() -> None:
     from accelify.runtime import Accelerator, Environment
 

@@ -661,3 +661,36 @@ for epoch in range(5):
     result = run(text)
     assert result.after.decode().count("device=x.device") == 2
     assert not [n for n in result.notes if n.rule == "own_tensors"]
+
+
+WORDS = """\
+class Words:
+    def __iter__(self):
+        self.k = 0
+        return self
+
+    def __next__(self):
+        self.k += 1
+        if self.k > 4:
+            raise StopIteration()
+        context, target = [{made} for x in ((1, 2, 3, 4), (4, 3, 2, 1))]
+        return context, target
+
+for a, b in Words():
+    loss = error(model(a), b)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_an_iterator_of_the_script_yields_is_brought_to_the_device() -> None:
+    after = rewritten(after=WORDS.format(made="torch.tensor(x)")).after.decode()
+    assert "[torch.tensor(x, device=accelerator.device) for x in" in after
+
+
+def test_where_an_iterator_yields_what_is_not_understood_operations_mix_devices() -> None:
+    made = "pickle.loads(bytes(x))"
+    assert MIXED in rewritten(after="import pickle\n" + WORDS.format(made=made)).after.decode()
+    given = "import pickle\nwith pickle.load(open('x')) as h:\n    print(model(h))"
+    assert MIXED in rewritten(after=given).after.decode()

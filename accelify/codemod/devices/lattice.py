@@ -93,6 +93,7 @@ class Lattice:
         self._resolved: dict[ast.AST, Places] = {}
         self._filled: dict[tuple[ast.arg, bool], Places] = {}
         self._open: list[ast.AST] = []
+        self._gone_over: list[Scope] = []
         self._unpacked: set[tuple[ast.expr, tuple[int, ...]]] = set()  # calls whose results are just taken apart
         self._cut: set[object] = set()
         self._asked = 0
@@ -549,7 +550,27 @@ class Lattice:
         if isinstance(node, ast.Call) and callees and all(c.generates for c in callees):
             yields = [n.value for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Yield)]
             return self._at_call(node, self._parts(yields, path, write))
-        return self._part(node, path, write)
+        classes = [v.cls for v in self.program.values(node) if isinstance(v, Instance)]
+        items = [places for cls in classes if (places := self._own_items(cls, path, write)) is not None]
+        return frozenset().union(*items) if items else self._part(node, path, write)
+
+    def _own_items(self, cls: Scope, path: tuple[int, ...], write: ast.Name) -> Places | None:
+        """The places of what a class of the project gives a loop over its objects; None if it says nothing of that."""
+        methods = [self.program.flow.method(cls, name) for name in ("__iter__", "__next__", "__getitem__")]
+        iterates, item = methods[0], next(filter(None, methods[1:]), None)
+        if (iterates is None and item is None) or cls in self._gone_over:
+            return None
+        self._gone_over.append(cls)
+        if iterates is not None and (iterates.generates or item is None):
+            yields = [n.value for n in ast.walk(iterates.node) if isinstance(n, ast.Yield)]
+            others = [
+                n.value for n in ast.walk(iterates.node) if isinstance(n, (ast.YieldFrom, ast.Return)) and n.value
+            ]
+            found = self._parts(yields, path, write).union(*(self._element(n, path, write) for n in others))
+        else:
+            found = self._parts(self._returned([item]), path, write) if item is not None else NONE
+        self._gone_over.pop()
+        return self.resolved(found)
 
     def _yielded(self, loader: ast.expr, write: ast.Name) -> Places:
         """The places of a loader's batches: on the device if it is prepared; if it may be, both."""

@@ -244,20 +244,26 @@ class Mixing:
         return place.where is Where.ACCELERATOR or place.origin in self.origins
 
     def _sides_of(self, call: ast.Call) -> list[frozenset[Where]]:
-        given = [self.side(g) for g in (*call.args, *(k.value for k in call.keywords))]
+        given = [*call.args, *(k.value for k in call.keywords)]
         called = self.program.called(call)
         if self.tensors.is_model_call(call):
-            return [_THERE, *given]
+            return [_THERE, *map(self._of_input, given)]
         if self.tensors.is_loss(call):
-            return given
+            return [self.side(g) for g in given]
         is_other = self.tensors.is_creator(call) or self.meetings.host.is_of_arrays(call) or self.lattice.is_text(call)
         if is_other or self.program.flow.callees.get(call):
             return []
         if not called:
-            return [self._side_of_function(call), *given]
+            return [self._side_of_function(call), *map(self.side, given)]
         is_computed = any(n.startswith("torch.") for n in called) and all(map(names.may_compute, called))
         owner = [self.side(call.func.value)] if isinstance(call.func, ast.Attribute) else []
-        return [*owner, *given] if is_computed else []
+        return [*owner, *map(self.side, given)] if is_computed else []
+
+    def _of_input(self, node: ast.expr) -> frozenset[Where]:
+        """Where the tensors may be that a model gets, as it does if nothing is known of what it is given."""
+        side = self.side(node)
+        is_known = side or UNKNOWN not in self.kinds.of(node) or self.lattice.is_text(node) or self._is_of_others(node)
+        return side if is_known else frozenset({Where.UNKNOWN})
 
     def _side_of_function(self, call: ast.Call) -> frozenset[Where]:
         """Where the weights of what is called are, or the object whose method is called."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -162,3 +162,20 @@ def test_an_attribute_holds_what_is_ever_put_into_it() -> None:
 )
 def test_a_function_that_takes_its_own_result_apart_comes_to_an_end(text: str) -> None:
     assert places(f"{text}\nx, _ = walk(torch.ones(1).cuda(), 3)\nx") == {(DEVICE, DEVICE)}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("def __iter__(self):\n    return self\ndef __next__(self):\n    return 1, torch.zeros(3)", {(HOST, HOST)}),
+        ("def __iter__(self):\n    for k in range(3):\n        yield k, torch.zeros(k).cuda()", {(DEVICE, DEVICE)}),
+        ("def __iter__(self):\n    yield from ((k, torch.zeros(k)) for k in range(3))", {(HOST, HOST)}),
+        ("def __iter__(self):\n    return iter([(1, torch.zeros(3))])", {(HOST, HOST)}),
+        ("def __iter__(self):\n    return iter(self)", set()),
+        ("def __getitem__(self, k):\n    a, b = [torch.tensor(r) for r in (k, k)]\n    return a, b", {(HOST, HOST)}),
+        ("def __iter__(self):\n    yield 1, 2", set()),
+    ],
+)
+def test_what_an_object_of_the_project_gives_a_loop(body: str, expected: set[tuple[Where, Where]]) -> None:
+    cls = "class Rows:\n" + indent(body, "    ")
+    assert places(f"{cls}\nfor a, b in Rows():\n    print(a)\nb") == expected

@@ -511,3 +511,40 @@ def test_an_array_that_no_tensor_is_needed_with_is_its_own(changing: dict[str, s
 def test_a_script_that_names_a_device_is_told_of_such_a_change() -> None:
     result = run(script(imports=NUMPY, batch="x.numpy()[0] = 1\nx = x.to(device)\ny = y.to(device)"))
     assert ["`x` changes with this array" in n.message for n in result.notes if n.rule == to_numpy.NAME] == [True]
+
+
+PREDICT = """\
+def predict(rows):
+    out = model(torch.as_tensor(rows).to(device))
+    {given}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (
+            "return out if torch.is_tensor(rows) else out.cpu().numpy()",
+            "out = predict(x)\nprint(out.shape, np.pad(out, 1))",
+        ),
+        (
+            "if type(rows) is list:\n        out = out.tolist()\n        out = np.array(out)\n    return out",
+            "out = predict(x)\nprint(out.dim() if torch.is_tensor(out) else np.mean(out))",
+        ),
+        (
+            "return {'all': out}",
+            "parts = predict(x)\nfor k in parts:\n    print(parts[k].shape)\n"
+            "    parts[k] = np.pad(parts[k], 1)\n    parts[k] = np.asfortranarray(parts[k])",
+        ),
+    ],
+)
+def test_what_may_be_an_array_too_is_left_to_the_run(given: str, read: str) -> None:
+    after = run(script(imports=NUMPY, end=PREDICT.format(given=given) + read.replace("(x)", "(data)"))).after.decode()
+    assert "Accelerator(mixed_devices=True)" in after
+    assert read.replace("(x)", "(data)") in after
+
+
+def test_what_is_always_a_tensor_is_brought_to_the_cpu() -> None:
+    end = PREDICT.format(given="return out") + "out = predict(torch.ones(1, 4))\nprint(out.shape, np.mean(out))"
+    after = run(script(imports=NUMPY, end=end)).after.decode()
+    assert "print(out.shape, np.mean(out.cpu()))" in after

@@ -13,6 +13,7 @@ from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.grouping import Group
 from accelify.codemod.preparing.tensors import Tensors
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.provenance import Binding, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Element, Instance, Made, Member, Value
@@ -265,7 +266,8 @@ class Shapes:
         if (operands := _operands(node)) is not None:
             return any(self.is_tensor(o, depth - 1) for o in operands)
         if isinstance(node, ast.Subscript):
-            is_item = not isinstance(node.slice, ast.Slice) and self._has_such_items(node.value, node.slice)
+            is_one = not isinstance(node.slice, ast.Slice) and not self.may_be_array(node)
+            is_item = is_one and self._has_such_items(node.value, node.slice)
             is_item = is_item or (isinstance(node.slice, ast.Tuple) and self._is_of_a_model(node.value))
             return is_item or self.is_tensor(node.value, depth - 1) or self._is_a_part(node)
         if isinstance(node, ast.Attribute):
@@ -282,6 +284,12 @@ class Shapes:
         if any(isinstance(self.program.parent(w), ast.AugAssign) for w in writes):
             writes = [w for w in writes if not self._gives_a_number(w)]  # `total = 0`, to which tensors are added
         return bool(writes) and owner is not None and all(self.holds_one(owner, w, depth) for w in writes)
+
+    def may_be_array(self, node: ast.expr) -> bool:
+        """Whether some of what an expression may hold is an array: of `parts[key] = np.pad(parts[key], 1)`."""
+        made = (v.name for v in self.program.values(node) if isinstance(v, Made))
+        is_made = any(name is not None and vocabulary.takes_arrays(name) for name in made)
+        return is_made or "ndarray" in self.program.once(Kinds).of(node)
 
     def _gives_a_number(self, write: ast.AST) -> bool:
         value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
@@ -346,7 +354,9 @@ class Shapes:
             return True
         if value is None and isinstance(loop, (ast.Tuple, ast.List)) and self._is_part_of_one(write, loop, depth - 1):
             return True
-        return self._is_of_tensors(write) or self._is_given_one(owner, write.id, write)
+        if self._is_of_tensors(write):
+            return True
+        return not (value is not None and self.may_be_array(value)) and self._is_given_one(owner, write.id, write)
 
     def _gone_over(self, write: ast.Name) -> ast.expr | None:
         """What a loop's variable gets the rows of: `x` for `row` of `for k, (row, y) in enumerate(zip(x, ys))`."""

@@ -315,6 +315,8 @@ class Mismatches(Meetings):
             return True
         if isinstance(parent, ast.Call) and self._gives_a_type(parent, node) and self.shapes.is_collated(node):
             return True
+        if self.shapes.may_be_array(node):
+            return False
         shown = [s for c in self.program.calls_in(self.program.frame(node)) for s in self._shown_as_tensors(c)]
         text = ast.unparse(node)
         return any(ast.unparse(s) == text and self._is_same(s, node) for s in shown)

@@ -80,6 +80,7 @@ class Preparer:
         self.found = _Found()
         self._items: list[Item] = []
         self._stepped: list[Binding] = []  # the optimizers
+        self._model_names: set[ast.AST] = set()  # where the models first got a name
 
     def prepare(self, shared: Sequence[Data] = ()) -> Preparation:
         """Find the items and group them; `shared` are further loops that each process takes its shard of."""
@@ -245,6 +246,7 @@ class Preparer:
                 item = self._item("model", self._outermost(given))
                 models.setdefault(item.text, item)
                 self.found.models |= set(self.program.values(expression))
+                self._model_names.add(given[-1].node)
         for model in _whole(models).values():
             model = replace(model, without_optimizer=is_optional)
             if not any(
@@ -281,6 +283,7 @@ class Preparer:
         """A model to prepare where its optimizer is."""
         text = ast.unparse(expression)
         self.found.models |= {v for v in self.program.values(expression) if self.roles.is_model(v)}
+        self._model_names |= {chain[-1].node for chain in self.tracer.chains(expression)}
         line = self._bound_line(expression)
         assigned = text != "self" and self._may_assign(text, binding.scope)
         return Item("model", text, binding.scope, self._before_training(binding), line, assigned, binding.text)
@@ -305,25 +308,33 @@ class Preparer:
         return max(named, default=self.program.position(expression)).line
 
     def _models_that_switch(self) -> None:
-        """Models that no optimizer has, but whose statistics the training updates, for the evaluation to use."""
-        switches = [
+        """Models that no optimizer has, but whose statistics the training updates, for what evaluates or saves them."""
+        asked = [
             (call.func.attr, call.func.value)
             for call in self.program.calls
-            if isinstance(call.func, ast.Attribute) and methods.switches_mode(call.func.attr)
+            if isinstance(call.func, ast.Attribute)
+            if methods.switches_mode(call.func.attr) or methods.gives_state(call.func.attr)
             if self.program.frame(call) in self.program.reachable and is_plain(call.func.value)
         ]
-        evaluated = {v for method, model in switches if method == "eval" for v in self.program.values(model)}
-        for method, model in switches:
+        trained = [model for method, model in asked if methods.switches_mode(method) and method != "eval"]
+        used = {v for _, model in asked if model not in trained for v in self.program.values(model)}
+        for model in trained:
             values = {v for v in self.program.values(model) if self.roles.is_model(v)}
-            if method == "eval" or not values or not values <= evaluated or values & self.found.models:
-                continue
             keeps_statistics = self._keeps_statistics or not values.isdisjoint(self.roles.networks_by_use)
-            if not self._run_in_steps(values) or not keeps_statistics:
-                continue
-            for binding in map(self._outermost, self.tracer.chains(model)):
-                if binding.kind in ("assign", "parameter") and not self._is_part(binding):
-                    self.found.models |= values
-                    self._items.append(self._item("model", binding))
+            if values and values <= used and keeps_statistics and self._run_in_steps(values):
+                for chain in self.tracer.chains(model):
+                    self._model_that_switches(chain, values)
+
+    def _model_that_switches(self, chain: Chain, values: set[Value]) -> None:
+        """Prepare a model that is none of those with an optimizer; one made as they are, only beside them."""
+        binding = self._outermost(chain)
+        if binding.kind not in ("assign", "parameter") or self._is_part(binding) or chain[-1].node in self._model_names:
+            return
+        beside = {item.frame for item in self._items if item.kind == "model"}
+        if values.isdisjoint(self.found.models) or (binding.kind == "assign" and binding.scope in beside):
+            self.found.models |= values
+            self._model_names.add(chain[-1].node)
+            self._items.append(self._item("model", binding))
 
     def _is_part(self, binding: Binding) -> bool:
         """Whether what is bound is a part of a model, or prepared already."""

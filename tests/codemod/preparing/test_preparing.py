@@ -145,6 +145,8 @@ for weight in encoder.parameters():
         ("BatchNorm1d", ("encoder.train()", "encoder.eval()"), True),
         ("BatchNorm1d", ("encoder.train(True)", "encoder.train(False)\nencoder.eval()"), True),
         ("BatchNorm1d", ("encoder.eval()", "encoder.eval()"), False),
+        ("BatchNorm1d", ("encoder.train()", "torch.save(encoder.state_dict(), 'encoder.pth')"), True),
+        ("BatchNorm1d", ("encoder.train()", "print(encoder)"), False),
         ("LayerNorm", ("encoder.train()", "encoder.eval()"), False),
     ],
 )
@@ -156,6 +158,46 @@ def test_a_frozen_model_whose_statistics_change_is_prepared(
     )
     facts = training(before=FROZEN.format(layer=layer), epoch=modes[0], step=step, end=f"{modes[1]}\nencoder(rows)")
     assert ("encoder" in [i.text for i in facts.script.preparation.items]) is is_prepared
+
+
+TEACHER = """\
+def build():
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+def shown(net):
+    net.eval()
+    print(net(data[0][0][None]))
+{made}
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for epoch in range(2):
+    student.train(); {mode}
+    for x, y in DataLoader(data, batch_size=2):
+        loss = nn.functional.mse_loss(student(x), teacher(x).detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    shown(teacher); shown(student)
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "student, teacher = build(), build()",
+        "student = build()\nteacher = build()\nteacher.load_state_dict(student.state_dict())",
+        "from copy import deepcopy\nstudent = build()\nteacher = deepcopy(student)",
+    ],
+)
+def test_a_teacher_made_as_its_student_is_prepared_where_its_statistics_change(made: str) -> None:
+    after = migrated(HEAD + TEACHER.format(made=made, mode="teacher.train()"))
+    (prepared,) = [line for line in after.splitlines() if ".prepare(student" in line or ".prepare(teacher" in line]
+    assert sorted(prepared.split(" = ")[0].split(", ")) == ["optimizer", "student", "teacher"]
+    after = migrated(HEAD + TEACHER.format(made=made, mode="teacher.eval()"))
+    assert "student, optimizer = accelerator.prepare(student, optimizer)" in after
+
+
+def test_another_name_of_a_prepared_model_is_not_prepared() -> None:
+    after = migrated(HEAD + TEACHER.format(made="student = build()\nteacher = student", mode="teacher.train()"))
+    assert "student, optimizer = accelerator.prepare(student, optimizer)" in after
 
 
 def test_a_loader_without_a_name_is_wrapped() -> None:

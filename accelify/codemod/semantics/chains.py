@@ -30,6 +30,7 @@ class Chains:
         self._definitions: dict[str, Definitions] = {}
         self._run: dict[frozenset[Scope], frozenset[Scope]] = {}
         self._changed: dict[ast.Call, list[ast.expr]] = {}
+        self._kept_in: dict[Scope, list[tuple[str, str]]] = {}
 
     def flow(self, node: ast.AST) -> ControlFlow:
         """The control flow of a node's file."""
@@ -179,14 +180,42 @@ class Chains:
         values = [v for v in self.program.values(call.func) if isinstance(v, FunctionValue)]
         return bool(values) and all(v.owner is None for v in values)
 
-    def _held(self, call: ast.Call) -> list[ast.expr]:
+    def _held(self, call: ast.Call, changed: ast.expr) -> list[ast.expr]:
         """The arguments that an object which a call changes may hold, and change later: no numbers.
 
-        A file or a log has only written them down.
+        A file or a log has only written them down, a tensor has only taken their values.
         """
-        rows = self.kinds.called(call) or ()
-        is_written = bool(rows) and all(row.effects & _WRITTEN_DOWN for row in rows)
-        return [] if is_written else [a for a in arguments(call) if self.kinds.of(a) != {"number"}]
+        callees, rows = self.program.flow.callees.get(call, ()), self.kinds.called(call)
+        held = [node for callee in callees for node in self._kept_for(call, callee, changed)]
+        if not callees:
+            held = arguments(call) if rows is None else [node for row in rows for node in self._kept_by(row, call)]
+        return [node for node in held if self.kinds.of(node) != {"number"}]
+
+    def _kept_for(self, call: ast.Call, callee: Scope, changed: ast.expr) -> Iterator[ast.expr]:
+        """The arguments of a call that a function keeps in the object that another of them gives."""
+        for held, holder in self._kept(callee):
+            outer, inner = self.given(call, callee, holder), self.given(call, callee, held)
+            if outer is not None and inner is not None and self._holder(outer) is changed:
+                yield inner
+
+    def _kept(self, function: Scope) -> list[tuple[str, str]]:
+        if function not in self._kept_in:
+            self._kept_in[function] = []  # while it is looked at
+            calls = [c for scope in function.walk() for c in self.program.calls_in(scope)]
+            by_calls = (
+                (held, changed) for c in calls for changed in self.changed_by(c) for held in self._held(c, changed)
+            )
+            self._kept_in[function] = sorted(self.program.definitions(function.node).kept(function, by_calls))
+        return self._kept_in[function]
+
+    @staticmethod
+    def _kept_by(row: Row, call: ast.Call) -> list[ast.expr]:
+        if not row.keeps or row.effects & _WRITTEN_DOWN or row.device is not None:
+            return []
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
+            return arguments(call)
+        given = (call.args[int(n)] for n in row.keeps if n.isdigit() and int(n) < len(call.args))
+        return [*given, *(k.value for k in call.keywords)]
 
     def _runs(self, call: ast.Call) -> frozenset[Scope]:
         """The functions that a call may run, and all that these may run."""

@@ -78,14 +78,14 @@ class Definitions:
         *,
         mutates: Callable[[ast.Call], Iterable[ast.expr]] | None = None,
         runs: Callable[[ast.Call], frozenset[Scope] | None] | None = None,
-        held: Callable[[ast.Call], list[ast.expr]] | None = None,
+        held: Callable[[ast.Call, ast.expr], list[ast.expr]] | None = None,
         seen: _Collector | None = None,
     ) -> None:
         self.flow = flow
         self.bindings = bindings
         self._mutates = mutates or (lambda call: ())
         self._runs = runs or (lambda call: None)
-        self._held = held or arguments
+        self._held = held or (lambda call, changed: arguments(call))
         self._names = _Names(flow, bindings) if seen is None else seen.names
         self._given = seen
 
@@ -93,11 +93,11 @@ class Definitions:
         self,
         mutates: Callable[[ast.Call], Iterable[ast.expr]],
         runs: Callable[[ast.Call], frozenset[Scope] | None],
-        held: Callable[[ast.Call], list[ast.expr]],
+        held: Callable[[ast.Call, ast.expr], list[ast.expr]],
     ) -> Definitions:
         """The same file's definitions, with the changes that `mutates` knows of calls; the file is not read again.
 
-        held: the arguments of a call that what it changes may hold afterwards.
+        held: the arguments of a call that an object which it changes may hold afterwards.
         """
         return Definitions(self.flow, self.bindings, mutates=mutates, runs=runs, held=held, seen=self._seen)
 
@@ -124,6 +124,34 @@ class Definitions:
     def all_of(self, variable: Variable) -> tuple[Definition, ...]:
         """Every definition of a variable in this file, in the order of the text."""
         return tuple(self._collected.of_name(variable))
+
+    def kept(self, function: Scope, by_calls: Iterable[tuple[ast.expr, ast.expr]]) -> frozenset[tuple[str, str]]:
+        """Which parameter's object may hold that of which other once a function has run: (held, holder).
+
+        by_calls: the same of the arguments of its calls.
+        """
+        objects = _Objects(self._names)
+        for node in ast.walk(function.node):
+            objects.connect(node)
+        for held, holder in by_calls:
+            objects.put(held, holder)
+            variable = self._names.variable(holder)
+            if variable is not None and self._names.class_of_self(holder) is not None:
+                for root in objects.path(held)[:1]:
+                    objects.hold(variable, root)
+        named = {Variable(function, parameter.arg): parameter.arg for parameter in function.parameters}
+        found: set[tuple[str, str]] = set()
+        for variable, name in named.items():
+            holders = (self._parameter(each, function, named) for each in _closure([variable], objects.outer))
+            found |= {(name, holder) for holder in holders if holder not in (None, name)}
+        return frozenset(found)
+
+    def _parameter(self, variable: Variable, function: Scope, named: dict[Variable, str]) -> str | None:
+        """The parameter that a variable is, or whose attribute it is: `self`."""
+        cls = function.parent if function.is_method else None
+        if cls is not None and variable.is_attribute and variable.scope is self._names.family(cls):
+            return next(iter(named.values()))
+        return named.get(variable)
 
     def at(self, node: ast.AST) -> tuple[Definition, ...]:
         """The definitions that a node makes: a target, an argument, an alias, a call that changes something."""
@@ -455,7 +483,7 @@ class _Collector:
         self.changes.append((event, self.frame, self.point, changed))
 
     def with_changes(
-        self, mutates: Callable[[ast.Call], Iterable[ast.expr]], held: Callable[[ast.Call], list[ast.expr]]
+        self, mutates: Callable[[ast.Call], Iterable[ast.expr]], held: Callable[[ast.Call, ast.expr], list[ast.expr]]
     ) -> _Collected:
         """All that was seen, with the changes of objects in place."""
         objects, changes = self.objects.copy(), []
@@ -465,7 +493,7 @@ class _Collector:
             elif event.calls is not None:
                 for each in mutates(event.calls):
                     changes.append((event, frame, point, each))
-                    for argument in held(event.calls):
+                    for argument in held(event.calls, each):
                         objects.put(argument, each)
         found = self.found.copy()
         for event, frame, point, changed in changes:

@@ -100,6 +100,50 @@ def test_what_is_written_down_is_not_held(made: str, put: str, is_held: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("made", "is_held"),
+    [
+        ("def put(rows, seen): rows.append(1); seen.append(2)", False),
+        ("def put(rows, seen): rows.append(seen)", True),
+        ("def put(rows, seen): seen.append(rows)", False),
+        ("def put(rows, seen): rows[0] = seen; seen.append(1)", True),
+        ("def keep(a, b): b.last = a\ndef put(rows, seen): keep(seen, rows)", True),
+        ("def keep(a, b): b.last = a\ndef put(rows, seen): keep(rows, seen)", False),
+        ("def put(rows, seen): rows.first = len(seen)", False),
+        ("def put(rows, seen): pair = [seen]; rows.append(pair)", True),
+        ("def put(rows, seen, *more): rows.append(more)", False),
+        ("from heapq import heappush as put", True),
+        ("def put(rows, seen): setattr(rows, 'seen', seen)", True),
+        ("import torch\nrows = torch.zeros(2)\ndef put(rows, seen): rows.add_(seen)", False),
+    ],
+)
+def test_an_argument_holds_what_the_function_keeps_in_it(made: str, is_held: bool) -> None:
+    """A change of `seen` is one of `rows` that hold it."""
+    chains, tree = chains_of(f"rows, seen = [], []\n{made}\nput(rows, seen)\nseen.clear()\nprint(rows)")
+    read = next(n for n in ast.walk(tree.body[-1]) if isinstance(n, ast.Name) and n.id == "rows")
+    assert ("seen.clear()" in {ast.unparse(d.node) for d in chains.definitions(read)}) is is_held
+
+
+@pytest.mark.parametrize(
+    ("method", "is_held"),
+    [
+        ("self.rows.append(rows)", True),
+        ("self.last = rows", True),
+        ("mine = self.rows; mine.append(rows)", True),
+        ("self.total += sum(rows)", False),
+        ("self.note(rows)", True),
+        ("self.count += 1; rows.append(self.count)", False),
+    ],
+)
+def test_an_object_holds_what_its_method_keeps(method: str, is_held: bool) -> None:
+    """A change of the list is one of what holds it."""
+    cls = "class Kept:\n    def __init__(self): self.rows, self.total, self.count = [], 0, 0\n"
+    cls += f"    def note(self, rows): self.rows.append(rows)\n    def put(self, rows): {method}\n"
+    chains, tree = chains_of(f"{cls}kept, seen = Kept(), []\nkept.put(seen)\nseen.clear()\nprint(kept)")
+    read = next(n for n in ast.walk(tree.body[-1]) if isinstance(n, ast.Name) and n.id == "kept")
+    assert ("seen.clear()" in {ast.unparse(d.node) for d in chains.definitions(read)}) is is_held
+
+
+@pytest.mark.parametrize(
     ("helper", "call"),
     [
         ("SEEN = []\ndef note(x, seen=SEEN):\n    seen.append(x)\n", "helper.note(1)"),

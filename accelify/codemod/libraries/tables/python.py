@@ -35,8 +35,10 @@ returns=number traits=shape_only
         PermissionError ProcessLookupError RecursionError ReferenceError ResourceWarning StopAsyncIteration SyntaxError
         SyntaxWarning SystemError TabError TimeoutError UnboundLocalError UnicodeDecodeError UnicodeEncodeError
         UnicodeError UnicodeTranslateError UnicodeWarning
+mutates=0 keeps=2
+    -: setattr
 mutates=0
-    -: setattr delattr
+    -: delattr
 returns=dict traits=reads_variables
     -: globals locals
 effects=runs_code traits=reads_variables

@@ -334,7 +334,15 @@ class Ranks:
         clocks = frozenset(la for la in labels if isinstance(la, Origin) and la.mark is Mark.CLOCK)
         if clocks:
             return clocks
-        return frozenset({Origin(Mark.STEPS, loop, differs=False)}) | self._updated(labels, node)
+        updated = self._updated(labels, node)
+        counts = not self._is_unknown_at_times(node, loop)
+        return updated | {Origin(Mark.STEPS, loop, differs=False)} if counts else updated
+
+    def _is_unknown_at_times(self, node: ast.AST, loop: Loop) -> bool:
+        """Whether a call, of which nothing is known, runs in some rounds only: `if i % 9 == 0: pipe.save("p")`."""
+        if not isinstance(node, ast.Call) or self.program.flow.callees.get(node) or self.chains.kinds.called(node):
+            return False
+        return any(self.program.inside(branching, loop) for branching, _ in self.program.branches_round(node))
 
     def _is_of_others(self, definition: Definition) -> bool:
         """Whether the variable belongs to no function, or to another than the one that defines it."""

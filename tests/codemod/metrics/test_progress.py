@@ -609,3 +609,32 @@ for x in DataLoader(torch.randn(64, 4), batch_size=8):
 def test_a_model_beside_a_counter_of_steps_counts_none(state: str, loss: str, counts: bool) -> None:
     script = Facts(STATE.format(loss=loss, state=state)).script
     assert bool([*StepCounts(script.metrics).in_losses()]) is counts
+
+
+PIPELINE = """\
+import torch
+from pipelines import Annealer, Pipeline
+from torch.utils.data import DataLoader
+pipe, annealer = Pipeline.load("cats"), Annealer()
+optimizer = torch.optim.SGD(pipe.unet.parameters(), lr=0.1)
+for step, x in enumerate(DataLoader(torch.randn(64, 4), batch_size=8)):
+    optimizer.zero_grad()
+    loss = (pipe.unet(x, pipe.steps) * {weight}).mean()
+    loss.backward()
+    optimizer.step()
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("weight", "then", "counts"),
+    [
+        ("2", 'if step % 500 == 0: pipe.save_pretrained("cats")', False),
+        ("2", 'if step % 500 == 0: pipe.unet.export("cats.onnx")', False),
+        ("2", "if loss < 0.1:\n        pipe.log(step)", False),
+        ("annealer.beta", "annealer.step()", True),
+    ],
+)
+def test_what_an_unknown_object_does_at_times_counts_no_steps(weight: str, then: str, counts: bool) -> None:
+    script = Facts(PIPELINE.format(weight=weight, then=then)).script
+    assert bool([*StepCounts(script.metrics).in_losses()]) is counts

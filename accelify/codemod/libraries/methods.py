@@ -311,6 +311,13 @@ def shows(name: str) -> bool:
     return any(row.effects & SHOWN or Effect.WRITES_FILES in row.effects for row in rows)
 
 
+@cache
+def only_writes_down(name: str) -> bool:
+    """Methods that write or show something, of whichever kind, and change no object: `save_pretrained`."""
+    rows = table.members(name)
+    return bool(rows) and all(row.effects & {*SHOWN, Effect.WRITES_FILES} and not row.mutates for row in rows)
+
+
 def is_of(kind: str, name: str) -> bool:
     """Whether a kind of object has a method or an attribute of this name."""
     return table.member(kind, name) is not None

@@ -340,7 +340,7 @@ class Ranks:
 
     def _is_unknown_at_times(self, node: ast.AST, loop: Loop) -> bool:
         """Whether a call, of which nothing is known, runs in some rounds only: `if i % 9 == 0: pipe.save("p")`."""
-        if not isinstance(node, ast.Call) or self.program.flow.callees.get(node) or self.chains.kinds.called(node):
+        if not isinstance(node, ast.Call) or not self.chains.is_unknown(node):
             return False
         return any(self.program.inside(branching, loop) for branching, _ in self.program.branches_round(node))
 

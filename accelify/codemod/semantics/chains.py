@@ -98,15 +98,22 @@ class Chains:
                     yield given
         if callees:
             return
-        rows = self.kinds.called(call)
         owner = self._owner(call)
-        is_one_of_many = owner is not None and UNKNOWN in self.kinds.of(owner)
-        if rows is None or (is_one_of_many and not all("self" in r.mutates for r in rows)):
-            if owner is not None and isinstance(self.program.parent(call), ast.Expr):
+        if self.is_unknown(call):
+            gives_nothing = isinstance(self.program.parent(call), ast.Expr)
+            if owner is not None and gives_nothing and not methods.only_writes_down(_name(call)):
                 yield owner  # what is a method for that is not known, and gives nothing, if not to change its object?
             return
-        for row in rows:
+        for row in self.kinds.called(call) or ():
             yield from self._by_row(row, call, owner)
+
+    def is_unknown(self, call: ast.Call) -> bool:
+        """Whether it is not known what a call changes: it may be one of an object of any kind."""
+        if self.program.flow.callees.get(call):
+            return False
+        rows, owner = self.kinds.called(call), self._owner(call)
+        is_one_of_many = owner is not None and UNKNOWN in self.kinds.of(owner)
+        return rows is None or (is_one_of_many and not all("self" in r.mutates for r in rows))
 
     def _holder(self, node: ast.expr) -> ast.expr:
         """The object that owns the object a method has returned: `rows` of `rows.setdefault(k, [])`, `x.mul_(2)`.
@@ -226,3 +233,8 @@ class Chains:
         if key not in self._run:
             self._run[key] = frozenset(self.program.run_from(key))
         return self._run[key]
+
+
+def _name(call: ast.Call) -> str:
+    """The name of the function or method that is called."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)

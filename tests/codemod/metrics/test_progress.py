@@ -631,6 +631,7 @@ for step, x in enumerate(DataLoader(torch.randn(64, 4), batch_size=8)):
     [
         ("2", 'if step % 500 == 0: pipe.save_pretrained("cats")', False),
         ("2", 'if step % 500 == 0: pipe.unet.export("cats.onnx")', False),
+        ("2", 'if step % 500 == 0: pipe.cut(f"cats{step}")', False),
         ("2", "if loss < 0.1:\n        pipe.log(step)", False),
         ("annealer.beta", "annealer.step()", True),
     ],

@@ -38,6 +38,9 @@ def changed(text: str) -> list[str]:
         ("import torch\nt = torch.zeros(2)\nt.data.clamp_(0, 1)", ["t"]),
         ("import torch\nt = torch.zeros(2)\nt.data.mul_(2).add_(1)", ["t"]),
         ("rows = load()\nrows.data.append(1)", ["rows.data"]),
+        ("rows = load()\nrows.refresh()", ["rows"]),
+        ("rows = load()\nrows.save_pretrained('p')", []),
+        ("from cats import Pipe\nrows = Pipe()\nrows.save_pretrained('p')", []),
         ("def fill(rows, rate=1): rows.append(rate); rate += 1\nkept, rate = [], 0.1\nfill(kept, rate)", ["kept"]),
     ],
 )

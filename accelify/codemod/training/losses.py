@@ -101,7 +101,7 @@ class _Terms(ABC):
         if isinstance(node, ast.IfExp):
             return any(self.has(each, depth) for each in (node.body, node.orelse) if self._may_run(each))
         if isinstance(node, (ast.Name, ast.Attribute)):
-            return any(self._is_defined(d.node, depth) for d in self._definitions(node))
+            return any(self._is_defined(target, depth) for target in self._last(node))
         if isinstance(node, ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
             return any(self.has(each, depth - 1) for each in self._items(node.value, key, depth - 1))
@@ -176,6 +176,25 @@ class _Terms(ABC):
     def _definitions(self, node: ast.expr) -> frozenset[Definition]:
         return self.program.definitions(node).definitions(node)
 
+    def _last(self, read: ast.expr) -> list[ast.AST]:
+        """Where a variable gets the value that is read, but for those after which a branch that is taken sets it."""
+        found = [d.node for d in self._definitions(read)]
+        taken = [b for b in map(self._branch_that_is_taken, found) if b is not None]
+        return [
+            t
+            for t in found
+            if all(self.program.reaches(t, read, without=b.test) for b in taken if not self.program.inside(t, b))
+        ]
+
+    def _branch_that_is_taken(self, target: ast.AST) -> ast.If | None:
+        """The condition, true in training, on which alone it depends whether a variable is set at a place."""
+        statement = self.program.statement(target)
+        branching = self.program.parent(statement)
+        if not isinstance(branching, ast.If) or statement not in branching.body:
+            return None
+        way = self._ways.get(self.program.frame(target), ())
+        return branching if self.program.once(Conditions).truth_in(branching.test, _TRAINING, way) else None
+
     def _assigned(self, target: ast.AST) -> ast.expr | None:
         parent = self.program.parent(target)
         return parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
@@ -214,6 +233,10 @@ class Losses(_Terms):
     def is_sum(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression, or a part that is added to it, is a sum that nothing divides."""
         return self.has(node, depth)
+
+    def has(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        is_divided = isinstance(node, ast.Name) and self.means.is_divided_in_place(node)
+        return not is_divided and super().has(node, depth)
 
     def _is_calculated(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
         if isinstance(operator, ast.Div):
@@ -457,7 +480,7 @@ class RowMeans:
             return self._divides_total(node, depth) or self._are_means([node.left, node.right], depth - 1)
         if isinstance(node, ast.Name):
             return self._holds(node, lambda value: self.is_mean(value, depth - 1)) or (
-                self._is_divided_in_place(node) and self._is_total(node, depth)
+                self.is_divided_in_place(node) and self._is_total(node, depth)
             )
         if isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and is_transposed(node)):
             return self.is_mean(node.value, depth - 1)
@@ -521,7 +544,7 @@ class RowMeans:
         values = [s.value if isinstance(s, (ast.Assign, ast.AnnAssign)) else None for s in statements]
         return bool(values) and all(value is not None and is_such(value) for value in values)
 
-    def _is_divided_in_place(self, name: ast.Name) -> bool:
+    def is_divided_in_place(self, name: ast.Name) -> bool:
         """`c.div_(n)`, by what may be the number of rows, before `c` is read."""
         changes = [d.node for d in self.chains.definitions(name) if d.kind is Kind.IN_PLACE]
         calls = [n for n in changes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.args]

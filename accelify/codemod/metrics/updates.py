@@ -13,8 +13,11 @@ from enum import Enum, auto
 
 from accelify.codemod.libraries.row import Rows, Trait
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import names_in
+
+_LISTED = frozenset({"list", "tuple"})  # what is added up of these goes side by side
 
 
 class Updating(Enum):
@@ -119,7 +122,9 @@ def updating(chains: Chains, node: ast.AST) -> Updating:
     """How a definition that is run again and again makes a value from its last one."""
     added = addition(chains, node)
     if added is not None:
-        return Updating.COLLECTS if any(isinstance(p, (ast.List, ast.ListComp)) for p in added.parts) else Updating.ADDS
+        kinds = [chains.kinds.of(part) for part in (added.target, *added.parts)]
+        is_list = any(held & _LISTED and held <= _LISTED | {UNKNOWN} for held in kinds)
+        return Updating.COLLECTS if is_list else Updating.ADDS
     if isinstance(node, ast.Call):
         return Updating.COLLECTS
     value = assigned_to(chains.program, node)

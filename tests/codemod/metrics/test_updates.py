@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.updates import added_in, additions_in
+from accelify.codemod.metrics.updates import Updating, added_in, additions_in, updating
 from tests.codemod.metrics.facts import script_of, training
 
 
@@ -43,3 +43,24 @@ def test_what_is_no_addition(batch: str) -> None:
 def test_the_variables_that_a_loop_adds_to() -> None:
     loop = ast.parse("for x in xs:\n    a += x\n    b = b + x\n    c = x\n").body[0]
     assert set(added_in(loop)) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("update", "how"),
+    [
+        ("rows += list(loss.cpu())", Updating.COLLECTS),
+        ("rows = rows + loss.tolist()", Updating.COLLECTS),
+        ("rows += names(batch)", Updating.COLLECTS),
+        ("rows += [loss.item()]", Updating.COLLECTS),
+        ("total += loss", Updating.ADDS),
+        ("n += count(batch)", Updating.ADDS),
+    ],
+)
+def test_a_list_collects_what_is_added_to_it(update: str, how: Updating) -> None:
+    script = script_of(
+        training(begin="total, n, rows = torch.zeros(2), 0, []", batch=update, end="print(total, n, rows)")
+    )
+    (loop,) = script.metrics.shared_loops
+    chains = script.metrics.measured.chains
+    targets = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id in ("rows", "total", "n")]
+    assert {updating(chains, n) for n in targets if isinstance(n.ctx, ast.Store)} == {how}

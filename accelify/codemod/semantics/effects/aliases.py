@@ -46,6 +46,7 @@ class Aliases:
         self._returned: dict[tuple[Scope, Path], frozenset[Place]] = {}
         self._results: dict[tuple[ast.Call, Path], frozenset[Place]] = {}
         self._open: set[tuple[Scope, Path]] = set()
+        self._renamed: set[ast.Name] = set()  # the parameters with another value that are being looked at
         self._unfinished = 0  # how often an answer was given that is still being worked out
 
     def given(self, run: Run, place: Place) -> frozenset[Place]:
@@ -150,7 +151,23 @@ class Aliases:
             if scope is not None and path and path[0].startswith("."):
                 return frozenset({Place(scope, path[0][1:], path[1:])})
         owner = self.program.scope(node).owner(node.id)
-        return frozenset({Place(owner, node.id, path)})
+        given = self._given_instead(node, owner)
+        if given is None or node in self._renamed:
+            self._unfinished += node in self._renamed
+            return frozenset({Place(owner, node.id, path)} if given is None else ())
+        self._renamed.add(node)
+        found = _all(self._held_by(write, path) for write in given)
+        self._renamed.discard(node)
+        return found
+
+    def _given_instead(self, node: ast.Name, owner: Scope | None) -> list[ast.AST] | None:
+        """Where a parameter has got another value by then: `x = x.clone()`; None where it may hold what was passed."""
+        if owner is None or len(owner.writes_of(node.id)) < 2 or owner is not self.program.frame(node):
+            return None
+        if not any(isinstance(write, ast.arg) for write in owner.writes_of(node.id)):
+            return None
+        reaching = [definition.node for definition in self.program.definitions(node).definitions(node)]
+        return None if not reaching or any(isinstance(n, ast.arg) for n in reaching) else reaching
 
     def _of_attribute(self, node: ast.Attribute, path: Path) -> frozenset[Place]:
         if self.kinds.of(node) <= IMMUTABLE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.semantics.effects.aliases import Aliases, Run
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.effects.summary import Place
 from tests.codemod.facts import Facts
@@ -41,3 +42,21 @@ def test_a_new_object_s_own_is_nobody_else_s() -> None:
     run = Run(function, facts.call("A()"), makes=True)
     place = Place(function, "self", (".x", "*"))
     assert Aliases(facts.program, Kinds(facts.program)).given(run, place) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_changed"),
+    [
+        ("x[0] = 1", True),
+        ("x = x.clone(); x[0] = 1", False),
+        ("x = list(x); x.append(1)", False),
+        ("x = x.view(4); x[0] = 1", True),
+        ("x = x.t() if x[0] else x; x += 1", True),
+        ("if x[0]: x = x.clone()\n    x.add_(1)", True),
+        ("x = x.clone()\n    while x[0]: x = x.view(4)\n    x.add_(1)", False),
+    ],
+)
+def test_a_parameter_with_another_value_is_not_what_was_passed(body: str, is_changed: bool) -> None:
+    facts = Facts(f"import torch\ndef f(x):\n    {body}\n    return x\nf(torch.zeros(4))\n")
+    summary = facts.program.once(Effects).of_function(facts.scope("f"))
+    assert any(place.name == "x" and place.path for place in summary.writes) is is_changed

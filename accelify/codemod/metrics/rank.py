@@ -25,7 +25,7 @@ from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue, View
+from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, Made, ModuleValue, View
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -1194,7 +1194,15 @@ class Ranks:
         if not self._is_meant(row, call):
             return False
         is_own = (row.draws or self._asks_a_worker(row)) and self.shards.draws and not self._makes_what_is_alike(call)
-        return is_own or (not row.effects.isdisjoint(_DRAWS_EACH_TIME) and self._is_in_a_round(call))
+        draws_each_time = not row.effects.isdisjoint(_DRAWS_EACH_TIME) and not self._has_a_seed(call)
+        return is_own or (draws_each_time and self._is_in_a_round(call))
+
+    def _has_a_seed(self, call: ast.Call) -> bool:
+        """Whether a method draws from a generator that was made with a seed: the same for all ranks if the seed is."""
+        function = call.func
+        held = self.program.values(function.value) if isinstance(function, ast.Attribute) else ()
+        made = [v.node for v in held if isinstance(v, Made) and isinstance(v.node, ast.Call)]
+        return bool(held) and len(made) == len(held) and all(node.args or node.keywords for node in made)
 
     def _is_meant(self, row: Row, call: ast.Call) -> bool:
         """Whether a row is of what is called: what is a model in one branch is no random transform in another."""

@@ -558,3 +558,19 @@ def test_a_change_of_one_part_on_some_ranks_leaves_the_others_alike(change: str,
 def test_a_change_of_the_whole_object_on_some_ranks() -> None:
     assert rank("agent.frozen", before=AGENT, batch="if loss > 3: agent = Agent(True)").is_own
     assert rank("agent.frozen", before=AGENT, batch="if loss > 3: unknown(agent)\nagent.frozen = loss > 3").is_own
+
+
+@pytest.mark.parametrize(
+    ("made", "draw", "is_own"),
+    [
+        ("np.random.RandomState(3)", "g.permutation(8)", False),
+        ("np.random.default_rng(seed=3)", "g.normal(size=4)", False),
+        ("random.Random(3)", "g.random()", False),
+        ("np.random.default_rng()", "g.normal(size=4)", True),
+        ("random.Random()", "g.random()", True),
+        ("np.random.RandomState(3)", "np.random.permutation(8)", True),
+    ],
+)
+def test_a_generator_with_a_seed_draws_the_same_on_all_ranks(made: str, draw: str, is_own: bool) -> None:
+    begin = f"import random\nimport numpy as np\ng, drawn = {made}, []"
+    assert rank("drawn", begin=begin, batch=f"drawn.append({draw})").is_own is is_own

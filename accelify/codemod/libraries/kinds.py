@@ -39,6 +39,9 @@ BASED_ON = {
 # Nothing changes an object of these kinds.
 IMMUTABLE = frozenset("number string bytes none dtype size device datetime timedelta".split())
 
+# `+` puts what these hold side by side.
+SEQUENCES = frozenset("list tuple".split())
+
 # Names that one module defines and another one shows under the name that the documentation uses.
 OTHER_NAMES = dict(
     line.split()

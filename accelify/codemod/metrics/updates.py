@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from accelify.codemod.libraries.kinds import SEQUENCES
 from accelify.codemod.libraries.row import Rows, Trait
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import names_in
-
-_LISTED = frozenset({"list", "tuple"})  # what is added up of these goes side by side
 
 
 class Updating(Enum):
@@ -123,7 +122,7 @@ def updating(chains: Chains, node: ast.AST) -> Updating:
     added = addition(chains, node)
     if added is not None:
         kinds = [chains.kinds.of(part) for part in (added.target, *added.parts)]
-        is_list = any(held & _LISTED and held <= _LISTED | {UNKNOWN} for held in kinds)
+        is_list = any(held & SEQUENCES and held <= SEQUENCES | {UNKNOWN} for held in kinds)
         return Updating.COLLECTS if is_list else Updating.ADDS
     if isinstance(node, ast.Call):
         return Updating.COLLECTS

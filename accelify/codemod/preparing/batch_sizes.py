@@ -158,8 +158,8 @@ def _size(tracer: Tracer, call: ast.Call) -> ast.expr:
     """The argument that says how large the batches of a loader are; the call itself where none does."""
     if len(call.args) > _POSITION and not any(isinstance(a, ast.Starred) for a in call.args[: _POSITION + 1]):
         return call.args[_POSITION]
-    given = [option for name in ("batch_size", "batch_sampler") if (option := tracer.options(call, name))]
-    return given[0][0] if given else call
+    given = [*tracer.options(call, "batch_size"), *tracer.options(call, "batch_sampler")]
+    return given[0] if given else call
 
 
 class _Fixed:

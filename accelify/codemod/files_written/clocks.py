@@ -1,6 +1,6 @@
 """What reads the time, or what else differs between processes, into a path?
 
-f"run-{time.time()}"    f"run-{len(os.listdir(folder))}"    tempfile.mkdtemp()
+f"run-{time.time()}"    f"run-{len(os.listdir(folder))}"    tempfile.mkdtemp()    f"run-{random.randint(0, 99)}"
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import Effect, Trait
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer
@@ -19,6 +20,7 @@ from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue,
 
 _DEPTH = 3  # calls that a path is followed through
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_DRAWS = frozenset({Effect.DRAWS_PYTHON, Effect.DRAWS_NUMPY, Effect.DRAWS_TORCH})
 _LOOPS = (ast.For, ast.AsyncFor)
 
 
@@ -30,6 +32,7 @@ class Clocks:
         self.tracer = tracer
         self.kinds = program.once(Kinds)
         self._seen: set[ast.AST] = set()
+        self._shuffled: list[ast.expr] = []
         self._path: ast.expr = ast.Constant(None)  # what is asked about
 
     def behind(self, path: ast.expr) -> list[ast.Call]:
@@ -42,8 +45,13 @@ class Clocks:
 
     def counted(self, path: ast.expr) -> dict[ast.Call, ast.expr]:
         """The calls that ask which files there are, each with all that is worked out from its answer at once."""
-        found = {c: self._worked_out(c) for c in self._found(path) if not self._differs(c)}
+        found = {c: self._worked_out(c) for c in self._found(path) if self._asks(c)}
         return {c: o for c, o in found.items() if isinstance(self.program.parent(o), _LOOPS) or not self.is_iterator(o)}
+
+    def drawn(self, path: ast.expr) -> list[ast.expr]:
+        """What is drawn at random: `"".join(random.choices(letters, k=4))`, or `letters` that were shuffled."""
+        calls = [self._joined(c) for c in self._found(path) if self._draws(c)]
+        return list(dict.fromkeys([*calls, *self._shuffled]))
 
     def is_iterator(self, node: ast.expr) -> bool:
         """Whether an expression gives what cannot be sent to other processes."""
@@ -51,6 +59,7 @@ class Clocks:
 
     def _found(self, path: ast.expr) -> list[ast.Call]:
         self._seen.clear()
+        self._shuffled.clear()
         self._path = path
         return list(self._in(path, _DEPTH))
 
@@ -60,6 +69,10 @@ class Clocks:
 
     def _differs(self, call: ast.Call) -> bool:
         return any(map(names.differs, self.program.called(call)))
+
+    def _draws(self, call: ast.Call) -> bool:
+        """Whether a call draws from what all of a process draws from, and not from a generator of the script's own."""
+        return any(not row.effects.isdisjoint(_DRAWS) for row in self.kinds.called(call) or ())
 
     def _asks(self, call: ast.Call) -> bool:
         """Whether a call asks which files there are, or whether one is."""
@@ -83,6 +96,15 @@ class Clocks:
         rows = self.kinds.called(call)
         return bool(rows) and all(row.is_pure for row in rows or ()) and not _is_join(self.program.called(call))
 
+    def _joined(self, call: ast.Call) -> ast.expr:
+        """The text that is joined of many draws: `"".join(random.choice(letters) for _ in range(4))`; else the draw."""
+        around = self.program.parent(call)
+        node = around if isinstance(around, (ast.GeneratorExp, ast.ListComp)) and around.elt is call else call
+        join = self.program.parent(node)
+        if isinstance(join, ast.Call) and isinstance(join.func, ast.Attribute) and join.func.attr == "join":
+            return join if self._is_pure(join) else call
+        return call
+
     def _chain(self, call: ast.Call) -> ast.Call:
         while True:
             method = self.program.parent(call)
@@ -97,7 +119,7 @@ class Clocks:
                 continue
             self._seen.add(part)
             if isinstance(part, ast.Call):
-                if self._differs(part) or self._asks(part):
+                if self._differs(part) or self._asks(part) or self._draws(part):
                     yield part
                 elif depth:
                     yield from self._returned(part, depth - 1)
@@ -117,7 +139,14 @@ class Clocks:
     def _of_name(self, name: ast.Name, depth: int) -> Iterator[ast.Call]:
         owner = self.program.scope(name).owner(name.id)
         if owner is not None:
+            calls = (self.program.parent(read) for read in self.program.reads_of(owner, name.id))
+            if any(isinstance(c, ast.Call) and self._draws(c) and self._changes(c, name.id) for c in calls):
+                self._shuffled.append(name)
             yield from self._of_variable(owner, name.id, depth)
+
+    def _changes(self, call: ast.Call, name: str) -> bool:
+        """`random.shuffle(letters)`"""
+        return any(isinstance(n, ast.Name) and n.id == name for n in self.program.once(Chains).changed_by(call))
 
     def _of_variable(self, owner: Scope, name: str, depth: int) -> Iterator[ast.Call]:
         """What is behind a variable of a function, a module or a class; an imported one is another module's."""

@@ -9,10 +9,10 @@
                                                      accelerator.wait_for_everyone()
 
 Why: two processes may both find that the folder is missing; the second to make it would fail. And a folder that is
-named for the time is another one for each process whose clock says something else, and one that is named for the number
-of folders there are is another one once a process has made it: so all take the first one's. One
-that a later process deletes may hold what another has written already. Where the script stops because its folder is
-there, all processes have looked before one of them creates it.
+named for the time is another one for each process whose clock says something else; one that is named for the number
+of folders there are, once a process has made it; and one that is drawn at random, where each process draws its own
+data: so all take the first one's. One that a later process deletes may hold what another has written already. Where
+the script stops because its folder is there, all processes have looked before one of them creates it.
 Left alone: calls that say themselves what to do. Where the script did not check first, the change is marked for review:
 a folder that is left from an earlier run is no error any more. Clocks that the accelerator does not reach, or that not
 every process may come to, are noted.
@@ -30,7 +30,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace, Wrap
 from accelify.codemod.files_written.refusals import Refusals, handlers_round, path_of
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
@@ -43,6 +43,10 @@ _MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast
 _MAKING_FOLDERS = frozenset({"tensorboard", "tracker"})
 _DEPTH = 3
 _FOUND = "a later process finds what another has created, and takes the next name: use one for all processes"
+_DRAWN = (
+    "this name is drawn at random, and each process draws another one: use one for all processes",
+    "all processes use what process 0 draws, so that they share one folder",
+)
 _TEMPORARY = (
     "each process makes a temporary folder or file of its own here, but what only process 0 writes is in its own "
     "alone: use one for all processes"
@@ -54,6 +58,7 @@ def find(script: Script) -> Iterator[Found]:
     refusals = Refusals(script.written.stored, path_of)
     clocks: dict[ast.Call, None] = {}
     counts: dict[ast.expr, None] = {}
+    drawn: dict[ast.expr, None] = {}
     for call in script.program.calls:
         if script.program.frame(call) not in script.program.reachable:
             continue
@@ -62,6 +67,7 @@ def find(script: Script) -> Iterator[Found]:
             yield _deleted(script, call)
         if _makes_a_folder(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(path_of(call))))
+            drawn.update(dict.fromkeys(_drawn_apart(script, path_of(call))))
             counts.update(dict.fromkeys(_counted(script, path_of(call))))
         for read in _read_by_all(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(read)))
@@ -89,6 +95,8 @@ def find(script: Script) -> Iterator[Found]:
     yield from _next_free(script)
     for clock in clocks:
         yield _one_name(script, clock, _differs_by_clock(script, clock))
+    for each in dict.fromkeys((*drawn, *_saved_and_read(script))):
+        yield _one_name(script, each, _DRAWN)
     for count in counts:
         reason = "all processes go by the files that process 0 finds, and share one folder"
         yield _one_name(script, count, (_FOUND, reason))
@@ -102,10 +110,36 @@ def _counted(script: Script, folder: ast.expr) -> Iterator[ast.expr]:
             yield count
 
 
+def _drawn_apart(script: Script, path: ast.expr) -> Iterator[ast.expr]:
+    """What a path is drawn from after the processes were given random numbers of their own, for their data."""
+    is_apart = any(d.kind == "random" for d in script.training.data) and not script.metrics.draws_alike
+    places = [place.statement for place in script.seeds.places] if is_apart and not script.seeds.is_by_rank else []
+    for each in script.written.clocks.drawn(path) if places else ():
+        if any(script.program.may_follow(each, place) for place in places):
+            yield each
+
+
+def _saved_and_read(script: Script) -> Iterator[ast.expr]:
+    """What is drawn into the name of a file that the script saves, and that every process reads again."""
+    reachable = [c for c in script.program.calls if script.program.frame(c) in script.program.reachable]
+    saved = (
+        path
+        for call in reachable
+        if not script.program.flow.callees.get(call)
+        for use in script.effects.of_call(call).files_written
+        for path in use.paths
+    )
+    drawn = {each for path in saved for each in _drawn_apart(script, path)}
+    for call in reachable if drawn else ():
+        yield from (e for path in _read_by_all(script, call) for e in _drawn_apart(script, path) if e in drawn)
+
+
 def _differs_by_clock(script: Script, clock: ast.Call) -> tuple[str, str]:
     """What is wrong with a name that differs between processes, and what becomes of it."""
     if script.written.clocks.is_temporary(clock):
         return (_TEMPORARY, "")
+    if not any(row.has(Effect.READS_CLOCK) for row in script.effects.kinds.called(clock) or ()):
+        return _DRAWN
     return (
         "this name has the time in it, which differs between processes: use one for all processes",
         "all processes use the clock of process 0, so that they share one folder",

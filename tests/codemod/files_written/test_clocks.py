@@ -57,6 +57,22 @@ def test_what_is_behind_a_path(path: str, calls: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "drawn"),
+    [
+        ("'a' + ''.join(random.choice(name) for _ in x)", ["''.join((random.choice(name) for _ in x))"]),
+        ("f'a-{random.randint(0, 9)}'", ["random.randint(0, 9)"]),
+        ("''.join(letters[:3])", ["letters"]),
+        ("rng.choice(name)", []),
+        ("stamp", []),
+    ],
+)
+def test_what_is_drawn_for_a_path(path: str, drawn: list[str]) -> None:
+    letters = "letters = list(x)\nrandom.shuffle(letters)\nrng = random.Random(0)\n"
+    facts = Facts(f"import random\n{BEFORE}{letters}use({path})\n")
+    assert texts(Clocks(facts.program, facts.tracer).drawn(facts.call("use(").args[0])) == drawn
+
+
+@pytest.mark.parametrize(
     ("path", "calls"),
     [
         ("f'run{len(os.listdir(out))}'", {"os.listdir(out)": "len(os.listdir(out))"}),

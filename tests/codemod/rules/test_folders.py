@@ -182,3 +182,49 @@ def test_where_they_cannot_wait(slots: dict[str, str], is_noted: bool) -> None:
     result = run(script(**{**slots, "imports": f"{IMPORTS}\n{slots.get('imports', '')}"}))
     assert "    accelerator.wait_for_everyone()\n    os.makedirs" not in result.after.decode()
     assert any("and does something else here" in n.message for n in result.notes) is is_noted
+
+
+DRAWING = """\
+import os, random, string
+import numpy as np
+import torch
+from torch import nn
+{before}
+x = torch.randn(40, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{name}
+for step in range(20):
+    rows = np.random.permutation(40)[:30]
+    {batch}
+    loss = model(x[rows]).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{end}
+"""
+LETTERS = "random.choice(string.ascii_letters) for _ in range(4)"
+SAVED = "torch.save(model.state_dict(), name)\nmodel.load_state_dict(torch.load(name))"
+
+
+@pytest.mark.parametrize(
+    ("slots", "agreed"),
+    [
+        ({"name": f"name = ''.join({LETTERS})", "end": SAVED}, f"''.join({LETTERS})"),
+        ({"name": "name = f'{np.random.randint(99)}.pt'", "end": SAVED}, "np.random.randint(99)"),
+        (
+            {"name": "n = list('abcd')\nrandom.shuffle(n)\nname = 'run' + ''.join(n[:3])", "end": SAVED},
+            "n",
+        ),
+        ({"name": "folder = f'runs/{random.random()}'\nos.makedirs(folder)"}, "random.random()"),
+        # Drawn before each process draws for itself, or saved alone, or data.
+        ({"before": "name = f'{random.random()}.pt'", "end": SAVED}, ""),
+        ({"name": "name = f'{random.random()}.pt'", "end": "torch.save(model.state_dict(), name)"}, ""),
+        ({"batch": "x = torch.load(random.choice(files))", "end": SAVED}, ""),
+    ],
+)
+def test_processes_agree_on_a_name_that_each_would_draw(slots: dict[str, str], agreed: str) -> None:
+    result = run(DRAWING.format(**{"before": "", "name": "", "batch": "", "end": ""} | slots))
+    assert (f"broadcast_object_list([{agreed}])[0]" if agreed else "seed_by_rank()") in result.after.decode()
+    assert ("broadcast" in result.after.decode()) == bool(agreed)
+    assert not any(n.rule == "folders" and "drawn" in n.message for n in result.notes)

@@ -19,6 +19,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 _RAW_LINE = re.compile(r"(?:[^\\]|\\[^n])*?\\n|(?:[^\\]|\\[^n])+", re.DOTALL)
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_INDENTATION = re.compile(r"(?:[ \t]*\r?\n)*([ \t]+)(?=[^ \t\r\n])")
 # Where cells stand, and what they hold: since nbformat 4, and before.
 _CELL = "cell"
 _SHAPE = {"cells": [_CELL], "worksheets": [{"cells": [_CELL]}]}
@@ -31,11 +32,13 @@ Spans = dict[str, tuple[int, int]]
 class Cell:
     """A code cell: its number among all cells (from 1), what it holds, and where that stands in the JSON text.
 
-    python: the same without IPython's additions. stand_ins: what stands there for each of them.
+    code: the same without the indentation that IPython takes off. python: that without IPython's additions.
+    stand_ins: what stands there for each of them.
     """
 
     number: int
     source: str
+    code: str
     start: int
     end: int
     python: str
@@ -122,22 +125,23 @@ class Notebook:
             if not found:
                 raise CannotParse(self.path, reason="a cell would run into the next one")
             parts.append(part)
-        return [self._source(cell, part) for cell, part in zip(self.cells, [*parts, python], strict=True)]
+        pairs = zip(self.cells, [*parts, python], strict=True)
+        return [_indented(cell, self._code(cell, part)) for cell, part in pairs]
 
-    def _source(self, cell: Cell, part: str) -> str:
+    def _code(self, cell: Cell, part: str) -> str:
         for stand_in, original in cell.stand_ins.items():
             if part.count(stand_in) != 1:
                 raise CannotParse(self.path, reason=f"`{original.strip()}` in cell {cell.number} would be lost")
             part = part.replace(stand_in, original)
-        ends = _line_ends(cell.source) or {end for each in self.cells for end in _line_ends(each.source)}
+        ends = _line_ends(cell.code) or {end for each in self.cells for end in _line_ends(each.source)}
         if len(ends) == 1:  # else lines that stay have kept their own
             part = re.sub(r"\r?\n", ends.pop(), part)
-        core, first = part.strip("\r\n"), cell.source.lstrip("\r\n")
+        core, first = part.strip("\r\n"), cell.code.lstrip("\r\n")
         if not core or not first:
-            return core if first else cell.source
+            return core if first else cell.code
         if cell_magic(core) != cell_magic(first):
             raise CannotParse(self.path, reason=f"cell {cell.number} would no longer begin with its magic")
-        return cell.source[: len(cell.source) - len(first)] + core + first[len(first.rstrip("\r\n")) :]
+        return cell.code[: len(cell.code) - len(first)] + core + first[len(first.rstrip("\r\n")) :]
 
 
 def _line_ends(source: str) -> set[str]:
@@ -188,10 +192,35 @@ def _notebook(text: str, path: str, mark: str, found: Sequence[Spans]) -> Notebo
         if source is None:
             raise CannotRead(path, 1, 0, "the source of this cell is neither a text nor a list of lines", number)
         if is_read(source):
-            cells.append(Cell(number, source, start, end, *masked(source, names.__next__)))
+            code = _dedented(source)
+            cells.append(Cell(number, source, code, start, end, *masked(code, names.__next__)))
         elif ".backward(" in source:
             unread.append(number)
     return Notebook(path, text, tuple(cells), mark, tuple(unread))
+
+
+def _indentation(source: str) -> str:
+    """What the first line that is not blank begins with."""
+    found = _INDENTATION.match(source)
+    return found[1] if found is not None else ""
+
+
+def _dedented(source: str) -> str:
+    """A cell as IPython runs it: the first line's indentation is taken off every line that has it."""
+    indentation = _indentation(source)
+    return "".join(line.removeprefix(indentation) for line in _LINE.findall(source)) if indentation else source
+
+
+def _indented(cell: Cell, code: str) -> str:
+    """The source of a cell with this code: lines that stay are as they were, others get the first one's indentation."""
+    if cell.code == cell.source:
+        return code
+    indentation, kept, new = _indentation(cell.source), _LINE.findall(cell.source), _LINE.findall(code)
+    lines: list[str] = []
+    for tag, start, end, new_start, new_end in opcodes(_LINE.findall(cell.code), new):
+        added = (indentation + line if line.strip() else line for line in new[new_start:new_end])
+        lines += kept[start:end] if tag == "equal" else added
+    return "".join(lines)
 
 
 def _joined(value: object) -> str | None:
@@ -288,7 +317,10 @@ _ESCAPED = re.compile(r"[ \t]*(?:[%!?/;]|,\s*\w)")
 # Line magics that run the rest of their line as Python, with their options.
 _RUNS_PYTHON = re.compile(r"([ \t]*)(%(?:time|timeit|prun)(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]+)(?=\S)")
 # Commands that IPython takes without a `%` where no variable has their name.
-_AUTOMAGIC = re.compile(r"(?:pip3?|conda|mamba|uv|cd|ls|ll|cat|cp|mv|rm|mkdir|rmdir|man|matplotlib|load_ext)[ \t]+\S")
+_AUTOMAGIC = re.compile(
+    r"(?:(?:pip3?|conda|mamba|uv|cat|cp|mv|rm|mkdir|rmdir|man|matplotlib|load_ext|reload_ext|autoreload|env|run)[ \t]+"
+    r"|(?:cd|ls|ll|pwd)(?:[ \t]+|[/~]))\S"
+)
 _PREFIX = "[rbuftRBUFT]{0,2}"
 _TOKEN = re.compile(
     rf"""{_PREFIX}(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?''')"""

@@ -103,6 +103,7 @@ MAGICS = [
     "%%bash\nif [ -d x ]; then echo 'it is'; fi",
     "%%writefile train.py\nloss.backward()",
     "\n%%capture out\nprint('''\n%not magic\n!nor this\n''')\nprint(\n    7\n    % 4)",
+    "cd/content/gdrive/My Drive/x\nls/content/my files\npwd\nls\nenv A=3",
     "text = 'who?'  # why?\nsame = text != 'x'",
     "# only text",
     "",
@@ -113,6 +114,20 @@ MAGICS = [
 def test_magics_and_commands_stay_byte_for_byte() -> None:
     data = written(content(*CELLS[:2], *MAGICS, *CELLS[2:], *MAGICS))
     assert sources(after(data)) == [*AFTER[:2], *MAGICS, *AFTER[2:], *MAGICS]
+
+
+@pytest.mark.parametrize(("indent", "first"), [("    ", ""), ("\t", "\n \n"), (" ", "\r\n")])
+def test_the_indentation_of_a_cell_s_first_line_stays(indent: str, first: str) -> None:
+    """IPython takes it off all lines that have it."""
+
+    def indented(cell: str) -> str:
+        return first + "".join(indent + line if line.strip() else line for line in cell.splitlines(keepends=True))
+
+    data = written(content(*map(indented, CELLS)))
+    got = sources(after(data))
+    assert [cell.replace("\r", "") for cell in got] == [indented(cell).replace("\r", "") for cell in AFTER]
+    text = f"{indent}print('''\nat its margin\n{indent}in it''')\n{indent}%pwd\n\n{indent}!ls {{x}}  "
+    assert sources(after(written(content(*CELLS, text))))[-1] == text
 
 
 def test_what_a_magic_runs_is_python() -> None:

@@ -256,9 +256,7 @@ class Loops:
 
     def owners(self, node: ast.expr) -> set[Value]:
         """The objects whose items a loop over an expression yields."""
-        found: set[Value] = set()
-        for value in self.program.values(node):
-            self._owners_of(value, found, 4)
+        found = {v.owner if isinstance(v, Element) else v for v in self._gone_over(node)}
         generated = {v for v in found if isinstance(v, Generated)}
         return (found - generated).union(*(self._handed_on(g, node) for g in generated))
 
@@ -270,22 +268,20 @@ class Loops:
         is_given = all(b.kind != "inline" or generated not in self.program.values(b.value) for b in ends if b.value)
         return loaders if loaders and ends and is_given else {generated}
 
-    def _owners_of(self, value: Value, found: set[Value], depth: int) -> None:
-        if not depth:
-            return
-        if isinstance(value, View):
-            for inner in self.flow.view_source(value):
-                self._owners_of(inner, found, depth - 1)
-        elif isinstance(value, Element):
-            found.add(value.owner)
-        else:
-            found.add(value)
+    def _gone_over(self, node: ast.expr) -> set[Value]:
+        """What a loop over an expression goes over, without the views of it, as `enumerate` gives one."""
+        found, left = set[Value](), dict.fromkeys(self.program.values(node), 4)
+        while left:
+            value, depth = left.popitem()
+            if isinstance(value, View):
+                left |= dict.fromkeys(self.flow.view_source(value) if depth > 1 else (), depth - 1)
+            else:
+                found.add(value)
+        return found
 
     def generators(self, node: ast.expr) -> list[Generated]:
         """The generators that an expression yields from, if they are called where it gets its name."""
-        found: set[Value] = set()
-        for value in self.program.values(node):
-            self._owners_of(value, found, 4)
+        found = {v.owner if isinstance(v, Element) else v for v in self._gone_over(node)}
         made = [b.value for chain in self.tracer.chains(node) for b in chain[-1:] if b.value is not None]
         held = {v for value in made for v in self.program.values(value)} if made else found
         return [v for v in found if isinstance(v, Generated) and v in held]
@@ -304,7 +300,9 @@ class Loops:
         """Whether a loop iterates over a loader."""
         if not isinstance(loop, (ast.For, ast.AsyncFor)) or self.sources.is_part_of_a_batch(loop):
             return False
-        return any(self.roles.is_loader(v) for v in self.owners(loop.iter))
+        held = self._gone_over(loop.iter)
+        batches = {v.owner for v in held if isinstance(v, Element)} - held  # whose rows this goes over
+        return any(self.roles.is_loader(v) for v in self.owners(loop.iter) - batches)
 
     def _all_data(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> list[Data]:
         """What a backward pass learns from, in each of the nests of loops that come to it; first what is sharded."""

@@ -124,6 +124,22 @@ def test_loaders_whose_batches_a_loop_yields() -> None:
     assert texts(loops.yielded_from(facts.scope("g"))) == ["it"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "is_loader"),
+    [
+        ("rows = next(iter(loader))\nif f(): rows = torch.stack(list(rows))", False),
+        ("for rows in loader: break\nrows = rows if f() else torch.randn(4, 1)", False),
+        ("rows = enumerate(next(iter(loader)) if f() else torch.randn(4, 1))", False),
+        ("rows = next(iter(loader))\nif f(): rows = DataLoader(rows)", True),
+        ("rows = enumerate(loader)", True),
+    ],
+)
+def test_the_rows_of_a_batch_are_no_batches(rows: str, is_loader: bool) -> None:
+    facts = training(end=f"{rows}\nfor r in rows: pass")
+    loop = next(n for n in facts.files[0].nodes if isinstance(n, ast.For) and ast.unparse(n.target) == "r")
+    assert Loops(facts.program, facts.roles, facts.tracer).is_loader_loop(loop) is is_loader
+
+
 def test_training_is_frozen() -> None:
     found = training().training
     with pytest.raises(dataclasses.FrozenInstanceError):

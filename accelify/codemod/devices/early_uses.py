@@ -75,12 +75,22 @@ class EarlyUses:
     def _uses(self, call: ast.Call, text: str) -> bool:
         """Whether a call runs a model or a part, asks where it is, or gives it to something that may do either."""
         uses = (text, f"{text}.forward", f"{text}.share_memory")  # shared: for others, who get the memory of now
-        if ast.unparse(call.func) in uses or self.is_part(call.func):
+        if ast.unparse(call.func) in uses or self.is_part(call.func) or self._is_own_method(call, text):
             return True
         if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
             return True
         parts = [p for a in given(call) for p in _parts(a)]
         return any(ast.unparse(p) == text for p in parts) and not self._is_set_up(call)
+
+    def _is_own_method(self, call: ast.Call, text: str) -> bool:
+        """Whether a call is of a method of the model's own class, which may compute: `flow.log_prob(x)`."""
+        method = call.func
+        if not isinstance(method, ast.Attribute) or not f"{ast.unparse(method.value)}.".startswith(f"{text}."):
+            return False
+        if table.member("module", method.attr) is not None:
+            return False
+        inner = (c for f in self.program.flow.callees.get(call, ()) for c in self.program.calls_in(f))
+        return any(not isinstance(a, ast.Constant) for a in given(call)) or any(self.is_part(c.func) for c in inner)
 
     def _is_another(self, text: str, start: ast.stmt, node: ast.AST) -> bool:
         """Whether a name holds another model by then: `model = torch.load(path)` after `model.to(device)`."""

@@ -56,6 +56,8 @@ def is_needless(uses: str, move: str = "model.to(device)") -> bool:
         "where = next(model.parameters()).device",
         "model.share_memory()",
         "Process(target=watch, kwargs={'model': model}).start()",
+        "print(model.log_prob(rows))",
+        "print(model.body.encode(x=rows))",
     ],
 )
 def test_a_move_stays_where_weights_are_copied(uses: str) -> None:
@@ -79,6 +81,7 @@ def test_a_move_stays_where_weights_are_copied(uses: str) -> None:
         "model.train()\nprint(model)",
         "def close(m):\n    m.requires_grad_(False)\nmodel.apply(close)",
         "rows = torch.randn(4)",
+        "model.freeze()\nmodel.resize(8)",
     ],
 )
 def test_a_move_goes_where_a_model_is_set_up(uses: str) -> None:

@@ -195,6 +195,21 @@ def test_what_models_get_is_brought_there(slots: dict[str, str], there: str) -> 
     assert not [n for n in result.notes if n.rule == "own_tensors"]
 
 
+@pytest.mark.parametrize(
+    ("made", "head"),
+    [
+        ("enumerate(DataLoader(data))", "i, batch"),
+        ("zip(range(9), DataLoader(data))", "i, batch"),
+        ("enumerate(iter(DataLoader(data)), 1)", "i, batch"),
+        ("iter(DataLoader(data))", "batch"),
+    ],
+)
+def test_a_list_of_a_named_iterator_is_brought_tensor_by_tensor(made: str, head: str) -> None:
+    after = rewritten(after=f"loop = {made}\nfor {head} in loop:\n    x, y = batch\n    print(error(model(x), y))")
+    moves = "    x, y = batch\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n    print"
+    assert moves in after.after.decode()
+
+
 def test_what_a_data_set_reads_stays_where_it_is_and_goes_to_the_model_from_there() -> None:
     after = rewritten(after="h = torch.ones(8, 4)\nmore = DataLoader(TensorDataset(h))\nprint(model(h))").after.decode()
     assert "h = torch.ones(8, 4)\n" in after

@@ -490,10 +490,17 @@ class Lattice:
             return False
         path, holder = self.program.binding(origin)
         if isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension)):
-            is_numbered = isinstance(holder.iter, ast.Call) and "enumerate" in self.program.called(holder.iter)
-            return len(path) == int(is_numbered)
+            return self._is_all_of_an_item(holder.iter, path)
         value = holder.value if isinstance(holder, ast.Assign) else None
-        return not path and self.program.iterator(value) is not None
+        following = self.program.iterator(value)
+        return following is not None and self._is_all_of_an_item(following, path)
+
+    def _is_all_of_an_item(self, node: ast.expr, path: tuple[int, ...]) -> bool:
+        """Whether a position in what iteration yields is all of an item: `batch` of `i, batch in enumerate(rows)`."""
+        if isinstance(node, ast.Name) and (iterators := self._iterators(node)):
+            return any(self._is_all_of_an_item(i, path) for i in iterators)
+        over = self.gone_over_by(node, path) if isinstance(node, ast.Call) else (node, path)
+        return over is not None and (self._is_all_of_an_item(*over) if over[0] is not node else not path)
 
     def _part(self, node: ast.expr | None, path: tuple[int, ...], write: ast.Name) -> Places:
         """The places of a part of a value that `write` gets."""

@@ -450,9 +450,25 @@ class Preparer:
         self._note_loaders(source)
 
     def _is_asked_to_evaluate(self, chain: Chain) -> bool:
-        """Whether a function that yields batches for training, too, gets a loader to evaluate on by a call."""
+        """Whether a function, or a class, that yields batches for training, too, gets a loader to evaluate on."""
         call = chain[0].call if chain[0].scope not in self.training.frames else None
-        return call is not None and (self._evaluations.hold(call) or self._evaluations.have_loop(call))
+        if call is not None:
+            return self._evaluations.hold(call) or self._evaluations.have_loop(call)
+        made = next((b.call for b in chain if b.call is not None and b.scope.name == "__init__"), None)
+        return made is not None and (self._evaluations.hold(made) or self._is_asked_in_evaluations(made))
+
+    def _is_asked_in_evaluations(self, made: ast.Call) -> bool:
+        """Whether an object with a name is used in loops that evaluate, and in none that trains: `batches.next()`."""
+        statement = self.program.statement(made)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+        if owner is None or not isinstance(target, ast.Name):
+            return False
+        writes = self.tracer.writes(owner, target.id)
+        reads = [r for r in self.program.reads_of(owner, target.id) if target in self.program.reaching(r, writes)]
+        training = {loops[0] for loops in self.training.loops.values() if loops}
+        is_trained_on = any(loop in training for r in reads for loop in self.program.loops_round(r)[:1])
+        return not is_trained_on and any(map(self._evaluations.have_loop, reads))
 
     def _is_generator(self, binding: Binding) -> bool:
         """Whether a name is given what a call of a generator function gives, which `prepare` refuses."""

@@ -405,3 +405,12 @@ def test_a_loader_below_an_iterator_that_functions_hand_on_is_prepared_where_it_
     text = run(DRAWN.format(made=made, named=named)).after.decode()
     assert "    train = accelerator.prepare(train)\n" in text
     assert not any("batches" in line for line in text.splitlines() if "prepare(" in line)
+
+
+@pytest.mark.parametrize("begun", ["iter({}) if size > 1 else None", "None if size < 2 else iter({})"])
+def test_a_loader_below_an_iterator_that_may_not_be_there_is_prepared_where_it_is_made(begun: str) -> None:
+    made = "DataLoader(data, batch_size=size)"
+    text = SCRIPT.format(
+        handed="    return loader", begun=f"    data = make(size).dataset\n    batches = {begun.format(made)}"
+    )
+    assert f"batches = {begun.format(f'accelerator.prepare({made})')}\n" in run(text).after.decode()

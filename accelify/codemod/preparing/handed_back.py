@@ -12,7 +12,10 @@ from accelify.codemod.semantics.scopes import Scope, returned
 
 
 def goes_over(program: Program, tracer: Tracer, value: ast.expr) -> bool:
-    """Whether an expression is an iterator or a generator over something: `iter(loader)`, `endless(loader)`."""
+    """Whether an expression may be an iterator or a generator over something: `iter(loader)`, `endless(loader)`."""
+    if isinstance(value, (ast.IfExp, ast.BoolOp)):
+        parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else value.values
+        return any(goes_over(program, tracer, part) for part in parts)
     if not isinstance(value, ast.Call):
         return is_view(value)
     callees = program.flow.callees.get(value, ())

@@ -50,6 +50,9 @@ def test_what_a_function_was_given_comes_back() -> None:
         ("(x + 1 for x in loader)", False),
         ("[x for x in loader]", False),
         ("len(loader)", False),
+        ("iter(loader) if loader else None", True),
+        ("loader and iter(loader)", True),
+        ("loader if loader else None", False),
     ],
 )
 def test_what_goes_over_another(value: str, is_over: bool) -> None:

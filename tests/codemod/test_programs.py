@@ -290,3 +290,20 @@ def test_a_chosen_class_is_not_given_the_accelerator_of_a_helper(tmp_path: Path,
     assert found["main.py"].status is not DECLINED
     assert "losses.py" not in found or found["losses.py"].status is UNCHANGED
     assert b"accelerator=" not in found["main.py"].after
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "if not os.path.exists('x.pt'):\n    torch.save(1, 'x.pt')\n",
+        "if os.path.exists('x.pt'):\n    raise SystemExit\ntorch.save(1, 'x.pt')\nif True:\n",
+    ],
+)
+def test_a_caller_waits_for_the_training_in_another_file(asked: str) -> None:
+    start, _, last = SETUP.rpartition("trainer.fit")
+    results = together(main=f"import os\n{start}{asked}    trainer.fit{last}", trainer=TRAINER, net=NET)
+    assert statuses(results)["trainer"] is MIGRATED
+    after = results["main.py"].after.decode()
+    before_wait, _, behind = after.partition("accelerator.wait_for_everyone()\n")
+    assert "os.path.exists('x.pt')" in before_wait
+    assert "save(1, 'x.pt')" in behind

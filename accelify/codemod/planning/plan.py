@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 from accelify.codemod import leftovers
-from accelify.codemod.edits.values import AddParameter, DropParameter, Found, Obstacle, Plan
+from accelify.codemod.edits.values import AddParameter, Change, DropParameter, Edit, Found, Obstacle, Plan
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.leftovers import Uses, edits_of, settle
@@ -68,10 +69,23 @@ def plan(verdict: Verdict) -> Plan:
     return made
 
 
+def _file_by_file(script: Script, found: Found) -> Iterator[Found]:
+    """A change once for each file that its edits are in: what a callee writes, its callers may have to wait for."""
+    edits: dict[str, list[Edit]] = {}
+    for edit in found.edits if isinstance(found, Change) else ():
+        edits.setdefault(script.path(edit.node), []).append(edit)
+    if not isinstance(found, Change) or set(edits) <= {found.path}:
+        yield found
+        return
+    for path, own in edits.items():
+        line = found.line if path == found.path else script.program.line(own[0].node)
+        yield replace(found, path=path, line=line, edits=tuple(own))
+
+
 def _settled(verdict: Verdict, script: Script) -> Plan:
     """The plan of all findings, and of the code that becomes unused by them."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
-    found.extend(one for _, find in RULES for one in find(script))
+    found.extend(each for _, find in RULES for one in find(script) for each in _file_by_file(script, one))
     program, left_out = script.program, LeftOut(script.program, script.options)
     given_in = cache(lambda function, name: tuple(users_of_parameter(program, function, name)))
     stays = partial(left_out.stays, leftovers.NAME)

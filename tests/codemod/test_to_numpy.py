@@ -529,7 +529,7 @@ def predict(rows):
         ),
         (
             "if type(rows) is list:\n        out = out.tolist()\n        out = np.array(out)\n    return out",
-            "out = predict(x)\nprint(out.dim() if torch.is_tensor(out) else np.mean(out))",
+            "out = predict(x)\nprint(out.dim(), np.mean(out))",
         ),
         (
             "return {'all': out}",
@@ -548,3 +548,28 @@ def test_what_is_always_a_tensor_is_brought_to_the_cpu() -> None:
     end = PREDICT.format(given="return out") + "out = predict(torch.ones(1, 4))\nprint(out.shape, np.mean(out))"
     after = run(script(imports=NUMPY, end=end)).after.decode()
     assert "print(out.shape, np.mean(out.cpu()))" in after
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rows = [r.detach().cpu().numpy() if hasattr(r, 'numpy') else np.array([r]) for r in rows]",
+        "rows = np.array(rows) if not torch.is_tensor(rows) else rows.cpu().numpy()",
+        "rows = rows.cpu().numpy() if isinstance(rows, torch.Tensor) else np.asarray(rows)",
+        "rows = np.asarray(rows) if isinstance(rows, (list, np.ndarray)) else rows.cpu().numpy()",
+    ],
+)
+def test_what_a_condition_says_is_no_tensor_is_left(line: str) -> None:
+    shown = f"def shown(rows):\n    {line}\n    return rows\nprint(shown(model(torch.ones(1, 4).to(device))))"
+    text = script(imports=NUMPY, model="model.to(device)", batch="x, y = x.to(device), y.to(device)", end=shown)
+    after = run(text + "print(shown([0.5, 1]))\n").after.decode()
+    assert line in after
+    assert "Accelerator()" in after
+
+
+def test_what_another_condition_says_is_brought_to_the_cpu() -> None:
+    old = "rows = np.array(rows) if {} else rows.item()"
+    for test in ("torch.is_tensor(rows)", "hasattr(rows, 'numpy')", "not isinstance(rows, float)"):
+        shown = f"def shown(rows):\n    {old.format(test)}\n    return rows\nprint(shown(x.mean()))"
+        line = old.format(test)
+        changed(f"-{line}", f"+{line}".replace("(rows) if", "(rows.cpu()) if"), imports=NUMPY, batch=shown)

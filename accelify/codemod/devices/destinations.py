@@ -15,7 +15,7 @@ from typing import TypeGuard
 from accelify.codemod.devices.moves import is_lookup, is_option, last_name, options_in
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text, mentions_devices
-from accelify.codemod.semantics.conditions import Conditions, implied
+from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
@@ -371,14 +371,8 @@ def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
 
 def _unsaid_at(program: Program, node: ast.AST) -> Iterator[ast.expr]:
     """What is None, empty or no device's name where a node runs: `device` below `if device: return device`."""
-    tests = [(branching.test, is_body) for branching, is_body in program.branches_round(node)]
-    for statement in (n for n in (node, *program.ancestors(node)) if isinstance(n, ast.stmt)):
-        parent = program.parent(statement)
-        before = program.once(Conditions).leaving_before(parent).get(statement, ()) if parent is not None else ()
-        tests += [(s.test, False) for s in before if isinstance(s, ast.If) and isinstance(s.body[-1], ast.Return)]
-    for test, holds in tests:
-        for part, is_true in implied(test, holds):
-            yield from _says_nothing(part, is_true)
+    for part, is_true in program.once(Conditions).said_at(node):
+        yield from _says_nothing(part, is_true)
 
 
 def _says_nothing(test: ast.expr, holds: bool) -> Iterator[ast.expr]:

@@ -9,6 +9,7 @@ from itertools import islice
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Device, Trait
+from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.in_place import InPlace
@@ -45,7 +46,40 @@ class HostReads:
     def all(self) -> frozenset[ast.expr]:
         """All that is read there."""
         read = [read for call in self.calls for read in self.of(call)]
-        return self.listed.union(self.picks, self._stored(), read)
+        return frozenset(r for r in self.listed.union(self.picks, self._stored(), read) if not self._is_no_tensor(r))
+
+    def _is_no_tensor(self, node: ast.expr) -> bool:
+        """Whether a condition says so where something is read: `s` of `s if torch.is_tensor(s) else np.array(s)`."""
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            return False
+        for test, holds in self.program.once(Conditions).said_at(node):
+            asked = self._denied(test, holds)
+            if asked is not None and ast.unparse(asked) == ast.unparse(node) and self._is_same(asked, node):
+                return True
+        return False
+
+    def _denied(self, test: ast.expr, holds: bool) -> ast.expr | None:
+        """What is no tensor where a condition holds, or does not: `s` where `hasattr(s, "numpy")` does not."""
+        if not isinstance(test, ast.Call) or not test.args:
+            return None
+        called = self.program.called(test)
+        of = test.args[1] if len(test.args) > 1 else None
+        if "hasattr" in called and isinstance(of, ast.Constant):
+            return test.args[0] if not holds and table.member("tensor", str(of.value)) is not None else None
+        if "isinstance" in called and of is not None:
+            kinds = of.elts if isinstance(of, ast.Tuple) else [of]
+            named = {n for kind in kinds for n in self.program.externals(kind)}
+            is_tensor = any(n.startswith("torch.") for n in named)
+            return test.args[0] if ("torch.Tensor" in named if not holds else bool(named) and not is_tensor) else None
+        return test.args[0] if not holds and "torch.is_tensor" in called else None
+
+    def _is_same(self, asked: ast.expr, node: ast.expr) -> bool:
+        """Whether a name has the value that a condition asked about, and got no other since."""
+        if not isinstance(asked, ast.Name) or not isinstance(node, ast.Name):
+            return True
+        owner = self.program.scope(node).owner(node.id)
+        writes = self.program.once(Tracer).writes(owner, node.id) if owner is not None else ()
+        return self.program.reaching(asked, writes) == self.program.reaching(node, writes)
 
     @cached_property
     def picks(self) -> frozenset[ast.expr]:

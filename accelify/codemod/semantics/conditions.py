@@ -174,6 +174,16 @@ class Conditions:
                     before = (*before, statement) if self._may_leave(statement) else before
         return found
 
+    def said_at(self, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+        """The conditions that hold, or do not, where a node runs: of its branches, and of returns before it."""
+        tests = [(branching.test, is_body) for branching, is_body in self.program.branches_round(node)]
+        for statement in (n for n in (node, *self.program.ancestors(node)) if isinstance(n, ast.stmt)):
+            parent = self.program.parent(statement)
+            before = self.leaving_before(parent).get(statement, ()) if parent is not None else ()
+            tests += [(s.test, False) for s in before if isinstance(s, ast.If) and isinstance(s.body[-1], ast.Return)]
+        for test, holds in tests:
+            yield from implied(test, holds)
+
     def _may_leave(self, statement: ast.AST) -> bool:
         """Whether `leaves` can be true of a statement in some world."""
         if isinstance(statement, (ast.If, ast.With, ast.AsyncWith, ast.Try, ast.ExceptHandler)):

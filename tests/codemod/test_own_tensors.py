@@ -709,3 +709,47 @@ def test_where_an_iterator_yields_what_is_not_understood_operations_mix_devices(
     assert MIXED in rewritten(after="import pickle\n" + WORDS.format(made=made)).after.decode()
     given = "import pickle\nwith pickle.load(open('x')) as h:\n    print(model(h))"
     assert MIXED in rewritten(after=given).after.decode()
+
+
+FIRST_ON_THE_CPU = """\
+import torch
+import torch.nn.functional as F
+from torch import nn, optim
+
+x, y = torch.randn(48, 2), torch.randint(2, (48,))
+
+def net(x):
+    return torch.matmul(x, weights)
+
+weights = torch.randn(2, 2)
+print(net(x))
+
+def fit({parameters}):
+    optimizer = optim.SGD(net.parameters(), lr=0.2)
+    for epoch in range(5):
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+net = nn.Linear(2, 2)
+fit({parameters})
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+{moved}
+net = nn.Linear(2, 2)
+net.to(device)
+fit({parameters})
+"""
+
+
+def test_a_model_that_is_trained_before_any_is_moved_has_its_data_there() -> None:
+    after = run(FIRST_ON_THE_CPU.format(parameters="", moved="x, y = x.to(device), y.to(device)")).after.decode()
+    assert "mixed_devices=True)" in after
+    assert ".cpu()" not in after
+
+
+def test_a_function_whose_models_are_here_and_there_mixes_devices() -> None:
+    given = FIRST_ON_THE_CPU.format(parameters="net, x, y", moved="x, y = x.to(device), y.to(device)")
+    assert "mixed_devices=True" in run(given).after.decode()
+    plain = given.replace("net = nn.Linear(2, 2)\nfit(net, x, y)\n", "", 1)
+    assert "mixed_devices=True" not in run(plain).after.decode()

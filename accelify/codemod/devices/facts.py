@@ -382,20 +382,31 @@ class Own:
     def _named(self, known: Moves, plain: set[Where]) -> dict[ast.expr, set[Where]]:
         """Where the plain script had the models that some names mean: it moved one, and never moves another."""
         moves_models = any(self.roles.is_module(v) for m in known.found for v in self.program.values(m.receiver))
-        items = [i for i in self.prepared.preparation.items if i.kind == "model"]
-        writes = {item: self.tracer.writes(item.frame, item.text) for item in items}
-        named = [(i, w) for i in items for w in writes[i] if moves_models and isinstance(w, ast.Name)]
-        left = {w for item, w in named if Where.HOST not in plain and self._is_never_moved(item, w)}
-        found: dict[ast.expr, set[Where]] = {}
-        for item in items if left else ():
-            own = (r for r in self.program.reads_of(item.frame, item.text) if not self.prepared.is_another_model(r))
-            for read in own:
-                stays = {w in left for w in self.program.reaching(read, writes[item])}
-                if len(stays) == 1:
-                    found[read] = {Where.HOST} if stays.pop() else plain
+        preparation = self.prepared.preparation
+        items = [i for i in (*preparation.items, *preparation.bare_models) if i.kind == "model" and moves_models]
+        named = {(i.frame.owner(i.text) or i.frame, i.text) for i in items}
+        reads = [r for variable in named for r in self.program.reads_of(*variable) if Where.HOST not in plain]
+        stays = {r: self._stays(r) for r in reads if not self.prepared.is_another_model(r)}
+        if not any(True in each for each in stays.values()):
+            return {}
+        where = {True: {Where.HOST}, False: plain}
+        return {read: set().union(*map(where.__getitem__, each)) for read, each in stays.items() if each}
+
+    def _stays(self, read: ast.expr, depth: int = 3) -> set[bool]:
+        """Whether the models that a variable may hold stay where they are made, those of a function's callers, too."""
+        owner = self.program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
+        if not isinstance(read, ast.Name) or owner is None or not depth:
+            return {False}
+        found: set[bool] = set()
+        for write in self.program.reaching(read, self.tracer.writes(owner, read.id)):
+            calls = self.program.calls_of(owner) if isinstance(write, ast.arg) else []
+            given = [self.tracer.argument(c, owner, read.id) for c in calls]
+            found |= {stays for g in given if g is not None for stays in self._stays(g, depth - 1)}
+            if not given:
+                found.add(isinstance(write, ast.Name) and self._is_never_moved(owner, write))
         return found
 
-    def _is_never_moved(self, item: Item, write: ast.Name) -> bool:
+    def _is_never_moved(self, owner: Scope, write: ast.Name) -> bool:
         """Whether a model stays where it is made: that of one cell of a notebook, say."""
         program, value = self.program, self.tracer.assigned(write)
         if not isinstance(value, ast.Call) or not any(map(self.roles.is_module, program.values(value))):
@@ -407,7 +418,7 @@ class Own:
         moving += [n for n in ast.walk(value) if isinstance(n, ast.Call) and _may_go_to_a_gpu(n)]
         if is_placed or moving or _has_default_device(program):
             return False
-        reads = [r for r in program.reads_of(item.frame, item.text) if program.reaching(r, [write])]
+        reads = [r for r in program.reads_of(owner, write.id) if program.reaching(r, [write])]
         return bool(reads) and not any(map(self.prepared.may_move, reads))
 
     def _names_the_cpu_only(self, devices: Destinations) -> bool:
@@ -561,7 +572,7 @@ def devices_of(
     if may_mix:
         doubts = [homemade, brought.stuck, *brought.doubtful, *sorted(unsure, key=program.position)]
         mixed, homemade = next(filter(None, [*doubts, *own.prepared.left_to_others()]), None), None
-        if mixed is None and lattice.is_plain_host:
+        if mixed is None and lattice.may_be_plain_host:
             mixed = Mixing(Meetings(lattice), brought.origins, back).first()
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     elsewhere = [] if by_hand else [*_elsewhere(program, files, lattice.devices)]

@@ -85,6 +85,7 @@ class Lattice:
         self.is_early = is_early
         self.kept = program.once(Kept)
         self.is_plain_host = Where.ACCELERATOR not in plain
+        self.may_be_plain_host = self.is_plain_host or any(len(places) > 1 for places in named.values())
         self.named = named
         self.of_models = _on_accelerator({*plain, *(each for places in named.values() for each in places)})
         self.devices = Destinations(program, roles, tracer, set(replaced), holds, self._as_destinations)

@@ -66,8 +66,16 @@ class Tensors:
 
     def is_model(self, node: ast.expr) -> bool:
         held = {v for v in self.program.values(node) if not self.roles.learns_from_arrays(v)}
-        is_made = bool(held) and held <= self._moved_along
+        is_made = bool(held) and held <= self._moved_along and not self._is_function(node)
         return self.prepared.is_model(node) or (is_made and not self.prepared.is_another_model(node))
+
+    def _is_function(self, node: ast.expr) -> bool:
+        """Whether a name is a function's where it is read, and a model's only below: `model` of a notebook's cells."""
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        writes = owner.writes.get(node.id, ()) if owner is not None and isinstance(node, ast.Name) else ()
+        if not any(isinstance(w, ast.FunctionDef) for w in writes):
+            return False
+        return all(isinstance(w, ast.FunctionDef) for w in self.program.reaching(node, writes))
 
     def _is_early(self, call: ast.Call) -> bool:
         """Whether nothing that brings a model to a device can have run by the time of a call."""

@@ -64,7 +64,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
 def _downloads(script: Script) -> Iterator[ast.Call]:
     """The calls that download by themselves, and those of functions in which none is known to do so."""
     alone = script.written.guarding.covered
-    calls = [c for c in script.program.calls if c not in alone and _may_download(script, c) and _is_run(script, c)]
+    calls = [c for c in script.program.calls if c not in alone and _may_download(script, c)]
+    calls = [c for c in calls if script.program.is_run(c)]
     frames = {script.program.frame(c) for c in calls} | {
         script.program.frame(s) for s in script.written.guarding.cached
     }
@@ -93,14 +94,6 @@ def _names_vectors(script: Script, call: ast.Call) -> bool:
         return False
     is_none = isinstance(vectors, ast.Constant) and vectors.value is None
     return not is_none and any(row.has(Trait.FETCHES_VECTORS) for row in script.effects.kinds.called(call) or ())
-
-
-def _is_run(script: Script, call: ast.Call) -> bool:
-    """Whether the script comes to a call, in the code of a file that it imports, too."""
-    frame = script.program.frame(call)
-    guard = main_guard(frame.root)
-    is_imported = frame.kind == "module" and (guard is None or not script.program.inside(call, guard))
-    return is_imported or frame in script.program.reachable
 
 
 def _statements(script: Script, call: ast.Call, depth: int) -> Iterator[ast.stmt | None]:

@@ -60,7 +60,7 @@ def find(script: Script) -> Iterator[Found]:
     counts: dict[ast.expr, None] = {}
     drawn: dict[ast.expr, None] = {}
     for call in script.program.calls:
-        if script.program.frame(call) not in script.program.reachable:
+        if not script.program.is_run(call):
             continue
         is_deleted = "shutil.rmtree" in script.program.called(call) and call not in script.written.guarding.covered
         if is_deleted and not _is_temporary(script, call):
@@ -247,7 +247,7 @@ def _refused(script: Script, refusals: Refusals) -> Iterator[Change | Remark]:
     """Where the script stops, or goes another way, because a folder is there: another process may have created it."""
     noted = set[ast.stmt]()
     for call in script.program.calls:
-        if script.program.frame(call) not in script.program.reachable or not _makes_a_folder(script, call):
+        if not script.program.is_run(call) or not _makes_a_folder(script, call):
             continue
         if script.written.guarding.is_cached(call) or call in script.written.guarding.own:
             continue

@@ -14,7 +14,7 @@ from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.control_flow import ControlFlow, Position, position
 from accelify.codemod.semantics.dataflow.flow import Flow
 from accelify.codemod.semantics.definitions import Definitions
-from accelify.codemod.semantics.scopes import Scope, begun_by_method
+from accelify.codemod.semantics.scopes import Scope, begun_by_method, main_guard
 from accelify.codemod.semantics.values import NOTHING, External, Instance, Values
 
 T = TypeVar("T")
@@ -390,6 +390,16 @@ class Program:
         """The functions that code of the named files may run, and those files' own."""
         return self.run_by({p.path for p in self.named})
 
+    def is_run(self, node: ast.AST) -> bool:
+        """Whether the named files run a node, themselves or by importing its file."""
+        frame = self.frame(node)
+        if frame in self.reachable:
+            return True
+        while frame.kind == "class" and frame.parent is not None:
+            frame = frame.parent
+        guard = main_guard(frame.root)
+        return frame.kind == "module" and (guard is None or not self.inside(node, guard))
+
     def may_run(self, frame: Scope) -> bool:
         """Whether the named files may run a function: of a network of another file, any method, as none is followed."""
         cls = frame.parent if frame.is_method else None
@@ -400,7 +410,7 @@ class Program:
     def run_by(self, paths: Collection[str]) -> set[Scope]:
         """The functions that code of some files may run, and those files' own."""
         own = (s for path in paths for s in self.flow.bindings[path].root.walk())
-        return self.run_from(s for s in own if s.kind in ("module", "function"))
+        return self.run_from(s for s in own if s.kind in ("module", "class", "function"))
 
     def question_round(self, node: ast.AST) -> ast.Call | None:
         """The call that only asks for a class: `isinstance(model, (DataParallel, DistributedDataParallel))`."""
@@ -420,7 +430,7 @@ class Program:
                 continue
             found.add(scope)
             if scope.kind == "function":
-                queue.extend(s for s in scope.walk() if s.kind == "function")
+                queue.extend(s for s in scope.walk() if s.kind in ("class", "function"))
             for call in self.calls_in(scope):
                 queue.extend(self.flow.callees.get(call, ()))
             queue.extend(self._handed_on.get(scope, ()))

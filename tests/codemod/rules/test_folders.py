@@ -228,3 +228,37 @@ def test_processes_agree_on_a_name_that_each_would_draw(slots: dict[str, str], a
     assert (f"broadcast_object_list([{agreed}])[0]" if agreed else "seed_by_rank()") in result.after.decode()
     assert ("broadcast" in result.after.decode()) == bool(agreed)
     assert not any(n.rule == "folders" and "drawn" in n.message for n in result.notes)
+
+
+CONFIG = """\
+import os
+import time
+{code}
+class Config:
+    rate = 0.1
+    {body}
+if __name__ == "__main__":
+    os.makedirs("tried")
+"""
+
+
+@pytest.mark.parametrize("is_imported", [True, False])
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"body": "os.makedirs('runs')"},
+        {"body": "class Paths:\n        os.makedirs('runs')"},
+        {"body": "path = f'runs/{time.time()}'\n    os.makedirs('runs')"},
+        {"code": "os.makedirs('runs')"},
+    ],
+)
+def test_folders_of_settings_that_are_a_class_or_a_file(
+    tmp_path: Path, is_imported: bool, slots: dict[str, str]
+) -> None:
+    settings = CONFIG.format(**{"code": "", "body": ""} | slots)
+    head = "from config import Config" if is_imported else settings.partition("if __name__")[0]
+    text = script(imports=head, before="print(Config.rate)")
+    _, after = scripts.rewrite(tmp_path, {"train.py": text.encode(), "config.py": settings.encode()})
+    code = after["config.py" if is_imported else "train.py"].decode()
+    assert "os.makedirs('runs', exist_ok=True)" in code
+    assert ('os.makedirs("tried")' in code) is is_imported

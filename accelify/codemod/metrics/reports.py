@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import takewhile
 
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.metrics.rank import Given, Loop, Mark, Origin, Ranks
 from accelify.codemod.metrics.sinks import Sink, Sinks, Way, leaves
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
@@ -19,6 +19,7 @@ from accelify.codemod.semantics.first_rounds import set_in_first_round
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
 
+_DRAWN_INTO = frozenset({Effect.PLOTS, Effect.SHOWS})
 _OF_DRAWS = {Mark.DRAW, Mark.CHOSEN, Mark.RUNNING}
 
 
@@ -129,11 +130,16 @@ class Reports:
             elif self._saves(sink.end or sink.node):
                 report = Report(About.SAVED_BY, sink.value, ast.unparse(sink.value), loop)
                 self._add((About.SAVED_BY, sink.node), report, sink)
-        elif not self._is_bound_again(sink, origin):
+        elif not self._is_bound_again(sink, origin) and not self._is_drawn_into_a_figure(sink.end or sink.node):
             text = self._named(sink.value, origin)
             key = (About.LAST, text, self.program.frame(sink.node))
             about = About.DRAWN if self.is_all_drawn else About.LAST
             self._add(key, Report(about, sink.node, text, origin.node), sink)
+
+    def _is_drawn_into_a_figure(self, node: ast.AST) -> bool:
+        """Whether a value of one batch is drawn, as an example of what there is: `plt.imshow(x[0])`."""
+        rows = self.ranks.chains.kinds.called(node) or () if isinstance(node, ast.Call) else ()
+        return bool(rows) and all(row.effects <= _DRAWN_INTO and row.effects for row in rows)
 
     def _is_bound_again(self, sink: Sink, origin: Origin) -> bool:
         """Whether the names by which a value comes are those of a later loop then, which takes a round, as a rule."""

@@ -537,3 +537,13 @@ board = Board()
 )
 def test_only_what_is_known_to_collect_is_said_to(before: str, update: str, about: About) -> None:
     assert {r.about for r in reports(before=before, batch=update, end="print(board)") if "board" in r.text} == {about}
+
+
+@pytest.mark.parametrize(
+    ("shown", "reported"),
+    [("print(x)", ["x"]), ("plt.imshow(x[0])", []), ("axes[0].hist(model(x).detach())", []), ("plt.savefig(x)", ["x"])],
+)
+def test_what_is_drawn_of_one_batch_is_an_example(shown: str, reported: list[str]) -> None:
+    begin = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots(2)"
+    found = reports(begin=begin, batch="pass", end=f"x, y = next(iter(loader))\n{shown}")
+    assert [r.text for r in found if r.about is About.LAST] == reported

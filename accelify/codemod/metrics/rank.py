@@ -926,10 +926,25 @@ class Ranks:
     def _read(self, node: ast.expr) -> _Labels:
         """The labels of the definitions that reach a name or an attribute."""
         found: set[_Label] = set()
-        for definition in self.chains.definitions(node):
+        for definition in (*self.chains.definitions(node), *self._made_in_other_files(node)):
             if not self.settled(self, definition, node):
                 found |= self._seen_from(node, definition)
         return frozenset(found)
+
+    def _made_in_other_files(self, node: ast.expr) -> Iterator[Definition]:
+        """The definitions of an attribute by methods of a relative of its object's class, or by others, elsewhere."""
+        if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Store):
+            return
+        writes = [w for w in self.program.attribute_writes.get(node.attr, ()) if not self._is_in_file_of(w, node)]
+        classes = {v.cls for v in self.program.values(node.value) if isinstance(v, Instance)} if writes else set()
+        for write in writes:
+            held = (v.cls for v in self.program.values(write.value) if isinstance(v, Instance))
+            if any(self.chains.are_relatives(one, other) for one in held for other in classes):
+                facts = self.chains.facts(write)
+                yield from (d for made in facts.at(write) for d in facts.all_of(made.variable))
+
+    def _is_in_file_of(self, node: ast.AST, other: ast.AST) -> bool:
+        return self.program.path(node) == self.program.path(other)
 
     def _seen_from(self, node: ast.expr, definition: Definition) -> _Labels:
         """The labels of a definition, in terms of the function that reads it."""

@@ -70,7 +70,11 @@ class Chains:
         classes = [v.cls for v in held if isinstance(v, Instance)]
         if cls is None or not held or len(classes) < len(held):
             return True
-        return any(not self._relatives(c).isdisjoint(self._relatives(cls)) for c in classes)
+        return any(self.are_relatives(c, cls) for c in classes)
+
+    def are_relatives(self, cls: Scope, other: Scope) -> bool:
+        """Whether an object of one class may have the attributes that methods of another set."""
+        return not self._relatives(cls).isdisjoint(self._relatives(other))
 
     def _relatives(self, cls: Scope) -> set[Scope]:
         return {cls, *self.program.flow.ancestors(cls), *self.program.flow.descendants(cls)}

@@ -574,3 +574,42 @@ def test_a_change_of_the_whole_object_on_some_ranks() -> None:
 def test_a_generator_with_a_seed_draws_the_same_on_all_ranks(made: str, draw: str, is_own: bool) -> None:
     begin = f"import random\nimport numpy as np\ng, drawn = {made}, []"
     assert rank("drawn", begin=begin, batch=f"drawn.append({draw})").is_own is is_own
+
+
+BASE = """\
+class Base:
+    def __init__(self):
+        self.total, self.rows, self.other = 0.0, [], 0
+    def note(self, loss):
+        {update}
+    def epoch(self, found):
+        self.total = found
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "method", "is_own"),
+    [
+        ("self.total += loss.item()", "self.total / 8", True),
+        ("self.rows.append(loss.item())", "sum(self.rows)", True),
+        ("self.rows.append(loss.item())", "self.other", False),
+        ("self.other += 1", "self.total", False),
+    ],
+)
+@pytest.mark.parametrize("is_inherited", [True, False])
+def test_an_attribute_that_a_method_of_another_file_sets(
+    update: str, method: str, is_own: bool, is_inherited: bool
+) -> None:
+    if is_inherited:
+        begin = (
+            f"from base import Base\nclass Mine(Base):\n    def shown(self):\n        return {method}\nmine = Mine()"
+        )
+    else:
+        begin = f"from base import Base\ndef shown(own):\n    return {method.replace('self', 'own')}\nmine = Base()"
+    found = rank(
+        "mine.shown()" if is_inherited else "shown(mine)",
+        others={"base.py": BASE.format(update=update)},
+        begin=begin,
+        batch="mine.note(loss)",
+    )
+    assert found.is_own is is_own

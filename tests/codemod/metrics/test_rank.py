@@ -613,3 +613,11 @@ def test_an_attribute_that_a_method_of_another_file_sets(
         batch="mine.note(loss)",
     )
     assert found.is_own is is_own
+
+
+@pytest.mark.parametrize("made", ["defaultdict(Tally)", "defaultdict(lambda: Tally())", "{'loss': Tally()}"])
+def test_a_meter_in_a_dictionary_is_own(made: str) -> None:
+    tally = "class Tally:\n    def __init__(self): self.n = 0.0\n    def add(self, x): self.n += x"
+    batch = "meters['loss'].add(loss.item())"
+    assert is_running("meters['loss'].n", before=tally, begin=f"meters = {made}", batch=batch)
+    assert not rank("meters['loss'].n", before=tally, begin=f"meters = {made}", batch="pass").is_own

@@ -310,7 +310,24 @@ class Calls(Containers):
             return only(arguments[0], Element) if arguments else NOTHING
         if table.kind_made_by(name) == "dict":
             self._keep_given(node, Made(node, name), arguments)
+        if table.kind_made_by(name) == "defaultdict":
+            for factory in (value for values in arguments[:1] for value in values):
+                self._add(("item", Made(node, name), "*"), self._made_unasked(node, factory))
         return frozenset({Made(node, name)})
+
+    def _made_unasked(self, node: ast.Call, factory: Value) -> Values:
+        """What a `defaultdict` puts in where it has nothing: it calls its factory without arguments."""
+        if isinstance(factory, FunctionValue):
+            self._wake(factory.scope)
+            return self._get(("return", factory.scope))
+        if not isinstance(factory, ClassValue):
+            return NOTHING
+        init, instance = self.method(factory.scope, "__init__"), Instance(factory.scope)
+        if init is not None:
+            self.handed_on.add((node, init))
+            self._bind(init, instance, node, Given([], []))
+            self._wake(init)
+        return frozenset({instance})
 
     def _setattr(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> None:
         listed = self._items_gone_over(node) if len(arguments) == 3 else None

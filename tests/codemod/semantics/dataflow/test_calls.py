@@ -399,3 +399,17 @@ def test_what_is_started_beside_the_script_runs(head: str, made: str, is_run: bo
     other = f"{head}\ndef g(x): pass\n{worker}"
     facts = Facts({"main.py": f"from other import Worker\n{made}\n", "other.py": other})
     assert ({"run", "g"} <= {scope.name for scope in facts.program.reachable}) is is_run
+
+
+@pytest.mark.parametrize("factory", ["Meter", "lambda: Meter()", "make"])
+@pytest.mark.parametrize("read", ["meters['loss']", "meters[key]", "self.meters['loss']"])
+def test_a_defaultdict_puts_in_what_its_factory_makes(factory: str, read: str) -> None:
+    head = "from collections import defaultdict\nclass Meter:\n    def __init__(self): self.n = 0\n"
+    head += f"def make(): return Meter()\nmeters = defaultdict({factory})\n"
+    if read.startswith("self"):
+        cls = (
+            f"class A:\n    def __init__(self): self.meters = defaultdict({factory})\n    def f(self): return {read}\n"
+        )
+        assert "a Meter" in values(f"{head}{cls}A().f()\n", read)
+    else:
+        assert "a Meter" in values(f"{head}{read}\n", read)

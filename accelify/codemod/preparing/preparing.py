@@ -377,11 +377,25 @@ class Preparer:
             self.found.obstacles.append((site, f"cannot tell where `{ast.unparse(expression)}` is built"))
         for node in sorted(made, key=self.program.position):
             assert isinstance(node, ast.expr)
+            named = self._named_at_once(node) if kind == "optimizer" else None
+            if named is not None:
+                if named not in self._stepped:
+                    self._optimizer(named, (named,), site)
+                continue
             if (kind, node) not in self.found.wrapped:
                 self.found.wrapped.append((kind, node))
                 self.needed.add(node_of(self.program.frame(node)))
             if kind == "optimizer":
                 self._add_models_at(node)
+
+    def _named_at_once(self, made: ast.expr) -> Binding | None:
+        """The variable that is given what a call makes, before that is put into a container: `opts = [first, second]`."""
+        statement = self.program.statement(made)
+        if not isinstance(statement, ast.Assign) or statement.value is not made or len(statement.targets) > 1:
+            return None
+        target = statement.targets[0]
+        is_name = isinstance(target, ast.Name)
+        return Binding("assign", self.program.frame(made), target, statement, made) if is_name else None
 
     def _models_where_made(self, optimizer: ast.expr) -> None:
         """The models of an optimizer are prepared where it is made, wherever it is prepared itself."""

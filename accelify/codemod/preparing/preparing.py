@@ -389,7 +389,7 @@ class Preparer:
                 self._add_models_at(node)
 
     def _named_at_once(self, made: ast.expr) -> Binding | None:
-        """The variable that is given what a call makes, before that is put into a container: `opts = [first, second]`."""
+        """The variable that is given what a call makes, before a container gets it: `opts = [first, second]`."""
         statement = self.program.statement(made)
         if not isinstance(statement, ast.Assign) or statement.value is not made or len(statement.targets) > 1:
             return None

@@ -147,12 +147,34 @@ class Replicas(Strategy, ABC, Generic[R]):
         if any(unowned.belongs_to(optimizer) for unowned, _ in self._unowned):
             return
         unowned = UnownedParameters(optimizer, self._is_owned)
-        shapes = [f"{parameter.dtype}{shape_of(parameter)}" for parameter in unowned.parameters()]
-        self._collectives.agree("prepare", " ".join(["optimizer", *shapes]))
-        if shapes:
+        if not self._collectives.is_alike("prepare", self._order_of(optimizer, unowned)):
+            self._put_in_order(optimizer)
+            self._collectives.agree("prepare", self._order_of(optimizer, unowned))
+        if any(True for _ in unowned.parameters()):
             replica = self._replica(unowned)
             self._adopt(replica)
             self._unowned.append((unowned, replica))
+
+    def _order_of(self, optimizer: Optimizer, unowned: UnownedParameters) -> str:
+        """An optimizer's parameters as text: those of models by their places, the others by their shapes."""
+        known = self._places()
+        places = [str(known.get(id(parameter), "")) for parameter in _stepped(optimizer)]
+        shapes = [f"{parameter.dtype}{shape_of(parameter)}" for parameter in unowned.parameters()]
+        return " ".join(["optimizer", *shapes, *places])
+
+    def _put_in_order(self, optimizer: Optimizer) -> None:
+        """The models' order in each group: out of a `set` they come in another order on each rank.
+
+        A saved state knows a parameter by its number.
+        """
+        places = self._places()
+        for group in optimizer.param_groups:
+            group["params"].sort(key=lambda parameter: places.get(id(parameter), len(places)))
+
+    def _places(self) -> dict[int, int]:
+        """Where in the prepared models each parameter stands, by its id."""
+        models = [model for replica in self._replicas if isinstance(model := replica.model(), nn.Module)]
+        return {id(parameter): place for place, parameter in enumerate(p for m in models for p in m.parameters())}
 
     @abstractmethod
     def make_replica(self, trained: Trained) -> R:

@@ -452,3 +452,32 @@ def test_a_network_of_unknown_make_is_prepared_whole_though_only_a_part_is_train
 def test_a_network_of_unknown_make_is_prepared_beside_its_part_with_a_name(then: str) -> None:
     after = migrated(HEAD + OF_A_LIBRARY.format(then=then, optimizer="torch.optim.SGD(head.parameters(), lr=0.01)"))
     assert "\nmodel, head, optimizer = accelerator.prepare(model, head, optimizer)\n" in after, after
+
+
+HANDED = """\
+model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+first = torch.optim.SGD(model[0].parameters(), lr=0.1)
+second = torch.optim.SGD(model[1].parameters(), lr=0.1)
+def run(optimizers):
+    for x, y in DataLoader(data, batch_size=2):
+        for o in optimizers:
+            o.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        for o in optimizers:
+            o.step()
+{calls}
+"""
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "run([first, second])",
+        "run([first])\nrun([second])",
+        "run((first, second))",
+        "both = [first, second]\nrun(both)",
+    ],
+)
+def test_optimizers_that_a_list_gets_later_are_prepared_by_their_names(calls: str) -> None:
+    after = migrated(HEAD + HANDED.format(calls=calls))
+    assert "\nmodel, first, second = accelerator.prepare(model, first, second)\n" in after, after

@@ -1,6 +1,7 @@
 """What an optimizer steps beside its models is trained like a model: equal at the start, averaged in `backward`."""
 
 import copy
+import operator
 
 import pytest
 import torch
@@ -89,6 +90,19 @@ def frozen_parameters_stay_the_models(accelerator):
     accelerator.backward(model(torch.full((1, 2), float(accelerator.process_index))).sum())
     assert model.weight.grad.tolist() == [[0.5, 0.5]]
     assert len(accelerator._strategy._replicas) == 1
+
+
+def what_comes_out_of_a_set_steps_in_the_models_order(accelerator):
+    model = accelerator.prepare(nn.Sequential(*(nn.Linear(2, 2) for _ in range(3))))
+    weights = list(model.parameters())
+    own = torch.ones(2, requires_grad=True)
+    turned = list(reversed(weights[2:])) if accelerator.process_index else weights[2:]
+    optimizer = accelerator.prepare(torch.optim.Adam([{"params": [own, *turned]}, {"params": weights[:2]}]))
+    assert all(map(operator.is_, optimizer.param_groups[0]["params"], [*weights[2:], own]))
+    assert all(map(operator.is_, optimizer.param_groups[1]["params"], weights[:2]))
+    swapped = weights[2:] if accelerator.process_index else weights[:2]
+    with pytest.raises(Desync):
+        accelerator.prepare(torch.optim.Adam(swapped))
 
 
 def groups_added_later(accelerator):

@@ -167,13 +167,13 @@ def _maybe_sharded_already(script: Script) -> Iterator[tuple[ast.AST, str, str]]
 def _stepping_by_size(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Steps that are taken, or loops that go on, by the size of a batch: processes have batches of other sizes."""
     parts = "each process gets only a part of each batch"
-    others = "no prepared loader gives the processes batches of one size here"
+    others = "the processes may get batches of different sizes here"
     why = parts if script.options.keep_global_batch else others
     for node in decided_apart(script.metrics):
         if goes_by_size(script.metrics, node.test):
             message = (
-                f"whether a step is taken depends on the size of the batch, but {why}: drop incomplete batches in "
-                "the loader instead (`drop_last=True`)"
+                f"whether a step is taken depends on the size of the batch, but {why}: decide it by the number "
+                "of steps, or train on batches of one size alone (of a loader: `drop_last=True`)"
             )
             yield node, "data", message
 

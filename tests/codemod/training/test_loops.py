@@ -84,6 +84,8 @@ def test_a_backward_that_nothing_runs() -> None:
         ("for _ in range(10):\n        x = y = torch.randn(3)", "random"),
         ("for _ in range(10):\n        x = y = rows", "full"),
         ("while True:\n        x, y = next(it)", "loaders"),
+        ("for own in Tasks():\n      for x, y in own:", "loaders"),
+        ("for k, own in enumerate(Tasks()):\n      for x, y in own:", "loaders"),
         ("for _ in range(10):\n        x, y = next(iter(DataLoader(rows)))", "loaders"),
         # A task of each round's own is one batch, and is not divided.
         ("for _ in range(10):\n        x, y = next(iter(DataLoader(TensorDataset(torch.randn(3)))))", "random"),
@@ -99,6 +101,9 @@ from torch import nn
 from tqdm import tqdm
 from torch.utils.data import DataLoader, TensorDataset
 def task(drawn): return DataLoader(TensorDataset(drawn), 25)
+class Tasks:
+    def __init__(self): self.loaders = [DataLoader(r, 25) for r in load()]
+    def __getitem__(self, k): return self.loaders[k]
 rows = load()
 model = nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters())

@@ -254,6 +254,10 @@ class Containers(Memory):
         if following is not None:
             self._wake(following)
             found |= self._get(("return", following))
+        getter = self.method(value.cls, "__getitem__") if iterator is None and following is None else None
+        if getter is not None:  # as Python does: by numbers, until there is no such item
+            self._wake(getter)
+            found |= self._get(("return", getter))
         return frozenset(found) | {Element(value)}
 
     # Views.

@@ -221,14 +221,24 @@ def test_a_project_s_own_iterator() -> None:
                 return self
             def __next__(self):
                 return 2
+        class Listed:
+            def __getitem__(self, i):
+                return 3
+        class Both(Stream):
+            def __getitem__(self, i):
+                return 3
         class Unknown: pass
         for a in Loader(): pass
         for b in Stream(): pass
         for c in Unknown(): pass
+        for n, d in enumerate(Listed()): pass
+        for e in Both(): pass
     """
     assert Facts(text).variable("a") == {"1", "element of a Loader"}
     assert Facts(text).variable("b") == {"2", "element of a Stream"}
     assert Facts(text).variable("c") == {"element of a Unknown"}
+    assert Facts(text).variable("d") == {"3", "element of a Listed"}
+    assert Facts(text).variable("e") == {"2", "element of a Both"}
 
 
 def test_a_project_s_own_getitem() -> None:

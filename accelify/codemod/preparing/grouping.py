@@ -28,6 +28,7 @@ class Item:
     assigned: bool = True
     anchor: str = ""  # the name whose binding the statement is, when it is another's
     without_optimizer: bool = False  # a model that also trains where the optimizer of the statement is not made
+    among_others: bool = False  # whether its name is also given what is not to be prepared: it is where it is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +148,14 @@ class Grouper:
     def _hoisted(self, statement: ast.stmt, item: Item) -> ast.stmt:
         """The outermost statement after which a name is bound whichever way the script went, and not needed before."""
         text, found = item.anchor or item.text, statement
-        while True:
+        while not item.among_others:
             outer = self._outer(found, item)
             if outer is None or not self._is_bound_after(outer, text, item):
                 return found
             if isinstance(outer, ast.Try) and self._is_needed_between(statement, outer, item):
                 return found
             found = outer
+        return found
 
     def _outer(self, statement: ast.stmt, item: Item) -> ast.stmt | None:
         """The condition, context or `try` round a statement after which what it binds may be prepared instead."""

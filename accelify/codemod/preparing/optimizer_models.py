@@ -38,7 +38,8 @@ class Owners:
 
     def _is_no_network(self, expression: ast.expr) -> bool:
         values = self.program.values(expression)
-        return bool(values) and all(map(self.roles.learns_from_arrays, values))
+        refused = (self.roles.learns_from_arrays(v) or self.roles.is_nothing_to_prepare(v) for v in values)
+        return bool(values) and all(refused)
 
     def _models_among(self, call: ast.Call) -> list[ast.expr]:
         """The models that a call is given, or what it is given to train is made of: `model` of `model.trainable()`."""

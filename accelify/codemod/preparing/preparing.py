@@ -267,11 +267,30 @@ class Preparer:
             self.found.wrapped.append(("model", call))
             self.needed.add(node_of(self.program.frame(call)))
 
+    def _is_refused(self, node: ast.expr | None) -> bool:
+        """Whether all that an expression may hold is nothing to prepare."""
+        held = self.program.values(node)
+        return bool(held) and all(map(self.roles.is_nothing_to_prepare, held))
+
+    def _may_be_refused(self, node: ast.expr | None) -> bool:
+        """Whether an expression gives one of several objects, not all of which can be prepared."""
+        held = [v for v in self.program.values(node) if isinstance(v, Instance)]
+        return any(map(self.roles.is_nothing_to_prepare, held)) and not self._is_refused(node)
+
+    def _gives_refused(self, write: ast.AST) -> bool:
+        return isinstance(write, ast.expr) and self._is_refused(self.tracer.assigned(write))
+
     def _item(self, kind: str, binding: Binding) -> Item:
         statement = binding.statement if binding.kind != "parameter" else None
         line = self.program.line(binding.node)
         assigned = self._may_assign(binding.text, binding.scope)
-        return Item(kind, binding.text, binding.scope, statement, line, assigned)
+        item = Item(kind, binding.text, binding.scope, statement, line, assigned)
+        return replace(item, among_others=self._is_among_others(binding))
+
+    def _is_among_others(self, binding: Binding) -> bool:
+        """Whether a name is given nothing to prepare elsewhere."""
+        others = self.tracer.writes(binding.scope, binding.text)
+        return any(map(self._gives_refused, others))
 
     def _may_assign(self, text: str, frame: Scope) -> bool:
         first = text.split(".")[0].split("[")[0]
@@ -363,7 +382,8 @@ class Preparer:
                 continue
             for chain in self.tracer.chains(call.func.value):
                 binding = self._outermost(chain)
-                if binding.kind in ("assign", "parameter") and not any(i.text == binding.text for i in self._items):
+                is_new = not self._is_refused(binding.value) and not any(i.text == binding.text for i in self._items)
+                if binding.kind in ("assign", "parameter") and is_new:
                     self.found.models |= set(self.program.values(call.func.value))
                     self._items.append(self._item("model", binding))
 
@@ -422,11 +442,18 @@ class Preparer:
 
     def _data(self, data: Data) -> None:
         if data.kind == "sequence":
-            if self._items or self.found.wrapped:
+            if (self._items or self.found.wrapped) and not self._trains_tensors(data.loop):
                 self.found.sharded.append((data, data.sources[0]))
         elif data.kind == "loaders":
             for source in data.sources:
                 self._loader(source, data)
+
+    def _trains_tensors(self, loop: ast.AST | None) -> bool:
+        """Whether a loop reads a model's name while that still holds what was not to be prepared, as tensors do."""
+        models = {i.text: i.frame for i in self._items if i.kind == "model" and i.among_others}
+        names = (n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id in models) if loop and models else ()
+        held = [self.program.reaching(n, self.tracer.writes(models[n.id], n.id)) for n in names]
+        return any(held) and all(self._gives_refused(write) for writes in held for write in writes)
 
     def _loader(self, source: ast.expr, data: Data) -> None:
         inner = self._inside_generators(source)
@@ -437,6 +464,7 @@ class Preparer:
         ways = self.tracer.chains(source)
         ways = [w for w in ways if not self._is_asked_to_evaluate(w)] or ways
         chains = [self._below_views(c) for w in ways for c in handed_back(self.program, self.tracer, w)]
+        chains = [c for c in chains if not self._is_refused(self._loader_binding(c).value)] or chains
         if not chains and self._is_of_unknown_make(source, data):
             self.found.sharded.append((data, source))
             return
@@ -453,6 +481,8 @@ class Preparer:
             container = next((b for b in within if b.kind == "item"), None)
             if container is not None and binding.kind != "item":
                 self._loader_in(container, binding, source, data.loop)
+            elif self._may_be_refused(binding.value):
+                self._wrap_values("loader", source, data.loop or source)
             elif self._is_generator(binding):
                 self.found.obstacles.append((binding.node, _GENERATED))
             elif binding.kind == "inline":

@@ -10,9 +10,11 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     Argument,
+    ClassValue,
     Collection,
     Constant,
     Element,
+    External,
     Generated,
     Instance,
     Made,
@@ -22,6 +24,10 @@ from accelify.codemod.semantics.values import (
     Values,
     View,
 )
+
+_PLAIN_BASES = {External("object"), External("abc.ABC")}
+# What has one of these may be taken for a loader or a scheduler.
+_OTHER_METHODS = ("__iter__", "__getattr__", "__new__", "step")
 
 
 def stepped(call: ast.Call) -> ast.expr:
@@ -69,6 +75,18 @@ class Roles:
         if isinstance(value, Made):
             return names.is_loader(value.name)
         return isinstance(value, Instance) and any(names.is_loader(b) for b in self.flow.external_bases(value.cls))
+
+    def is_nothing_to_prepare(self, value: Value) -> bool:
+        """What `prepare` refuses: a number, or an object of a plain class that is neither iterated over nor stepped."""
+        if isinstance(value, Constant):
+            return value.value is not None
+        if not isinstance(value, Instance):
+            return False
+        classes = [value.cls, *self.flow.ancestors(value.cls)]
+        bases = [base for cls in classes for base in getattr(cls.node, "bases", ())]
+        held = {v for base in bases for v in self.program.values(base) or {None}}
+        is_plain = all(isinstance(v, ClassValue) or v in _PLAIN_BASES for v in held)
+        return is_plain and not any(self.flow.method(value.cls, name) for name in _OTHER_METHODS)
 
     def is_torch_loader(self, value: Value) -> bool:
         """A loader that is a `torch.utils.data.DataLoader`."""

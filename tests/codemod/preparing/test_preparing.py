@@ -481,3 +481,89 @@ def run(optimizers):
 def test_optimizers_that_a_list_gets_later_are_prepared_by_their_names(calls: str) -> None:
     after = migrated(HEAD + HANDED.format(calls=calls))
     assert "\nmodel, first, second = accelerator.prepare(model, first, second)\n" in after, after
+
+
+OWN = """\
+import sys
+class Own:
+    def draw(self):
+        return torch.randn(2, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+is_own = len(sys.argv) > 1
+{made}
+for epoch in range(2):
+    x = {source}.draw() if is_own else next(iter({source}))[0]
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LOADER = "DataLoader(data, batch_size=2)"
+
+
+@pytest.mark.parametrize(
+    ("made", "prepared"),
+    [
+        (f"if is_own:\n    s = Own()\nelse:\n    s = {LOADER}", f"s = {LOADER}\n    s = accelerator.prepare(s)"),
+        (f"s = Own()\nif not is_own:\n    s = {LOADER}", f"s = {LOADER}\n    s = accelerator.prepare(s)"),
+        (f"s = Own() if is_own else {LOADER}", f"s = Own() if is_own else accelerator.prepare({LOADER})"),
+        (
+            f"def make():\n    if is_own:\n        return Own()\n    return {LOADER}\ns = make()",
+            f"return accelerator.prepare({LOADER})",
+        ),
+    ],
+)
+def test_what_is_a_loader_at_times_is_prepared_where_it_is_made(made: str, prepared: str) -> None:
+    after = migrated(HEAD + OWN.format(made=made, source="s"))
+    assert prepared in after
+    assert after.count("accelerator.prepare(") == 2
+    assert "model, optimizer = accelerator.prepare(model, optimizer)" in after
+
+
+def test_an_agent_that_gives_its_parts_parameters_is_not_prepared_itself() -> None:
+    agent = """\
+class Agent:
+    def __init__(self):
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+    def parameters(self):
+        return [*self.body.parameters(), *self.head.parameters()]
+    def __call__(self, x):
+        return self.head(self.body(x))
+loader = DataLoader(data, batch_size=2)
+model = Agent()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+"""
+    after = migrated(HEAD + agent + STEP)
+    assert "loader, optimizer = accelerator.prepare(loader, optimizer)" in after
+    assert after.count("accelerator.prepare(nn.Linear") == 2
+
+
+def test_tensors_that_had_a_model_s_name_before_it_are_trained_whole() -> None:
+    text = """\
+class Tensors:
+    def __init__(self):
+        self.w = torch.zeros(4, 1, requires_grad=True)
+    def __call__(self, x):
+        return x @ self.w
+def batches():
+    for i in range(0, 8, 2):
+        yield data[i : i + 2]
+model = Tensors()
+for x, y in batches():
+    nn.functional.mse_loss(model(x), y).backward()
+    with torch.no_grad():
+        model.w -= 0.1 * model.w.grad
+        model.w.grad.zero_()
+model = nn.Linear(4, 1)
+for x, y in batches():
+    nn.functional.mse_loss(model(x), y).backward()
+    for p in model.parameters():
+        p.data -= 0.1 * p.grad
+    model.zero_grad()
+"""
+    after = migrated(HEAD + text)
+    assert "model = Tensors()\nfor x, y in batches():" in after
+    assert "model = nn.Linear(4, 1)\nmodel = accelerator.prepare(model)\n" in after
+    assert "for x, y in accelerator.shard(batches()):\n" in after

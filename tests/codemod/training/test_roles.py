@@ -157,3 +157,22 @@ def test_nothing_is_known_of_a_constant() -> None:
 def test_what_is_run_and_switched_like_a_network_is_one(text: str, is_model: bool) -> None:
     facts = Facts(f"from somewhere import make\nit = make()\n{text}\n")
     assert any(map(facts.roles.is_model, facts.program.flow.variable(facts.scope("main.py"), "it"))) is is_model
+
+
+@pytest.mark.parametrize(
+    ("body", "is_refused"),
+    [
+        ("(object): pass", True),
+        (": batch = 3", True),
+        (":\n    def __getitem__(self, i): return i", True),
+        (":\n    def __iter__(self): yield 1", False),  # like a loader
+        (":\n    def step(self): pass", False),  # like a schedule
+        ("(nn.Module): pass", False),
+        ("(unknown.Base): pass", False),
+        ("(Net): pass", False),
+    ],
+)
+def test_what_prepare_refuses(body: str, is_refused: bool) -> None:
+    facts = Facts(f"{IMPORTS}class Net(nn.Module): pass\nclass Own{body}\nuse(Own())\n")
+    (value,) = facts.program.values(facts.call("use(").args[0])
+    assert facts.roles.is_nothing_to_prepare(value) is is_refused

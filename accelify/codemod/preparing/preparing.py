@@ -13,6 +13,7 @@ from accelify.codemod.preparing.grouping import Group, Grouper, Item, trains
 from accelify.codemod.preparing.handed_back import goes_over, handed_back, is_handed_through
 from accelify.codemod.preparing.optimizer_models import Owners, is_plain
 from accelify.codemod.preparing.reach import method_of, node_of
+from accelify.codemod.semantics.in_place import is_fixed
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -283,7 +284,7 @@ class Preparer:
     def _item(self, kind: str, binding: Binding) -> Item:
         statement = binding.statement if binding.kind != "parameter" else None
         line = self.program.line(binding.node)
-        assigned = self._may_assign(binding.text, binding.scope)
+        assigned = self._may_assign(binding.text, binding.scope) and not is_fixed(self.program, binding.node)
         item = Item(kind, binding.text, binding.scope, statement, line, assigned)
         return replace(item, among_others=self._is_among_others(binding))
 
@@ -304,7 +305,7 @@ class Preparer:
         self.found.models |= {v for v in self.program.values(expression) if self.roles.is_model(v)}
         self._model_names |= {chain[-1].node for chain in self.tracer.chains(expression)}
         line = self._bound_line(expression)
-        assigned = text != "self" and self._may_assign(text, binding.scope)
+        assigned = text != "self" and self._may_assign(text, binding.scope) and not is_fixed(self.program, expression)
         return Item("model", text, binding.scope, self._before_training(binding), line, assigned, binding.text)
 
     def _before_training(self, binding: Binding) -> ast.stmt | None:

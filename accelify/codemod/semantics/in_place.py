@@ -13,6 +13,8 @@ from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Collection, Instance, Made, Value
 
 
 class InPlace:
@@ -92,3 +94,31 @@ def _is_view(name: str) -> bool:
     """Whether a member of an array, or of a tensor, gives the same memory: `T`, `reshape`."""
     rows = (table.member(kind, name) for kind in ("ndarray", "tensor"))
     return any(row is not None and row.has(Trait.VIEW) for row in rows)
+
+
+def is_fixed(program: Program, attribute: ast.AST) -> bool:
+    """Whether an expression is a field of what may be a named tuple, or an object of a frozen data class."""
+    return isinstance(attribute, ast.Attribute) and any(_is_record(program, v) for v in program.values(attribute.value))
+
+
+def _is_record(program: Program, value: Value) -> bool:
+    if isinstance(value, Instance):
+        return any(_is_fixed_class(program, cls) for cls in (value.cls, *program.flow.ancestors(value.cls)))
+    return isinstance(value, Collection) and isinstance(value.node, ast.Call) and _gives_class(program, value.node.func)
+
+
+def _is_fixed_class(program: Program, cls: Scope) -> bool:
+    bases, decorators = getattr(cls.node, "bases", ()), getattr(cls.node, "decorator_list", ())
+    is_tuple = any(table.kind_made_by(name) == "tuple" for base in bases for name in program.externals(base))
+    return is_tuple or any(_gives_class(program, base) for base in bases) or any(map(_freezes, decorators))
+
+
+def _gives_class(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is what `namedtuple("State", "model optimizer")` gives."""
+    return any(isinstance(v, Made) and v.name == "collections.namedtuple" for v in program.values(node))
+
+
+def _freezes(decorator: ast.expr) -> bool:
+    """Whether a class is decorated by `dataclass(frozen=True)`, or in another library's words."""
+    given = decorator.keywords if isinstance(decorator, ast.Call) else ()
+    return any(k.arg == "frozen" and isinstance(k.value, ast.Constant) and k.value.value is True for k in given)

@@ -567,3 +567,22 @@ for x, y in batches():
     assert "model = Tensors()\nfor x, y in batches():" in after
     assert "model = nn.Linear(4, 1)\nmodel = accelerator.prepare(model)\n" in after
     assert "for x, y in accelerator.shard(batches()):\n" in after
+
+
+@pytest.mark.parametrize("record", ["class State(NamedTuple):", "@dataclass(frozen=True)\nclass State:"])
+def test_a_field_that_cannot_be_assigned_is_prepared_in_place(record: str) -> None:
+    text = f"""\
+from dataclasses import dataclass
+from typing import NamedTuple
+{record}
+    model: nn.Module
+    loader: DataLoader
+state = State(nn.Linear(4, 1), DataLoader(data, batch_size=2))
+optimizer = torch.optim.SGD(state.model.parameters(), lr=0.1)
+for x, y in state.loader:
+{STEP.replace("model(x", "state.model(x")}"""
+    after = migrated(HEAD + text)
+    assert "state = State(nn.Linear(4, 1), accelerator.prepare(DataLoader(data, batch_size=2)))" in after
+    assert "accelerator.prepare(state.model)\n" in after
+    assert "optimizer = accelerator.prepare(optimizer)" in after
+    assert "state.model = " not in after

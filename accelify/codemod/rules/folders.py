@@ -138,7 +138,7 @@ def _differs_by_clock(script: Script, clock: ast.Call) -> tuple[str, str]:
     """What is wrong with a name that differs between processes, and what becomes of it."""
     if script.written.clocks.is_temporary(clock):
         return (_TEMPORARY, "")
-    if not any(row.has(Effect.READS_CLOCK) for row in script.effects.kinds.called(clock) or ()):
+    if Effect.READS_CLOCK not in script.effects.of(clock).effects:
         return _DRAWN
     return (
         "this name has the time in it, which differs between processes: use one for all processes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.batch_objects import Batch, Batches
@@ -110,9 +110,14 @@ class Prepared:
         return any(data.loop is loop for data, _ in self.preparation.sharded)
 
     def has_no_length(self, loop: ast.AST | None) -> bool:
-        """Whether a sharded loop iterates over what a generator yields, whose incomplete last round is left out."""
+        """Whether a sharded loop goes over a generator or iterator, whose incomplete last round is left out."""
         values = (v for data, of in self.preparation.sharded if data.loop is loop for v in self.program.values(of))
-        return any(isinstance(value, Generated) for value in values)
+        return any(isinstance(value, Generated) or self._only_iterates(value) for value in values)
+
+    def _only_iterates(self, value: Value) -> bool:
+        """Whether this is an object of the project's own that has neither a length nor items."""
+        method = partial(self.program.flow.method, value.cls) if isinstance(value, Instance) else None
+        return method is not None and bool(method("__iter__")) and not (method("__len__") or method("__getitem__"))
 
     def key_of(self, chain: Chain) -> str | None:
         """The one key of a container of loaders under which the loader is prepared, as it is written there."""

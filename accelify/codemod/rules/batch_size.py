@@ -80,6 +80,8 @@ def find(script: Script) -> Iterator[Remark]:
     message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
     if ends and "1/N" in message:
         message += ". A limit ({3}) counts the steps of one process: N processes see N times the data before it"
+    if any(script.prepared.has_no_length(data.loop) for data, _ in script.preparation.sharded):
+        message += ". An iterable without a length drops its incomplete last round"
     if checked and "1/N" in message:
         message += ". A check of the number of batches ({4}) may fail on N processes although it holds in one"
     if shown and script.distribution is None:
@@ -188,6 +190,4 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
 
 def _of_loops(script: Script, learned: str) -> str:
     before = f"{_PARALLEL}; now, " if script.batch_sizes.parallel else ""
-    if any(script.prepared.has_no_length(data.loop) for data, _ in script.preparation.sharded):
-        learned += " (an iterable without a length drops its incomplete last round)"
     return f"{before}{learned}: {_RATE}, or divide the batch size by `{script.reach.name}.num_processes`"

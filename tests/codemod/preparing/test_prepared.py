@@ -9,6 +9,7 @@ import pytest
 
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from tests.codemod.facts import Facts
+from tests.codemod.pairs import run
 from tests.codemod.training_scripts import STEP, training
 
 
@@ -282,3 +283,39 @@ def test_a_loader_that_is_put_where_nothing_was_is_prepared_there(places: str) -
     facts = Facts(PUT.format(places=places))
     assert [kind for kind, _ in facts.script.preparation.wrapped] == ["loader"]
     assert facts.script.prepared.is_loader(facts.call("len(batches)").args[0])
+
+
+ITERATED = """\
+import torch
+from torch import nn
+rows = load()
+class Batches:
+    def __iter__(self): return self
+    def __next__(self): return torch.randn(4)
+    {length}
+def yielded():
+    yield torch.randn(4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in rows:
+    model(x).sum().backward()
+    optimizer.step()
+for x in {batches}:
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("batches", "length", "is_said"),
+    [
+        ("yielded()", "", True),
+        ("Batches()", "", True),
+        ("Batches()", "def __getitem__(self, k): return k", False),
+        ("Batches()", "def __len__(self): return 4", False),
+        ("load()", "", False),
+    ],
+)
+def test_iterables_without_a_length_are_said_to_drop_their_last_round(batches: str, length: str, is_said: bool) -> None:
+    result = run(ITERATED.format(batches=batches, length=length))
+    assert sum("drops its incomplete last round" in n.message for n in result.notes) == is_said

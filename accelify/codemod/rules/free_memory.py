@@ -19,6 +19,7 @@ from accelify.codemod.edits.values import Change, Insert
 from accelify.codemod.preparing.placing import body_start
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import LOOPS
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.roles import stepped
 
@@ -27,14 +28,21 @@ OPTIONAL = True
 
 
 def find(script: Script) -> Iterator[Change]:
-    """A line at the top of the loop in whose rounds all models are made, prepared and trained; loaders may last."""
+    """A line at the top of the loop in whose rounds all models are made, prepared and trained; loaders may last.
+
+    Also at the top of a function that a library's sweep calls with one setting after another.
+    """
     loops = Loops(script.program, script.roles, script.tracer)
     optimizers = [stepped(step) for step in script.training.steps]
-    loop = loops.anew.loop_round([*_trained_at(script), *script.training.backwards], optimizers)
-    if isinstance(loop, LOOPS) and (accelerator := script.accelerator(loop.body[0])) is not None:
-        edit = Insert(loop.body[0], "before", f"{accelerator}.free_memory()")
-        reason = "each round trains new models: those of the round before are forgotten"
-        yield Change(NAME, script.path(loop), loop.lineno, reason, (edit,))
+    found = loops.anew.outer_round([*_trained_at(script), *script.training.backwards], optimizers)
+    node = found.node if isinstance(found, Scope) else found
+    if found in script.reach.homes or not isinstance(node, (*LOOPS, ast.FunctionDef)):
+        return
+    if (accelerator := script.accelerator(node.body[0])) is None:
+        return
+    edit = Insert(body_start(node.body), "before", f"{accelerator}.free_memory()")
+    reason = "each round trains new models: those of the round before are forgotten"
+    yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
 
 
 def _trained_at(script: Script) -> Iterator[ast.AST]:

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.libraries import methods
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.conditions import Conditions
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, assigned_targets
-from accelify.codemod.semantics.values import ClassValue, Element, FunctionValue, Instance, Made, Value
+from accelify.codemod.semantics.values import ClassValue, Element, FunctionValue, Instance, Made, Member, Value
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.weights import draws_weights
@@ -90,9 +92,10 @@ class Anew:
         return any(not self.begins(round_, [stepped(s)]) or self.is_mixed(round_, [stepped(s)]) for s in others)
 
     def _is_in(self, node: ast.AST, round_: Round) -> bool:
-        return round_ in (self._around(node) if isinstance(round_, COMPREHENSIONS) else self.stack(node))
+        is_loop = not isinstance(round_, (Scope, *COMPREHENSIONS))
+        return round_ in (self.stack(node) if is_loop else self._around(node))
 
-    def _is_given_own(self, call: ast.Call, round_: ast.AST, *, through: bool = False) -> bool:
+    def _is_given_own(self, call: ast.Call, round_: Round, *, through: bool = False) -> bool:
         """Whether all that an optimizer is given to train, as far as that is known, is made in each round.
 
         through: whether only what comes to the optimizer through the rounds counts, where there is more.
@@ -150,18 +153,32 @@ class Anew:
                     found[call] = given
         return found
 
-    def loop_round(self, places: Iterable[ast.AST], stepped: Sequence[ast.expr]) -> ast.AST | None:
-        """The innermost loop round all of some places whose rounds each train what they make: folds, seeds, a sweep."""
+    def outer_round(self, places: Sequence[ast.AST], stepped: Sequence[ast.expr]) -> Round | None:
+        """The innermost loop round all of some places whose rounds each train what they make: folds, seeds, a sweep.
+
+        Else such a function that a library's sweep calls for each of its settings.
+        """
         around = [self.stack(place) for place in places]
         common = [loop for loop in around[0] if all(loop in stack for stack in around)] if around else []
-        return next((loop for loop in common if self._makes_all(loop, stepped)), None)
+        swept = [f for f in self._swept() if all(self._is_in(place, f) for place in places)]
+        rounds: list[Round] = [*common, *swept]
+        return next((round_ for round_ in rounds if self._makes_all(round_, stepped)), None)
 
-    def _makes_all(self, loop: ast.AST, stepped: Iterable[ast.expr]) -> bool:
-        """Whether the rounds of a loop make all that the optimizers may be, and may train."""
+    def _swept(self) -> list[Scope]:
+        """The functions that a sweep is given to call, and those which lambdas that it is given call."""
+        kinds = self.program.once(Effects).kinds
+        sweeps = [c for c in self.program.calls if any(row.has(Trait.SWEEPS) for row in kinds.called(c) or ())]
+        given = [a for call in sweeps for a in _arguments(call)]
+        called = [n for a in given if isinstance(a, ast.Lambda) for n in ast.walk(a) if isinstance(n, ast.Call)]
+        functions = [v.scope for a in given for v in self.program.values(a) if isinstance(v, FunctionValue)]
+        return [*functions, *(f for call in called for f in self.program.flow.callees.get(call, ()))]
+
+    def _makes_all(self, round_: Round, stepped: Iterable[ast.expr]) -> bool:
+        """Whether the rounds of a loop, or the calls of a function, make all that the optimizers may be and train."""
         makers = self._makers({v for node in stepped for v in self.program.values(node) if self.roles.is_optimizer(v)})
         calls = [call for made in makers for call in made]
-        is_made = bool(calls) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
-        return is_made and all(self._is_given_own(call, loop) for call in calls)
+        is_made = bool(calls) and all(made and all(self._is_made_by(c, round_) for c in made) for made in makers)
+        return is_made and all(self._is_given_own(call, round_) for call in calls)
 
     def makes_data(self, loop: ast.AST, loader: Value) -> bool:
         """Whether each round of a loop makes a loader, and the data set that it is given."""
@@ -273,7 +290,7 @@ class Anew:
         if not isinstance(round_, Scope):
             return self._is_in(node, round_)
         targets = assigned_targets(self.program.statement(node))
-        return round_ in self._around(node) and not any(isinstance(t, ast.Attribute) for t in targets)
+        return self._is_in(node, round_) and not any(isinstance(t, ast.Attribute) for t in targets)
 
     def _trains_own(self, call: ast.Call, round_: Round) -> bool:
         """Whether an optimizer gets nothing to train but what each round makes: networks, or `[tensors]`."""
@@ -322,6 +339,8 @@ class Anew:
         return found
 
     def _calls_making(self, value: Value) -> Iterator[ast.Call]:
+        while isinstance(value, Member):
+            value = value.owner  # the part of a network is made with it
         if isinstance(value, Made) and isinstance(value.node, ast.Call):
             yield value.node
         elif isinstance(value, Instance):

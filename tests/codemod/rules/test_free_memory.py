@@ -23,6 +23,8 @@ TRAINING = """\
 """
 LOADER = "loader = DataLoader(data, batch_size=8)\n"
 MODEL = "model = nn.Linear(4, 4)\n"
+BUILT = "from somewhere import build\nmodel = build()\nmodel.train()\n"
+HEADS = "optimizer = torch.optim.SGD(filter(None, model.fc.parameters()), lr=0.1)\n"
 OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 
 
@@ -35,6 +37,8 @@ OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         (LOADER + MODEL + OPTIMIZER, "", False),
         (MODEL + "print(model)\n", LOADER + MODEL + OPTIMIZER, True),
         (MODEL, LOADER + MODEL + "model = model.float()\n" + OPTIMIZER, True),
+        ("", LOADER + BUILT + HEADS, True),
+        (BUILT, LOADER + HEADS, False),
         (MODEL, LOADER + "if fold:\n    " + MODEL + OPTIMIZER, False),
     ],
 )
@@ -68,3 +72,21 @@ def test_models_that_are_trained_after_the_loop_stay() -> None:
     many += "    optimizers.append(torch.optim.SGD(model.parameters(), lr=0.1))\n"
     later = f"for model, optimizer in zip(models, optimizers):\n{TRAINING}"
     assert free_memory.NAME.encode() not in run(HEAD + LOADER + many + later).after
+
+
+@pytest.mark.parametrize(
+    ("sweep", "is_freed"),
+    [
+        ("import optuna\nstudy = optuna.create_study()\nstudy.optimize(train, n_trials=9)", True),
+        ("import optuna\nstudy = optuna.create_study()\nstudy.optimize(lambda trial: train(trial), n_trials=9)", True),
+        ("import wandb\nwandb.agent('id', function=train)", True),
+        ("import threading\nthreading.Thread(target=train).start()", False),
+    ],
+)
+def test_a_function_that_a_sweep_calls_forgets_what_it_trained_before(sweep: str, is_freed: bool) -> None:
+    made = "".join(f"    {line}\n" for line in (MODEL + OPTIMIZER).splitlines())
+    function = f"def train(trial=None):\n{{loader}}{made}{TRAINING}    return loss.item()\n{sweep}\n"
+    after = run(HEAD + LOADER + function.format(loader="")).after.decode()
+    assert ("def train(trial=None):\n    accelerator.free_memory()\n" in after) is is_freed
+    # An accelerator that the function makes itself begins with nothing.
+    assert b"free_memory" not in run(HEAD + function.format(loader=f"    {LOADER}")).after

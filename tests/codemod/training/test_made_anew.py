@@ -126,7 +126,7 @@ def test_the_loop_round_all_that_is_trained(before: str, inside: str, is_round_a
     (loop,) = (n for n in facts.marked if isinstance(n, ast.For))
     loops = Loops(facts.program, facts.roles, facts.tracer)
     (step,) = (c for c in facts.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "step")
-    found = loops.anew.loop_round([step, *loop.body[:1]], [step.func.value])  # type: ignore[attr-defined]  # a method
+    found = loops.anew.outer_round([step, *loop.body[:1]], [step.func.value])  # type: ignore[attr-defined]  # a method
     assert found is (loop if is_round_all else None)
 
 

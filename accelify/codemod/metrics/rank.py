@@ -941,7 +941,8 @@ class Ranks:
             held = (v.cls for v in self.program.values(write.value) if isinstance(v, Instance))
             if any(self.chains.are_relatives(one, other) for one in held for other in classes):
                 facts = self.chains.facts(write)
-                yield from (d for made in facts.at(write) for d in facts.all_of(made.variable))
+                every = (d for made in facts.at(write) for d in facts.all_of(made.variable))
+                yield from (d for d in every if self.program.may_follow(node, d.node))
 
     def _is_in_file_of(self, node: ast.AST, other: ast.AST) -> bool:
         return self.program.path(node) == self.program.path(other)

@@ -621,3 +621,9 @@ def test_a_meter_in_a_dictionary_is_own(made: str) -> None:
     batch = "meters['loss'].add(loss.item())"
     assert is_running("meters['loss'].n", before=tally, begin=f"meters = {made}", batch=batch)
     assert not rank("meters['loss'].n", before=tally, begin=f"meters = {made}", batch="pass").is_own
+
+
+def test_an_attribute_that_another_file_sets_later_is_not_seen_before() -> None:
+    before = "from base import Base\ndef shown(own):\n    return own.total\nmine = Base()\nfirst = shown(mine)"
+    others = {"base.py": BASE.format(update="self.total += loss.item()")}
+    assert not rank("first", others=others, before=before, batch="mine.note(loss)").is_own

@@ -627,3 +627,9 @@ def test_an_attribute_that_another_file_sets_later_is_not_seen_before() -> None:
     before = "from base import Base\ndef shown(own):\n    return own.total\nmine = Base()\nfirst = shown(mine)"
     others = {"base.py": BASE.format(update="self.total += loss.item()")}
     assert not rank("first", others=others, before=before, batch="mine.note(loss)").is_own
+
+
+@pytest.mark.parametrize(("read", "is_own"), [("options.kept", True), ("options.every", False), ("options", True)])
+def test_setattr_sets_one_attribute(read: str, is_own: bool) -> None:
+    before = "import argparse\noptions = argparse.ArgumentParser().parse_args()"
+    assert rank(read, before=before, batch="setattr(options, 'kept', loss.item())").is_own is is_own

@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.devices.destinations import is_by_number
+from accelify.codemod.devices.destinations import is_by_number, is_where_another_is
 from accelify.codemod.devices.moves import Move, Moves
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.script import Script
@@ -43,10 +43,7 @@ def find(script: Script) -> Iterator[Remark]:
         is_run = script.program.frame(move.call) in trained and not is_worker_code(script.program, move.call)
         if is_run and script.distribution is None and _names_the_gpu(script, move):
             yield from _moved_by_itself(script, move.call)
-        elif move.device is None or not (
-            move.device in script.devices.numbers or script.devices.is_of_process(move.device)
-        ):
-            # What the files that change pass on is the process's own.
+        elif move.device is None or not _is_right(script, move.device):
             yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:
@@ -55,6 +52,12 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _without_accelerator(script)
     for path in sorted(script.files):
         yield from _unreached(script, path)
+
+
+def _is_right(script: Script, device: ast.expr) -> bool:
+    """Whether a move is to the process's own device, which changed files pass on, or to where another tensor is."""
+    is_own = device in script.devices.numbers or script.devices.is_of_process(device)
+    return is_own or is_where_another_is(script.tracer.only_value(device) or device)
 
 
 def _without_accelerator(script: Script) -> Iterator[Remark]:

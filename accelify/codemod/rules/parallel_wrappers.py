@@ -273,11 +273,22 @@ def _wrapped_on_each_way(script: Script, model: ast.expr, depth: int = _DEPTH) -
         [model, *(v for b in chain if (v := _value(script, b)) is not None)] for chain in script.tracer.chains(model)
     )
     parts = ([n for value in chain for n in ast.walk(value)] for chain in chains)
+    is_taken_out = _is_taken_out(script, model)
     return [
-        (any(n in script.wrappers for n in nodes) or any(_returns_wrapped(script, n, depth) for n in nodes))
+        not is_taken_out
+        and (any(n in script.wrappers for n in nodes) or any(_returns_wrapped(script, n, depth) for n in nodes))
         and not any(getattr(n, "attr", "") == "module" for n in nodes)
         for nodes in parts
     ]
+
+
+def _is_taken_out(script: Script, model: ast.expr) -> bool:
+    """Whether a model that is in a wrapper is taken out of it: `if isinstance(m, DataParallel): m = m.module`."""
+    targets = [d.node for d in script.program.definitions(model).definitions(model)]
+    values = [script.program.parent(target) for target in targets]
+    assigned = [v.value for v in values if isinstance(v, ast.Assign)]
+    members = [v for v in assigned if isinstance(v, ast.Attribute) and v.attr == "module"]
+    return any(ast.unparse(member.value) == ast.unparse(model) for member in members)
 
 
 def _value(script: Script, binding: Binding) -> ast.expr | None:

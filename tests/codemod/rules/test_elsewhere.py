@@ -114,3 +114,19 @@ def test_what_is_moved_only_where_there_is_a_gpu(asked: str, test: str, is_said:
     facts = Facts({"main.py": main, "helpers.py": HELPER.format(test=test)})
     found = [r for r in elsewhere.find(facts.script) if r.when is When.KEPT]
     assert [ast.unparse(r.node) for r in found] == ["rows.cuda()"] * is_said
+
+
+@pytest.mark.parametrize(
+    ("body", "is_said"),
+    [
+        ("return x + torch.rand(3).to(x.device)", False),
+        ("weight = next(model.parameters())\n    return x + torch.rand(3).to(weight.device)", False),
+        ("place = x.device\n    return x + torch.rand(3).to(place)", False),
+        ("return x + torch.rand(3).cuda()", True),
+    ],
+)
+def test_what_goes_to_where_another_is_needs_no_note(body: str, is_said: bool) -> None:
+    helper = f"import torch\n\ndef noised(model, x):\n    {body}\n"
+    main = script(imports="from helpers import noised", step=f"{STEP}noised(model, x)\n")
+    found = list(elsewhere.find(Facts({"main.py": main, "helpers.py": helper}).script))
+    assert bool(found) is is_said

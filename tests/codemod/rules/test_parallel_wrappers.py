@@ -54,6 +54,10 @@ def test_the_keys_of_a_wrapped_model_change(slots: dict[str, str]) -> None:
     assert "state_dict()" in line
 
 
+ROWS = "rows = torch.randn(8, 2, 4)\n"
+TAKEN_OUT = (
+    "    if isinstance(net, nn.DataParallel):\n        net = net.module\n    torch.save(net.state_dict(), 'n.pt')\n"
+)
 WHOLE = "is not any more: code that loads it and takes its `.module`"
 
 
@@ -85,10 +89,15 @@ def test_a_wrapped_model_is_saved_without_its_wrapper(wrapped: str, saved: str, 
         {"model": WRAP, "end": "model.load_state_dict(model.state_dict())"},
         {"model": WRAP, "end": "raw = model.module\ntorch.save(raw.state_dict(), 'net.pt')"},
         {"model": WRAP, "end": "raw = model.module if many else model\ntorch.save(raw.state_dict(), 'net.pt')"},
+        {"before": f"{ROWS}def save(net):\n{TAKEN_OUT}", "model": WRAP, "end": "save(model)"},
+        {
+            "model": WRAP,
+            "end": "if hasattr(model, 'module'): model = model.module\ntorch.save(model.state_dict(), 'n.pt')",
+        },
     ],
 )
 def test_the_others_stay_as_they_are(slots: dict[str, str]) -> None:
-    assert told(run(script(before="rows = torch.randn(8, 2, 4)", **slots))) == []
+    assert told(run(script(**{"before": ROWS, **slots}))) == []
 
 
 PACK = "rows = torch.randn(8, 2, 4)\ndef pack(net, n):\n    return {'net': net.state_dict(), 'n': n}"

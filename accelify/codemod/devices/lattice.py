@@ -439,8 +439,9 @@ class Lattice:
             return frozenset(p for root in modules for p in self._variable(root, node.attr))
         if methods.is_parameter(node.attr) and any(map(self.roles.is_module, held)):
             return self.of_model(node.value)
-        written = [w for w in self.program.attribute_writes.get(node.attr, ()) if w is not node]
-        found = self.symbolic(node.value) | self._elsewhere(self._all(self.kept.in_attribute(node.attr)))
+        named = self.program.attribute_writes.get(node.attr, ())
+        written = [w for w in named if w is not node and self.program.may_be_same(w.value, node.value)]
+        found = self.symbolic(node.value) | self._elsewhere(self._all(self.kept.in_attribute(node)))
         for write in self._last(written, node) if isinstance(node.value, (ast.Name, ast.Attribute)) else ():
             value = self.tracer.assigned(write)
             statement = self.program.statement(write)

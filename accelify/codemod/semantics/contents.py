@@ -21,22 +21,37 @@ class Kept:
         """The elements put into a variable's container."""
         return self._found.get((owner, name), [])
 
-    def in_attribute(self, name: str) -> list[ast.expr]:
-        """The elements put into the container that an attribute holds."""
-        return self._found.get((None, name), [])
+    def in_attribute(self, node: ast.Attribute) -> list[ast.expr]:
+        """The elements put into the container that an attribute holds, of that object or of one of its class."""
+        named = self._in_attributes.get(node.attr, ())
+        return [value for holder, value in named if self.program.may_be_same(holder, node.value)]
 
     @cached_property
-    def _found(self) -> dict[tuple[Scope | None, str], list[ast.expr]]:
-        found: dict[tuple[Scope | None, str], list[ast.expr]] = {}
+    def _found(self) -> dict[tuple[Scope, str], list[ast.expr]]:
+        found: dict[tuple[Scope, str], list[ast.expr]] = {}
+        for container, value in self._named:
+            owner = self.program.scope(container).owner(container.id) if isinstance(container, ast.Name) else None
+            if isinstance(container, ast.Name) and owner is not None:
+                found.setdefault((owner, container.id), []).append(value)
+        return found
+
+    @cached_property
+    def _in_attributes(self) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
+        """By an attribute's name: the object that has it, and what is put into the container that it holds."""
+        found: dict[str, list[tuple[ast.expr, ast.expr]]] = {}
+        for container, value in self._named:
+            if isinstance(container, ast.Attribute):
+                found.setdefault(container.attr, []).append((container.value, value))
+        return found
+
+    @cached_property
+    def _named(self) -> list[tuple[ast.expr, ast.expr]]:
+        """The same as `puts`, with what holds the outermost container: `rows` of `rows[0][1] = x`."""
+        found: list[tuple[ast.expr, ast.expr]] = []
         for container, value in self.puts():
             while isinstance(container, ast.Subscript):
                 container = container.value
-            if isinstance(container, ast.Attribute):
-                found.setdefault((None, container.attr), []).append(value)
-            elif isinstance(container, ast.Name):
-                owner = self.program.scope(container).owner(container.id)
-                if owner is not None:
-                    found.setdefault((owner, container.id), []).append(value)
+            found.append((container, value))
         return found
 
     def puts(self) -> Iterator[tuple[ast.expr, ast.expr]]:

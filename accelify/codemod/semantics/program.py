@@ -15,7 +15,17 @@ from accelify.codemod.semantics.control_flow import ControlFlow, Position, posit
 from accelify.codemod.semantics.dataflow.flow import Flow
 from accelify.codemod.semantics.definitions import Definitions
 from accelify.codemod.semantics.scopes import Scope, begun_by_method, main_guard
-from accelify.codemod.semantics.values import NOTHING, External, Instance, Values
+from accelify.codemod.semantics.values import (
+    NOTHING,
+    Argument,
+    Element,
+    External,
+    Instance,
+    Made,
+    Member,
+    Value,
+    Values,
+)
 
 T = TypeVar("T")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -364,6 +374,18 @@ class Program:
         """The attributes that are assigned to, by their names."""
         return self._attributes(ast.Store)
 
+    def may_be_same(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two expressions may hold the same object, or objects of one class, as far as is known of them."""
+        held, also = self.values(one), self.values(other)
+        if not held or not also or held & also or any(map(_is_given, held | also)):
+            return True
+        return not self._classes(held).isdisjoint(self._classes(also))
+
+    def _classes(self, values: Values) -> set[Scope]:
+        """The project's classes that values are of, with those that these inherit from."""
+        own = {v.cls for v in values if isinstance(v, Instance)}
+        return own.union(*map(self.flow.ancestors, own))
+
     @cached_property
     def attribute_reads(self) -> dict[str, list[ast.Attribute]]:
         """The attributes that are read, by their names."""
@@ -447,3 +469,10 @@ class Program:
         for node, function in self.flow.handed_on:
             found.setdefault(self.frame(node), []).append(function)
         return found
+
+
+def _is_given(value: Value) -> bool:
+    """Whether a value, or what it is a part of, comes from code that nothing is known of."""
+    while isinstance(value, (Member, Element)):
+        value = value.owner
+    return isinstance(value, Argument) or (isinstance(value, Made) and value.name is None)

@@ -146,6 +146,13 @@ def test_a_function_is_followed_for_the_call_that_is_asked_about(text: str, expe
     assert places(text) == expected
 
 
+@pytest.mark.parametrize("written", ["model.weight.data", "model.weight.data[:1]", "[*model.parameters()][0].data"])
+def test_an_attribute_of_a_tensor_is_not_that_of_a_data_set(written: str) -> None:
+    rows = "class Rows:\n    def __init__(self):\n        self.data = np.zeros(3)\nrows = Rows()\n"
+    assert places(f"{rows}{written} = model.weight\nrows.data") == set()
+    assert places(f"{rows}rows.data = model.weight\nrows.data") == {(DEVICE, DEVICE)}
+
+
 def test_an_attribute_holds_what_is_ever_put_into_it() -> None:
     text = "class Box:\n    def __init__(self):\n        self.w = torch.ones(1)\nbox = Box()\n"
     assert places(f"{text}box.w") == {(HOST, HOST)}

@@ -25,10 +25,37 @@ def test_variables_of_functions_are_told_apart() -> None:
     assert texts(found.in_name(facts.scope("f"), "a")) == ["1"]
 
 
-def test_attributes_by_their_name() -> None:
-    found, _ = kept("x.rows.append(1)\ny.rows[0] = 2\nz.other.add(3)\n")
-    assert sorted(texts(found.in_attribute("rows"))) == ["1", "2"]
-    assert found.in_attribute("missing") == []
+def test_attributes_of_objects_that_may_be_the_same() -> None:
+    found, facts = kept(
+        "def f(x, y, z):\n    x.rows.append(1)\n    y.rows[0] = 2\n    z.other.add(3)\n    z.rows\n    z.one\n"
+    )
+    assert sorted(texts(found.in_attribute(facts.expression("z.rows")))) == ["1", "2"]
+    assert found.in_attribute(facts.expression("z.one")) == []
+
+
+CLASSES = """\
+from torch import nn
+
+class Rows:
+    def __init__(self):
+        self.data = []
+
+class More(Rows):
+    def add(self, row):
+        self.data.append(row)
+
+more, model = More(), nn.Linear(2, 2)
+more.add(1)
+model.weight.data[:1] = 2
+for p in model.parameters():
+    p.data[0] = 3
+Rows().data
+"""
+
+
+def test_attributes_of_objects_of_another_class_are_others() -> None:
+    found, facts = kept(CLASSES)
+    assert texts(found.in_attribute(facts.expression("Rows().data"))) == ["row"]
 
 
 def test_functions_of_a_module_put_nothing_into_it() -> None:

@@ -198,6 +198,47 @@ def test_lengths_are_followed_to_networks_in_other_files(batch: str) -> None:
     assert texts(facts.script.devices.brought_back) == ["lengths"]
 
 
+@pytest.mark.parametrize(
+    ("imports", "read", "found"),
+    [
+        ("", "labels.detach().numpy()", "labels.detach()"),
+        ("from torch import LongTensor as LT", "LT(labels)", "labels"),
+        ("import numpy as np", "np.asarray(labels)", "labels"),
+        ("", "torch.FloatTensor(labels.float())", "labels.float()"),
+        ("", "labels.cpu().numpy()", None),
+        ("", "torch.FloatTensor(3)", None),
+    ],
+)
+def test_labels_are_followed_through_networks_in_other_files(imports: str, read: str, found: str | None) -> None:
+    nets = f"""\
+        import torch
+        {imports}
+
+        class Rows:
+            def __init__(self, way):
+                self.give = self.all if way == "all" else self.none
+
+            def all(self, labels):
+                return {read}
+
+            def none(self, labels):
+                return None
+
+        class Net(torch.nn.Module):
+            def __init__(self, way):
+                super().__init__()
+                self.rows = Rows(way)
+
+            def forward(self, x, labels):
+                return x, self.rows.give(labels)
+        """
+    text = script(
+        imports="import sys\nfrom nets import Net", model="net = Net(sys.argv[1])", batch="net(x.to(device), y)"
+    )
+    brought = Facts({"main.py": text, "nets.py": nets}).script.devices.brought_back
+    assert texts(brought) == [found] * (found is not None)
+
+
 def test_lengths_that_may_be_a_list_are_a_note() -> None:
     text = script(imports=f"{PACK}\nfrom rows import collate", batch="print(pack(x, n))")
     facts = Facts(text.replace("batch_size=2", "batch_size=2, collate_fn=collate").replace("x, y in", "x, y, n in"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from accelify.codemod.libraries import table
@@ -344,9 +345,13 @@ def read_on_host(name: str | None) -> tuple[str, ...]:
 
 
 @cache
-def needing_host() -> frozenset[str]:
-    """The functions that need an argument in the CPU's memory, without their modules."""
-    return frozenset(name.rpartition(".")[2] for name in table.names(lambda row: bool(row.host)))
+def needing_host() -> re.Pattern[str]:
+    """What shows in a text that its code may need tensors in the CPU's memory: `x.numpy()`, `torch.LongTensor(x)`."""
+    functions = {name.rpartition(".")[2] for name in table.names(lambda row: bool(row.host))}
+    factories = table.names(lambda row: row.role is Role.FACTORY)
+    types = (name for name in factories if memory_of_type(name) is Device.HOST or name == "numpy.asarray")
+    called = "|".join(sorted(name.rpartition(".")[2] for name in types))
+    return re.compile(rf"\b(?:{'|'.join(sorted(functions))})\b|\.numpy\(|\b(?:{called})(?:\(| as )")
 
 
 def gives_on(name: str | None) -> bool:

@@ -89,7 +89,7 @@ class Memory:
         if unit.name != "forward" or not unit.is_method or unit.module in self.named:
             return False
         assert unit.parent is not None
-        needs_host = any(name in self.parsed_of[unit.module].text for name in names.needing_host())
+        needs_host = names.needing_host().search(self.parsed_of[unit.module].text) is not None
         return self.is_module_class(unit.parent) and not needs_host and not self._may_train(unit.module)
 
     def _may_train(self, path: str) -> bool:

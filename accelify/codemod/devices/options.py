@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 from accelify.codemod.devices.destinations import (
     asks_for_cpu,
@@ -297,10 +298,12 @@ class Cpu:
         calls = [c for c in self.program.calls if self.program.frame(c) in self._run and _is_move(c)]
         calls.sort(key=self.program.position)
         models = [c for c in calls if self._moves_a_model(c)]
+        found: list[ast.If | ast.IfExp] = []
         for call in models or [c for c in calls if self.prepared.is_batch(c.func.value)]:  # type: ignore[attr-defined]  # a method
-            choice, is_body = next(self.program.branches_round(call), (None, False))
-            if choice is not None and is_body and self._leaves_it(choice, call):
-                yield choice
+            choices = (c for c, is_body in self.program.branches_round(call) if is_body and self._leaves_it(c, call))
+            found += islice(choices, 1)
+        # A condition inside another says which models there are, and not where they go.
+        yield from (c for c in found if not any(self.program.inside(c, other) for other in found if other is not c))
 
     def _moves_a_model(self, call: ast.Call) -> bool:
         return _is_move(call) and any(map(self.roles.is_model, self.program.values(call.func.value)))  # type: ignore[attr-defined]  # a method
@@ -329,6 +332,8 @@ class Cpu:
 
     def _only_moves(self, statement: ast.stmt) -> bool:
         """Whether a statement does nothing but move something to the GPU, or wrap it there: `model = model.cuda()`."""
+        if isinstance(statement, ast.If):
+            return all(map(self._only_moves, (*statement.body, *statement.orelse)))
         move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
         if not isinstance(move, ast.Call):
             return False

@@ -300,6 +300,17 @@ MOVED = "if args.gpu:\n    model.cuda()\n"
         ("", "if args.gpu:\n    model = nn.DataParallel(nn.Linear(4, 1)).cuda()\n", None),
         ("", "if args.gpu:\n    model = model.cuda()\n", "not args.gpu"),
         ("", "if args.gpu:\n    torch.backends.cudnn.benchmark = True\n    model.cuda()\n", "not args.gpu"),
+        (
+            "other = nn.Linear(1, 1)\n",
+            "if args.gpu:\n    model.cuda()\n    if args.two:\n        other = other.cuda()\n",
+            "not args.gpu",
+        ),
+        (
+            "",
+            "if args.gpu:\n    if a:\n        model = nn.DataParallel(model).cuda()\n    else:\n        model.cuda()\n",
+            "not args.gpu",
+        ),
+        ("", "if args.two:\n    print(2)\n    if args.gpu:\n        model = model.cuda()\n", "not args.gpu"),
         ("", "if args.gpu is not None:\n    print(args)\n    model.cuda(args.gpu)\n", "args.gpu is None"),
         ("", "model = model.to('cuda') if args.use_cuda else model\n", "not args.use_cuda"),
         (

@@ -2,6 +2,7 @@
 
     model = nn.DataParallel(model)    ->    (nothing)
     model.module.state_dict()         ->    model.state_dict()
+    next(model.children())            ->    model
     {k[7:]: v for k, v in state.items()}    ->    {k.removeprefix("module."): v for k, v in state.items()}
     if torch.cuda.device_count() > 1: ->    state = without_prefix(state)
         model = nn.DataParallel(model)
@@ -52,6 +53,13 @@ _PATCHES = (
     "this changed `DataParallel`, which goes, so it is not called any more: if it made BatchNorm layers take the "
     "statistics of all GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm` does so for the processes"
 )
+_FIRST_PARTS = (
+    "next({}.children())",
+    "next(iter({}.children()))",
+    "list({}.children())[0]",
+    "[*{}.children()][0]",
+    "{}._modules['module']",
+)
 _DEPTH = 3  # of functions that return what others have wrapped
 
 
@@ -74,6 +82,7 @@ def find(script: Script) -> Iterator[Found]:
         yield from _choices(script)
         yield from _counts(script)
         yield from _members(script)
+        yield from _first_parts(script)
         yield from _loads(script)
         yield from _prefixes(script)
         yield from _saves(script)
@@ -371,6 +380,26 @@ def _members(script: Script) -> Iterator[Change]:
                 edit = Replace(choice, partial(snippets.chosen, is_body=False), (choice.orelse,))
             reason = "`prepare` adds no wrapper: there is no `.module`"
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
+def _first_parts(script: Script) -> Iterator[Change]:
+    """`next(model.children())` of a model that is always wrapped is the model."""
+    nodes = [n for n in script.program.flow.values if isinstance(n, (ast.Call, ast.Subscript))]
+    for node, model in ((n, m) for n in nodes if (m := _first_part_of(n)) is not None):
+        is_run = script.program.frame(node) in script.run.run and not _is_left_wrapped(script, model)
+        if is_run and (ways := _wrapped_on_each_way(script, model)) and all(ways):
+            edit = Replace(node, partial(snippets.coded, code=ast.unparse(model)), keeps=(model,))
+            yield Change(NAME, script.path(node), node.lineno, "`prepare` adds no wrapper round the model", (edit,))
+
+
+def _first_part_of(node: ast.Call | ast.Subscript) -> ast.expr | None:
+    """`model` of `next(model.children())`, `list(model.children())[0]` and `model._modules["module"]`."""
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    holders = [c.func.value for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "children"]
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "_modules":
+        holders = [node.value.value]
+    ways = {way.format(ast.unparse(h)) for h in holders[:1] for way in _FIRST_PARTS}
+    return holders[0] if ways and ast.unparse(node) in ways else None
 
 
 def _choices(script: Script) -> Iterator[Found]:

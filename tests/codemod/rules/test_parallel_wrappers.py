@@ -388,3 +388,15 @@ def test_the_keys_of_another_model_s_part_stay() -> None:
     end = f"torch.save(model.state_dict(), 'net.pt')\n{LOADED}"
     result = run(script(before=NETWORK.format(features="nn.Linear(4, 4)"), model=other, end=end))
     assert not [n.message for n in result.notes if "`features`" in n.message]
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["next(model.children())", "list(model.children())[0]", "[*model.children()][0]", "model._modules['module']"],
+)
+def test_the_first_part_of_a_wrapper_is_the_model(first: str) -> None:
+    assert "print(model.weight)" in run(script(model=WRAP, end=f"print({first}.weight)")).after.decode()
+    part = f"print(list({first}.children())[0].weight)"
+    assert "print(list(model.children())[0].weight)" in run(script(model=WRAP, end=part)).after.decode()
+    sometimes = f"if torch.cuda.device_count() > 1:\n    {WRAP}"
+    assert f"print({first}.weight)" in run(script(model=sometimes, end=f"print({first}.weight)")).after.decode()

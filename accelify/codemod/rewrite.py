@@ -190,7 +190,8 @@ def _rewrite(
 def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> list[FileResult]:
     """The named files as they are, with the files that train and could not be read, or that only a name leads to."""
     notes = _in_broken_files(files, project)
-    if not notes and any(sign in parsed.text for parsed in files for sign in _IMPORTS_BY_NAME):
+    is_trained = any(".backward(" in parsed.text for parsed in files if parsed not in named)
+    if not notes and (is_trained or any(sign in parsed.text for parsed in files for sign in _IMPORTS_BY_NAME)):
         from accelify.codemod.semantics.program import Program  # few scripts need it
 
         program = Program(files, project, named)

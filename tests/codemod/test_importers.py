@@ -968,3 +968,29 @@ def test_files_that_only_a_path_of_the_user_joins_are_one_program(tmp_path: Path
     (tmp_path / ".git").mkdir()
     with scripts.inside(tmp_path):
         assert groups(list(files), follow=True) == [tuple(files)]
+
+
+REGISTRY = (
+    "KINDS = {{}}\ndef register(cls):\n    KINDS[{key}] = cls\n    return cls\ndef build(kind):\n    return {made}\n"
+)
+REGISTERED = (
+    "from registry import register\n@register\nclass Runner:\n    def run(self, loss):\n        loss.backward()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "made", "is_told"),
+    [
+        ("cls.__name__", "KINDS[kind]()", True),
+        ("cls.__name__.lower()", "KINDS.get(kind)()", True),
+        ("cls.__name__", "KINDS['Runner']()", False),
+        ("cls.__name__", "list(KINDS)", False),
+    ],
+)
+def test_a_registry_may_make_what_trains(tmp_path: Path, key: str, made: str, *, is_told: bool) -> None:
+    main = "import runner, torch\nfrom registry import build\nbuild(open('kind').read())\n"
+    files = {"registry": REGISTRY.format(key=key, made=made), "runner": REGISTERED, "main": main}
+    found = rewritten(tmp_path, "main.py", **files)
+    notes = [n.message for r in found.values() for n in r.notes if n.rule == "callers"]
+    assert [n for n in notes if n.endswith("name the file that you use as well (runner.py)")] == notes
+    assert bool(notes) is is_told

@@ -493,13 +493,14 @@ def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, l
 def chosen_among_variables(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:
     """The calls of what is picked by its name, each with the other files of the program that have a word.
 
-    eval(args.runner)(config), globals()[args.runner](config)
+    eval(args.runner)(config), globals()[args.runner](config), REGISTRY[args.runner](config)
     """
     tracer = program.once(Tracer)
     for call in program.calls:
         picked = (tracer.only_value(call.func) if isinstance(call.func, ast.Name) else None) or call.func
         others = [p.path for p in program.files if word in p.text and p.path != program.path(call)]
-        if others and _is_picked_by_name(program, picked) and program.frame(call) in program.reachable:
+        is_run = program.frame(call) in program.reachable and not program.flow.callees.get(call)
+        if is_run and others and _is_picked_by_name(program, picked):
             yield call, others
 
 
@@ -514,7 +515,8 @@ def _is_picked_by_name(program: Program, node: ast.expr) -> bool:
         return False
     called = program.called(holder) if isinstance(holder, ast.Call) else ()
     is_by_name = any(names.reads_variables(n) or names.reads_named(n) for n in called)
-    return is_by_name and not isinstance(name, ast.Constant)
+    is_registered = any(isinstance(v, Collection) for v in program.values(holder))
+    return (is_by_name or is_registered) and not isinstance(name, ast.Constant)
 
 
 def _beginnings(program: Program, node: ast.expr) -> Iterator[str]:

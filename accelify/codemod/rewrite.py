@@ -196,6 +196,7 @@ def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[P
 
         program = Program(files, project, named)
         notes = _imported_by_name(program) or _made_by_settings(program) or _picked_by_name(program)
+    notes = notes or _given_own_gradients(files)
     shown = [*named, *(f for f in files if f.path in notes and f not in named)]
     return [replace(u, notes=notes.get(u.path, ())) for u in _unchanged(shown)]
 
@@ -210,6 +211,23 @@ def _in_broken_files(files: Sequence[Parsed], project: Project) -> dict[str, tup
                 note = Note(parsed.statement(node).lineno, "callers", Tier.ADVICE, message)
                 found[parsed.path] = (*found.get(parsed.path, ()), note)
     return found
+
+
+def _given_own_gradients(files: Sequence[Parsed]) -> dict[str, tuple[Note, ...]]:
+    """The notes on optimizers that step by gradients which a file without backward passes computes itself."""
+    notes: dict[str, tuple[Note, ...]] = {}
+    message = (
+        "the gradients of this training come from `torch.autograd.grad`, not from `backward`, so that nothing was "
+        "migrated: each of N processes would train the same alone. Compute them with `backward`, and migrate again"
+    )
+    for parsed in files:
+        is_so = all(sign in parsed.text for sign in (".grad =", "autograd", ".step("))
+        assigned = (
+            (n for n in parsed.nodes if isinstance(n, ast.Assign) and ast.unparse(n.value) != "None") if is_so else ()
+        )
+        lines = [n.lineno for n in assigned if getattr(n.targets[0], "attr", None) == "grad"]
+        notes |= {parsed.path: (Note(min(lines), "backward", Tier.ADVICE, message),)} if lines else {}
+    return notes
 
 
 def _imported_by_name(program: Program) -> dict[str, tuple[Note, ...]]:

@@ -307,3 +307,21 @@ def test_a_caller_waits_for_the_training_in_another_file(asked: str) -> None:
     before_wait, _, behind = after.partition("accelerator.wait_for_everyone()\n")
     assert "os.path.exists('x.pt')" in before_wait
     assert "save(1, 'x.pt')" in behind
+
+
+@pytest.mark.parametrize(
+    ("gradients", "line"),
+    [
+        ("for p, g in zip(ps, torch.autograd.grad(loss(), ps)):\n    p.grad = g\n", 8),
+        ("gs = autograd.grad(loss(), ps)\nfor i, p in enumerate(ps):\n    p.grad = gs[i] / 4\n", 9),
+        ("torch.autograd.grad(loss(), ps)\nfor p in ps:\n    p.grad = None\n", None),
+    ],
+)
+def test_training_by_gradients_of_its_own_is_named_where_there_is_no_backward(gradients: str, line: int | None) -> None:
+    start = (
+        "import torch\nfrom torch import autograd\nnet = torch.nn.Linear(1, 1)\nps = list(net.parameters())\n"
+        "o = torch.optim.Adam(ps)\nloss = lambda: net(torch.rand(4, 1)).mean()\n"
+    )
+    (result,) = together(main=f"{start}{gradients}o.step()\n").values()
+    assert result.status is UNCHANGED
+    assert [n.line for n in result.notes if "torch.autograd.grad" in n.message] == ([] if line is None else [line])

@@ -127,7 +127,7 @@ class Cpu:
         found.update((read, settings.settle(read) if is_set else Setting(read)) for read, is_set in self._taken(home))
         if len({setting and setting.text for setting in found.values()}) != 1:
             return None
-        option, setting = next(iter(found.items()))
+        option, setting = min(found.items(), key=lambda item: len(item[1].after) if item[1] is not None else 0)
         makes_device = any(wraps for read, wraps in named.items() if read is option)
         if setting is None or (makes_device and not imports_torch(home.root)):
             return None

@@ -208,7 +208,8 @@ class Settings:
             condition = self._condition_of(writes) if self.by_branch else None
             if condition is not None:
                 return self._at_home(condition, depth - 1)
-            return ast.Name(node.id, ast.Load()) if self._is_known_after(writes) else None
+            own = self.program.reaching(node, writes) if self.program.frame(node) is home else writes
+            return ast.Name(node.id, ast.Load()) if self._is_known_after(own) else None
         if owner.kind != "function" or len(writes) != 1:
             return None
         write = writes[0]

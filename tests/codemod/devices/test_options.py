@@ -9,6 +9,7 @@ import pytest
 from accelify.codemod.devices.moves import options_in
 from accelify.codemod.devices.options import Cpu
 from tests.codemod.facts import Facts
+from tests.codemod.pairs import run
 from tests.codemod.training_scripts import training
 
 
@@ -508,3 +509,51 @@ def test_a_gpu_that_is_chosen_where_no_device_is_named(default: str, body: str, 
     script = training(imports="import argparse\n", before=before, model="model.to(device)\n").script
     found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
     assert (found and found.text) == setting
+
+
+RESUMED = """\
+import argparse
+import torch
+from torch import nn
+
+def update(args, path):
+    saved = torch.load(path)
+    return saved["args"], saved["epoch"]
+
+{start}
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--no_cuda", action="store_true")
+    args = parser.parse_args()
+    {before}
+    rows = torch.randn(8, 3).to({device})
+    model = nn.Linear(3, 3).to({device})
+    optimizer = torch.optim.Adam(model.parameters())
+    {after}
+    for i in range(0, len(rows), 2):
+        loss = model(rows[i : i + 2]).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(args)
+
+{end}
+"""
+AGAIN = ["args, epoch = update(args, 'last.pth')", "if args.no_cuda:\n        args = torch.load('last.pth')['args']"]
+
+
+@pytest.mark.parametrize(("start", "end"), [("def main():", "main()"), ("if __name__ == '__main__':", "")])
+@pytest.mark.parametrize("again", AGAIN)
+@pytest.mark.parametrize(
+    ("device", "setting"),
+    [("args.device", "cpu=args.device.startswith('cpu')"), ("'cpu' if args.no_cuda else 'cuda'", "cpu=args.no_cuda")],
+)
+def test_options_that_a_checkpoint_replaces_later(start: str, end: str, again: str, device: str, setting: str) -> None:
+    later = RESUMED.format(start=start, end=end, before="pass", after=again, device=device)
+    text = run(later).after.decode().replace('"', "'")
+    assert f"Accelerator({setting})" in text
+    assert text.index("Accelerator(") < text.index("rows = ")
+    earlier = RESUMED.format(start=start, end=end, before=again, after="pass", device=device)
+    text = run(earlier).after.decode().replace('"', "'")
+    assert f"Accelerator({setting})" in text
+    assert text.index("Accelerator(") > text.rindex("last.pth")

@@ -1265,3 +1265,99 @@ def test_noise_like_a_batch_in_the_cpus_memory_has_the_cpus_numbers(seed: str, d
         script(before=before, model="model.to(device)", batch=f"noise = {drawn}\nx, y = x.to(device), y.to(device)")
     )
     assert f"noise = {after}" in text
+
+
+CHOSEN_BY_CALL = {
+    "train.py": """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from place import get_device, use_gpu
+
+def evaluate(model, loader):
+    with torch.no_grad():
+        for x, y in loader:
+            x = x.to(get_device())
+            print(model(x))
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--force_cpu", action="store_true")
+    if parser.parse_args().force_cpu:
+        use_gpu(False)
+    rows = TensorDataset(torch.randn(8, 3), torch.randn(8, 1))
+    loader, others = DataLoader(rows, batch_size=2), DataLoader(rows, batch_size=2)
+    model = nn.Linear(3, 1).to(get_device())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(get_device())), y.to(get_device()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    evaluate(model, others)
+    seen = torch.ones(3).to(get_device())
+    print(seen)
+
+main()
+""",
+    "place.py": """\
+import torch
+GPU = torch.device("cuda") if torch.cuda.is_available() else None
+USE_GPU = True
+
+def use_gpu(value):
+    global USE_GPU
+    USE_GPU = value
+
+def get_device():
+    return torch.device("cpu") if not USE_GPU or GPU is None else GPU
+""",
+}
+
+
+def test_what_goes_where_a_function_sent_the_models_goes_to_the_accelerators_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in CHOSEN_BY_CALL.items():
+        Path(path).write_text(text)
+    result = {r.path: r for r in rewrite_together(("train.py",), Options())}["train.py"]
+    assert "    seen = torch.ones(3).to(accelerator.device)\n" in result.after.decode()
+    assert "to(get_device())" not in result.after.decode().partition("def main")[2]
+    assert told(result, "`get_device()` no longer selects the device") == 1
+
+
+KEYWORDS = """\
+import argparse
+import torch
+from torch import nn
+
+class Agent:
+    def __init__(self, **settings):
+        self.__dict__.update(settings)
+        {made}
+        self.actor = nn.Linear(3, 1).to(self.{device})
+        self.optimizer = torch.optim.Adam(self.actor.parameters())
+
+    def train(self, rows):
+        loss = self.actor(torch.FloatTensor(rows).to(self.{device})).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+def main(settings):
+    agent = Agent(**settings)
+    for step in range(3):
+        agent.train([[1.0, 2.0, 3.0]])
+
+main({{"{device}": "cuda", "lr": 0.1}})
+"""
+
+
+@pytest.mark.parametrize("device", ["device", "dvc"])
+def test_where_nothing_is_known_of_a_device_that_stays_devices_mix(device: str) -> None:
+    after = run(KEYWORDS.format(device=device, made="pass")).after.decode()
+    assert "Accelerator(mixed_devices=True)" in after
+    known = run(KEYWORDS.format(device=device, made=f"self.{device} = 'cuda'")).after.decode()
+    assert "mixed_devices" not in known

@@ -15,6 +15,7 @@ from accelify.codemod.devices.destinations import (
     Where,
     gpu_texts,
     gpu_texts_at,
+    is_by_number,
     is_where_another_is,
     numbers_of_gpus,
 )
@@ -119,6 +120,10 @@ class Devices:
         """Whether all that a device's variable may hold are devices that the script chose, or the process's own."""
         held = self.known.program.values(device)
         return self.lattice.devices.is_own(device) or (bool(held) and all(map(self.known.roles.is_device, held)))
+
+    def may_be_cpu(self, device: ast.expr) -> bool:
+        """Whether a device may be the CPU where there is a GPU, by a choice that the accelerator does not know."""
+        return any(d.now is Where.HOST for d in self.lattice.devices.resolved(self.lattice.devices.of(device)))
 
     def follows_tensors(self, device: ast.expr) -> bool:
         """Whether a device is always where another tensor is, which is right in every process."""
@@ -570,7 +575,8 @@ def devices_of(
     back = sorted({*brought.read, *own_reads}, key=program.position)
     mixed: ast.AST | None = None
     if may_mix:
-        doubts = [homemade, brought.stuck, *brought.doubtful, *sorted(unsure, key=program.position)]
+        undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
+        doubts = [homemade, brought.stuck, *brought.doubtful, *sorted(unsure, key=program.position), *undecided]
         mixed, homemade = next(filter(None, [*doubts, *own.prepared.left_to_others()]), None), None
         if mixed is None and lattice.may_be_plain_host:
             mixed = Mixing(Meetings(lattice), brought.origins, back).first()
@@ -597,6 +603,19 @@ def devices_of(
         comparisons=() if by_hand else tuple(compared.find()),
         changed_by_arrays=changed,
     )
+
+
+def _undecided(
+    lattice: Lattice, moves: Sequence[Move], needless: Collection[ast.Call], named: Collection[ast.expr]
+) -> Iterator[ast.expr]:
+    """The devices of moves that stay, of which nothing is known, or that may be the CPU: `self.device` of settings."""
+    program = lattice.program
+    left = (m for m in moves if m.call not in needless and program.frame(m.call) in program.reachable)
+    for device in (m.device for m in left if ast.unparse(m.call.func).endswith(".to")):
+        if device is not None and device not in named and not is_by_number(program, device):
+            places = {d.now for d in lattice.devices.resolved(lattice.devices.of(device))}
+            if Where.UNKNOWN in places or not places:
+                yield device
 
 
 def _set_elsewhere(lattice: Lattice, moves: Sequence[Move], access: Access) -> Iterator[ast.expr]:

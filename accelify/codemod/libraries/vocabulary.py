@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from accelify.codemod.libraries.row import Asks
 
 _DEVICE_TYPES = ("cuda", "cpu", "mps", "xpu")
-_DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|gpus?|cuda)(_?ids?)?$|^(local_)?rank$")
+_DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|dvc|gpus?|cuda)(_?ids?)?$|^(local_)?rank$")
 _DEVICE_WORD = re.compile(r"cpu|cuda|gpu|device", re.IGNORECASE)
 _OF_THE_MACHINE = ("torch.cuda", "torch.accelerator", "platform.", "sys.platform", "os.name")
 _OPTIONS = re.compile(

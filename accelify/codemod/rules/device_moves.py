@@ -278,6 +278,14 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         assert move.device is not None
         if move.device in script.devices.set_elsewhere:
             yield _to_accelerator(script, move, "the variable is set in another file")
+        elif accelerator is not None and not inside_data and _is_chosen_by_call(script, move.device):
+            yield _to_accelerator(script, move, f"`{ast.unparse(move.device)}` chose the device of the models")
+            if script.devices.cpu is None and script.devices.may_be_cpu(move.device):
+                message = (
+                    f"`{ast.unparse(move.device)}` no longer selects the device: to train on the CPU, use "
+                    f"`{script.options.runtime.launch} --cpu` or `Accelerator(cpu=True)`"
+                )
+                yield Remark(NAME, path, move.call, message, Tier.REVIEW, once=True)
         elif not script.devices.is_of_process(move.device) and not follows:
             message = (
                 f"not changed: `{ast.unparse(move.device)}` is set elsewhere; make sure that it is `accelerator.device`"
@@ -326,6 +334,15 @@ def without_number(node: cst.CSTNode) -> cst.BaseExpression:
     """`x.cuda(non_blocking=True)` for `x.cuda(gpu, non_blocking=True)`."""
     call = cst.ensure_type(node, cst.Call)
     return call.with_changes(args=_besides_device(call))
+
+
+def _is_chosen_by_call(script: Script, device: ast.expr) -> bool:
+    """Whether a function of the script's chooses a device, by which something goes that the accelerator moves now."""
+    if not isinstance(device, ast.Call) or not script.program.flow.callees.get(device):
+        return False
+    text = ast.unparse(device)
+    dropped = (m.device for m in script.devices.moves if script.devices.is_needless(m) and m.device is not None)
+    return any(ast.unparse(d) == text for d in dropped)
 
 
 def _to_accelerator(script: Script, move: Move, reason: str) -> Change:

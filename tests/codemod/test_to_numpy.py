@@ -610,7 +610,25 @@ def test_what_a_condition_says_is_no_tensor_is_left(line: str) -> None:
 
 def test_what_another_condition_says_is_brought_to_the_cpu() -> None:
     old = "rows = np.array(rows) if {} else rows.item()"
-    for test in ("torch.is_tensor(rows)", "hasattr(rows, 'numpy')", "not isinstance(rows, float)"):
+    for test in ("torch.is_tensor(rows)", "hasattr(rows, 'numpy')", "epoch"):
         shown = f"def shown(rows):\n    {old.format(test)}\n    return rows\nprint(shown(x.mean()))"
         line = old.format(test)
         changed(f"-{line}", f"+{line}".replace("(rows) if", "(rows.cpu()) if"), imports=NUMPY, batch=shown)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "if isinstance(rows, torch.Tensor):\n        rows = rows.cpu()\n    return np.asarray(rows)",
+        "try:\n        return rows.cpu().numpy()\n    except AttributeError:\n        return np.array(rows)",
+        "if type(rows) is torch.Tensor:\n        return rows.cpu().numpy()\n    return np.array(rows)",
+        "if rows.__class__.__name__ == 'Tensor':\n        return rows.tolist()\n    return np.array(rows)",
+    ],
+)
+def test_what_a_function_asks_what_it_is_is_left_to_the_run(lines: str) -> None:
+    shown = f"def shown(rows):\n    {lines}\nprint(shown(model(torch.ones(1, 4).to(device))))"
+    text = script(imports=NUMPY, model="model.to(device)", batch="x, y = x.to(device), y.to(device)", end=shown)
+    for end in ("", "numbers = y.tolist()\nprint(shown(numbers))\n"):
+        after = run(text + end).after.decode()
+        assert lines in after
+        assert "Accelerator(mixed_devices=True)" in after

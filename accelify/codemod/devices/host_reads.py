@@ -31,6 +31,7 @@ class HostReads:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._of: dict[ast.Call, list[ast.expr]] = {}
+        self._asked: dict[Scope, frozenset[str]] = {}
 
     @cached_property
     def calls(self) -> list[ast.Call]:
@@ -57,6 +58,37 @@ class HostReads:
             if asked is not None and ast.unparse(asked) == ast.unparse(node) and self._is_same(asked, node):
                 return True
         return False
+
+    def is_asked_about(self, node: ast.expr) -> bool:
+        """Whether a function asks what a variable of its is, so that others than tensors come there, too.
+
+        `isinstance(x, list)`, `hasattr(x, "cpu")`, `type(x)`, `x.__class__`, and `try: x.cpu()`
+        """
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return False
+        text, frame = ast.unparse(node), self.program.frame(node)
+        said = (test for test, holds in self.program.once(Conditions).said_at(node) if holds)
+        if any(isinstance(t, ast.Call) and [ast.unparse(a) for a in t.args[:1]] == [text] for t in said):
+            return False
+        return text in self._asked_in(frame) or self._is_tried(node, text)
+
+    def _is_tried(self, node: ast.expr, text: str) -> bool:
+        """Whether a method of a variable was tried and failed: `x` in the handler of `try: return x.cpu()`."""
+        handlers = [a for a in self.program.ancestors(node) if isinstance(a, ast.ExceptHandler)]
+        tried = [t for h in handlers if isinstance(t := self.program.parent(h), ast.Try)]
+        parts = (n for t in tried for statement in t.body for n in ast.walk(statement))
+        return any(isinstance(n, ast.Attribute) and ast.unparse(n.value) == text for n in parts)
+
+    def _asked_in(self, frame: Scope) -> frozenset[str]:
+        """What a function asks such a question about, as it is written."""
+        if frame not in self._asked:
+            own = self.program.calls_in(frame) if frame.kind == "function" else []
+            asking = [c for c in own if any(map(names.asks_what_it_is, self.program.called(c))) and c.args]
+            classes = (n for n in self.program.attribute_reads.get("__class__", ()) if self.program.frame(n) is frame)
+            self._asked[frame] = frozenset(
+                map(ast.unparse, (*(c.args[0] for c in asking), *(n.value for n in classes)))
+            )
+        return self._asked[frame]
 
     def _denied(self, test: ast.expr, holds: bool) -> ast.expr | None:
         """What is no tensor where a condition holds, or does not: `s` where `hasattr(s, "numpy")` does not."""

@@ -311,6 +311,8 @@ class Mismatches(Meetings):
     def is_tensor(self, node: ast.expr) -> bool:
         """Whether an expression is one tensor, by itself or by what is done to the same value elsewhere."""
         parent = self.program.parent(node)
+        if self.host.is_asked_about(node):
+            return False
         if self.shapes.is_tensor(node) or (isinstance(parent, ast.Attribute) and parent.attr == "numpy"):
             return True
         if isinstance(parent, ast.Call) and self._gives_a_type(parent, node) and self.shapes.is_collated(node):

@@ -515,6 +515,11 @@ def describes(name: str | None) -> bool:
     return is_builtin and row is not None and (Trait.SHAPE_ONLY in row.traits or row.returns == "string")
 
 
+def asks_what_it_is(name: str) -> bool:
+    """Functions that ask what their first argument is: `isinstance`, `hasattr`, `type`, `torch.is_tensor`."""
+    return name in ("isinstance", "hasattr", "type", "torch.is_tensor")
+
+
 def is_pure_builtin(name: str | None) -> bool:
     """Builtins that only give a value of their arguments: `int`, `len`, `vars`, `getattr`; not `input`, nor `open`."""
     row = table.function(name)

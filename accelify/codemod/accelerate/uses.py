@@ -14,6 +14,7 @@ from accelify.codemod.semantics.values import Argument, Made, Member, Value
 
 ACCELERATOR = "accelerate.Accelerator"
 _STATE = "accelerate.state.AcceleratorState"
+_DISTRIBUTES = ("DistributedDataParallel", "init_process_group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,19 @@ class AccelerateUses:
         prepared = set(self.calls_of(*accelerate.PREPARES))
         owners = (v.root if isinstance(v, Member) else v for v in self.program.values(node))
         return any(isinstance(v, Made) and v.node in prepared for v in owners)
+
+    @property
+    def idle(self) -> ast.Call | None:
+        """The call that makes an accelerator by which nothing is trained, though the program trains by itself."""
+        texts = [parsed.text for parsed in self.program.files]
+        helpers = (*(f".{name}(" for name in accelerate.PREPARES), *_DISTRIBUTES)
+        if any(word in text for text in texts for word in helpers):
+            return None
+        nodes = (n for parsed in self.program.files for n in parsed.nodes)
+        calls = (n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
+        backwards = [c for c in calls if c.func.attr == "backward"]  # type: ignore[attr-defined]  # a method
+        made = [c for c in self.program.calls if self.classes(c) == {ACCELERATOR}]
+        return made[0] if made and backwards and not any(b.args for b in backwards) else None
 
     @property
     def trainers(self) -> Iterator[ast.Call]:

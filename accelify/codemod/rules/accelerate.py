@@ -53,6 +53,12 @@ def find(script: AccelerateUses) -> Iterator[Change | Remark | Obstacle]:
     for call in script.trainers:
         message = f"`{ast.unparse(call.func)}` runs on Accelerate itself: keep using Accelerate for this script"
         yield Obstacle(NAME, script.program.path(call), call, message)
+    if script.idle is not None:
+        message = (
+            "nothing is trained by this `Accelerator`, so every process would train alone on all of the data: remove "
+            "it and what reads it, and the script's own training can be migrated"
+        )
+        yield Obstacle(NAME, script.program.path(script.idle), script.idle, message)
 
 
 # Names that are imported one by one.

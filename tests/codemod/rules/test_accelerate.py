@@ -152,6 +152,24 @@ def test_what_accelify_does_not_have_declines_at_its_line(line: str, reason: str
     assert message.startswith(reason)
 
 
+PLAIN = "from accelerate import Accelerator\nfor x in loader:\n    model(x).sum().backward()\n    optimizer.step()\n"
+
+
+@pytest.mark.parametrize("made", ["a = Accelerator()\nprint(a.device)", "print(Accelerator().num_processes)"])
+def test_an_accelerator_that_trains_nothing_declines(made: str) -> None:
+    ((at, message),) = declined(f"{PLAIN}{made}\n")
+    assert at == 5
+    assert message.startswith("nothing is trained by this `Accelerator`")
+
+
+@pytest.mark.parametrize(
+    "used", ["model = a.prepare(model)", "a.backward(loss)", "model = nn.parallel.DistributedDataParallel(model)"]
+)
+def test_an_accelerator_that_trains_something_does_not(used: str) -> None:
+    assert moved(f"{PLAIN}a = Accelerator()\n{used}\n").status is Status.MIGRATED
+    assert moved("from accelerate import Accelerator\nprint(Accelerator().device)\n").status is Status.MIGRATED
+
+
 def test_an_option_that_is_none_asks_for_nothing() -> None:
     assert moved("from accelerate import Accelerator\nAccelerator(fsdp_plugin=None)\n").status is Status.MIGRATED
 

@@ -562,6 +562,8 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
         return
     if not script.program.control_flow(loop).repeats(loop):
         return  # it takes one batch
+    if _only_shows(script, loop):
+        return
     if any(script.program.inside(nested.backward, loop) for nested in script.training.nested):
         return  # it trains for this process alone
     if any(script.program.inside(shared, loop) for shared in script.metrics.shared_loops):
@@ -584,6 +586,14 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
     else:
         message = f"{named} is not sharded: every process evaluates all of the data, which is correct but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
+
+
+def _only_shows(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop prints or draws its batches and computes nothing: no process need be spared that."""
+    calls = [n.func for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+    parts = (n for function in calls for n in ast.walk(function) if isinstance(n, (ast.Name, ast.Attribute)))
+    is_computed = any(script.roles.is_module(v) for part in parts for v in script.program.values(part))
+    return not is_computed and script.effects.of(*loop.body).shows_only
 
 
 def _iterates_a_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:

@@ -164,9 +164,18 @@ for x in loader:
 
 
 @pytest.mark.parametrize(
-    ("body", "is_noted"), [("break", False), ("y = y + 1\n        break", False), ("y = y + 1", True)]
+    ("body", "is_noted"),
+    [
+        ("break", False),
+        ("y = y + 1\n        break", False),
+        ("y = y + 1", True),
+        ("print(f'batch {y.shape}')", False),
+        ("print(y[0], len(y))", False),
+        ("print(model(y))", True),
+        ("print(model.forward(y).mean())", True),
+    ],
 )
-def test_a_loop_that_takes_one_batch_evaluates_nothing(body: str, is_noted: bool) -> None:
+def test_a_loop_that_takes_one_batch_or_prints_evaluates_nothing(body: str, is_noted: bool) -> None:
     found = list(notes.find(Facts(ONE_BATCH.format(body=body)).script))
     assert any("every process evaluates all" in r.message for r in found) is is_noted
 

@@ -1,4 +1,4 @@
-"""Which buffers and weights does a forward pass change from a rank's own batch, without a gradient?
+"""What does a forward pass change from a rank's own batch, without a gradient: buffers, weights, hidden states?
 
     self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
     self.codebook.weight.data.copy_(self.sums / self.counts)
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Set
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
@@ -25,15 +26,83 @@ from accelify.codemod.training.modes import LastModes
 def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     """The statements and calls that change such a state, each with the name of its attribute."""
     program = metrics.measured.program
-    modules = list(filter(program.flow.is_module_class, _classes(program)))
-    forwards = [method for cls in modules if (method := program.flow.method(cls, "forward")) is not None]
-    run = program.run_from(forwards) & program.reachable
+    modules, run = _passes(program)
     for cls in modules:
         changes = list(_changes(cls, run))
         kept = _kept(program, cls) if changes else set()
         for node, name, given in changes:
             if name in kept and any(map(metrics.ranks.is_own, given)):
                 yield node, name
+
+
+def carried_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
+    """Where a forward pass in a sharded loop keeps what the next one computes with, with its attribute.
+
+    out, self.hidden = self.rnn(x, self.hidden)
+    """
+    modules, run = _passes(metrics.measured.program)
+    for cls in modules if metrics.ranks.rounds else ():
+        kept = _kept(metrics.measured.program, cls)
+        for method in (s for s in cls.children if s in run and s.is_method and s.name != "__init__"):
+            for name, stores in _stores(method).items():
+                loop = metrics.ranks.loop_that_runs(method) if name not in kept else None
+                if (
+                    loop is not None
+                    and _is_carried(metrics, method, name, stores)
+                    and not _is_set_in(metrics, loop, name, run)
+                ):
+                    yield stores[0], name
+
+
+def _passes(program: Program) -> tuple[list[Scope], Set[Scope]]:
+    """The classes of modules, and the functions that their forward passes run."""
+    modules = list(filter(program.flow.is_module_class, _classes(program)))
+    forwards = [method for cls in modules if (method := program.flow.method(cls, "forward")) is not None]
+    return modules, program.run_from(forwards) & program.reachable
+
+
+def _stores(method: Scope) -> dict[str, list[ast.Attribute]]:
+    """Where a method sets attributes of its object, by their names."""
+    found: dict[str, list[ast.Attribute]] = {}
+    for node in (n for statement in method.body for n in ast.walk(statement)):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            found.setdefault(node.attr, []).append(node)
+    return found
+
+
+def _is_carried(metrics: Metrics, method: Scope, name: str, stores: list[ast.Attribute]) -> bool:
+    """Whether a pass sets an attribute to what is of its batch, and reads it before that: as an earlier one left it."""
+    chains = metrics.measured.chains
+    values = [(store, assigned_to(metrics.measured.program, store)) for store in stores]
+    no_counts = [store for store, value in values if value is None or chains.kinds.of(value) != {"number"}]
+    is_own = any(metrics.ranks.given_by(d).is_own for store in no_counts for d in chains.facts(store).at(store))
+    reads = (n for s in method.body for n in ast.walk(s) if isinstance(n, ast.Attribute) and n.attr == name)
+    used = [
+        r for r in reads if isinstance(r.ctx, ast.Load) and ast.unparse(r.value) == "self" and _is_computed(metrics, r)
+    ]
+    statement = metrics.measured.program.statement
+    before = {read: [store for store in stores if statement(store) is not statement(read)] for read in used}
+    return is_own and any(not chains.flow(read).is_covered(stores, read) for read, stores in before.items())
+
+
+def _is_computed(metrics: Metrics, read: ast.Attribute) -> bool:
+    """Whether more is taken of a value than its shape, or whether there is one."""
+    parent = metrics.measured.program.parent(read)
+    is_shape = isinstance(parent, ast.Attribute) and (methods.is_about(parent.attr) or methods.is_size(parent.attr))
+    is_asked = isinstance(parent, (ast.Compare, ast.UnaryOp)) or getattr(parent, "test", None) is read
+    return not is_shape and not is_asked
+
+
+def _is_set_in(metrics: Metrics, loop: ast.AST, name: str, run: Set[Scope]) -> bool:
+    """Whether other code gives an attribute another value in the rounds of a loop: `net.hidden = net.first(8)`."""
+    program = metrics.measured.program
+    for write in program.attribute_writes.get(name, ()):
+        frame, value = program.frame(write), assigned_to(program, write)
+        is_new = value is not None and f".{name}" not in ast.unparse(value)
+        is_in_round = program.inside(write, loop) or metrics.ranks.loop_that_runs(frame) is loop
+        if is_new and is_in_round and frame not in run:
+            return True
+    return False
 
 
 def hook_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:

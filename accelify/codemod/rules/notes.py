@@ -23,7 +23,7 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, skipped_apart
-from accelify.codemod.metrics.forward_state import forward_states, hook_states, refreshing_passes
+from accelify.codemod.metrics.forward_state import carried_states, forward_states, hook_states, refreshing_passes
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import (
     Ends,
@@ -163,6 +163,9 @@ def find(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     yield from _seeded_apart(script)
     yield from _changed_in_forward(script, states)
+    for node, name in carried_states(script.metrics) if script.distribution is None else ():
+        message, tier = _OWN[About.CARRIED]
+        yield Remark(NAME, script.path(node), node, message, tier, about=f"`self.{name}`")
     if script.distribution is None:
         yield from _kept_by_hooks(script)
         yield from _refreshed(script)

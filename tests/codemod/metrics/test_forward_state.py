@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.forward_state import forward_states, hook_states, refreshing_passes
+from accelify.codemod.metrics.forward_state import carried_states, forward_states, hook_states, refreshing_passes
 from tests.codemod.facts import Facts
 
 SCRIPT = """\
@@ -169,3 +169,45 @@ def test_a_function_that_refreshes_what_it_is_given() -> None:
     calls = list(refreshing_passes(Facts(f"{REFRESHED}refresh(averaged, loader)\n").script.metrics))
     assert [ast.unparse(c) for c in calls] == ["model(x)"]
     assert not list(refreshing_passes(Facts(f"{REFRESHED}refresh(averaged, DataLoader(rows))\n").script.metrics))
+
+
+RECURRENT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.hidden, self.size = nn.GRU(3, 4), torch.zeros(1, 2, 4), 0
+    def forward(self, x):
+        {body}
+        return out
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    model.hidden = torch.zeros(1, 2, 4)
+    for x in DataLoader(rows, 4):
+        {begin}
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "begin", "names"),
+    [
+        ("out, h = self.rnn(x, self.hidden); self.hidden = h.detach()", "pass", ["hidden"]),
+        ("out, self.hidden = self.rnn(x, self.hidden)", "model.hidden = model.hidden.detach()", ["hidden"]),
+        ("out, self.hidden = self.rnn(x, None if x[0] > 0 else self.hidden)", "pass", ["hidden"]),
+        ("out, self.hidden = self.rnn(x, self.hidden)", "model.hidden = torch.zeros(1, 2, 4)", []),
+        ("self.hidden = first(x); out, self.hidden = self.rnn(x, self.hidden)", "pass", []),
+        ("out, self.hidden = self.rnn(x)", "pass", []),
+        ("out = self.rnn(x, torch.zeros(self.size + 1)); self.size = len(x)", "pass", []),
+        ("if self.hidden is None: self.hidden = x.mean()\n        out = self.rnn(x)", "pass", []),
+    ],
+)
+def test_what_a_pass_leaves_to_the_next(body: str, begin: str, names: list[str]) -> None:
+    script = Facts(RECURRENT.format(body=body, begin=begin)).script
+    assert [name for _, name in carried_states(script.metrics)] == names

@@ -204,7 +204,9 @@ class _Fixed:
                 (a for a in given if is_same_size(self.tracer, size, a, "batch" if a is given[0] else "")), None
             )
             is_anew = isinstance(found, ast.Attribute) and self._is_set_anew(found, found.attr)
-            if found is not None and not is_anew and (is_made or self._shapes_batch(call)):
+            if found is None or is_anew:
+                continue
+            if is_made or self._shapes_batch(call) or self._takes_batch(call, given.index(found)):
                 yield found
 
     def _shapes_batch(self, call: ast.Call) -> bool:
@@ -216,6 +218,17 @@ class _Fixed:
         row = table.member("tensor", call.func.attr)
         is_view = row is not None and row.has(Trait.VIEW) and row.has(Trait.SAME_VALUES)
         return is_view and self._is_of_batch(call.func.value)
+
+    def _takes_batch(self, made: ast.Call, axis: int) -> bool:
+        """Whether a batch is put into a tensor, along an axis of it: `outputs[i] = net(x)` along the second."""
+        for read in self._reads(made) if self._makes_rows(made) else ():
+            place, statement = self.program.parent(read), self.program.statement(read)
+            if isinstance(place, ast.Subscript) and isinstance(statement, ast.Assign) and place in statement.targets:
+                parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
+                is_whole = len(parts) <= axis or ast.unparse(parts[axis]) == ":"
+                if is_whole and self._is_of_batch(statement.value):
+                    return True
+        return False
 
     def _makes_rows(self, call: ast.Call) -> bool:
         """Whether a call makes a tensor or an array, of as many rows as its arguments say."""

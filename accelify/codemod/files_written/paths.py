@@ -67,24 +67,36 @@ class Files:
         return found
 
     def _of_variable(self, path: ast.Name, depth: int) -> frozenset[str]:
-        held = self.program.values(path)
-        if held and all(isinstance(v, Constant) and v.value is not None for v in held):
-            return frozenset(n for v in held if isinstance(v, Constant) for n in _last(v.value))
-        owner = self.program.scope(path).owner(path.id)
-        found: set[str] = set()
-        for write in self.tracer.writes(owner, path.id) if owner is not None else ():
-            values: list[ast.expr | None] = []
-            if isinstance(write, ast.arg) and owner is not None:
-                values = [self.tracer.argument(c, owner, path.id) for c in self.program.flow.callers.get(owner, ())]
-            elif isinstance(write, ast.Name):
-                values = [self.tracer.assigned(write)]
-            if _is_none(values):
+        known = self._constants(path)
+        found = {n for value in known for n in _last(value)}
+        for values in self._given_to(path):
+            unknown = self._unknown(values) if known else values
+            if (known and not unknown) or _is_none(unknown):
                 continue
-            named = self._of_any(values, depth)
+            named = self._of_any(unknown, depth)
             if not named:
                 return _NOTHING
             found |= named
         return frozenset(found)
+
+    def _constants(self, path: ast.expr) -> list[str]:
+        """The texts that a variable may hold; none where it may hold anything else that is known."""
+        held = self.program.values(path)
+        texts = [v.value for v in held if isinstance(v, Constant) and isinstance(v.value, str)]
+        return texts if len(texts) == len(held) else []
+
+    def _unknown(self, values: Sequence[ast.expr | None]) -> list[ast.expr | None]:
+        """Those of some values that are none of the constants that are known: `"net_" + args.name + ".pt"`."""
+        return [v for v in values if v is not None and not self.program.values(v)]
+
+    def _given_to(self, path: ast.Name) -> Iterator[list[ast.expr | None]]:
+        """What each write of a variable gives it: a parameter what callers pass, or its default; None if unknown."""
+        owner = self.program.scope(path).owner(path.id)
+        for write in self.tracer.writes(owner, path.id) if owner is not None else ():
+            if isinstance(write, ast.arg) and owner is not None:
+                yield [self.tracer.given(c, owner, path.id) for c in self.program.flow.callers.get(owner, ())]
+            else:
+                yield [self.tracer.assigned(write) if isinstance(write, ast.Name) else None]
 
     def _of_any(self, paths: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
         """The names that one of some paths may end in; none where those of one are not known."""
@@ -116,27 +128,20 @@ class Files:
         first = _leftmost(path) or (path.args[0] if isinstance(path, ast.Call) and path.args else None)
         if first is not None and (not isinstance(path, ast.Call) or self._is_path(path)):
             return self.starts(first, depth)
-        held = self.program.values(path)
-        if held and all(isinstance(v, Constant) and isinstance(v.value, str) for v in held):
-            return frozenset(str(v.value) for v in held if isinstance(v, Constant))
+        known = frozenset(self._constants(path))
+        values: list[ast.expr | None] = []
         if isinstance(path, ast.Attribute):
             values = self._put_into(path) if depth else []
-            return self._starts_of_any(values, depth - 1) if values else frozenset({f"<{ast.unparse(path)}>"})
-        return self._starts_of(path, depth - 1) if isinstance(path, ast.Name) and depth else _NOTHING
+            if not known and not values:
+                return frozenset({f"<{ast.unparse(path)}>"})
+        elif isinstance(path, ast.Name) and depth:
+            values = [v for given in self._given_to(path) for v in given or [None]]
+        unknown = self._unknown(values) if known else values
+        found = self._starts_of_any(unknown, depth - 1)
+        return known | found if found or not unknown else _NOTHING
 
     def _is_path(self, path: ast.Call) -> bool:
         return any(map(names.ends_like_last, self.program.called(path))) or _is_text(path)
-
-    def _starts_of(self, path: ast.Name, depth: int) -> frozenset[str]:
-        owner = self.program.scope(path).owner(path.id)
-        values: list[ast.expr | None] = []
-        for write in self.tracer.writes(owner, path.id) if owner is not None else ():
-            if isinstance(write, ast.arg) and owner is not None:
-                callers = self.program.flow.callers.get(owner, ())
-                values += [self.tracer.given(c, owner, path.id) for c in callers] or [None]
-            else:
-                values.append(self.tracer.assigned(write) if isinstance(write, ast.Name) else None)
-        return self._starts_of_any(values, depth)
 
     def _starts_of_any(self, values: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
         found = [self.starts(v, depth) if v is not None else _NOTHING for v in values]

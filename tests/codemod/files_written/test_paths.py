@@ -23,12 +23,16 @@ class Stopping:
     def __init__(self, path):
         self.path = path
         self.kept = os.path.join(folder, 'kept.pt')
+class Saver:
+    def __init__(self, path='saver.pt', kept='kept.pt'):
+        self.path, self.kept = path, kept
 class Teacher:
     def __init__(self, options):
         self.path, self.options = 'teacher.pt', options
 options = parser.parse_args()
 options.path = options.folder + '/option.pt'
 stopping, teacher = Stopping(options.path), Teacher(options)
+saver, late, other_late = Saver(), Saver('net_' + options.name + '.pt'), Saver(kept=f'{options.name}_net.pt')
 """
 
 
@@ -62,6 +66,9 @@ def names(path: str) -> set[str]:
         ("teacher.path", {"teacher.pt"}),
         ("teacher.options.path", {"option.pt"}),
         ("unknown.path", set()),
+        # A default that is known, beside what is put together.
+        ("saver.path", {"saver.pt", "net_{}.pt"}),
+        ("saver.kept", {"kept.pt", "{}_net.pt"}),
     ],
 )
 def test_the_names_of_files(path: str, expected: set[str]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, cached_property
+from typing import TypeGuard
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row, Rows, Same, Trait
@@ -506,11 +507,25 @@ class Ranks:
             value = value.func.value  # `x = x.to(device)` is what it was
         if value is None or self._names_variable(value, definition.variable):
             return False
-        return any(
-            definition in self.chains.definitions(read)
-            for read in ast.walk(value)
-            if isinstance(read, (ast.Name, ast.Attribute)) and isinstance(read.ctx, ast.Load)
-        )
+        return self._is_made_from(value, definition, set())
+
+    def _is_made_from(self, value: ast.expr, definition: Definition, seen: set[Definition]) -> bool:
+        """Whether a value is made from what a definition gives; what an attribute keeps, by local variables, too.
+
+        So is `hidden` of `out, hidden = self.rnn(x, self.hidden)`, of which `self.hidden = hidden.detach()` is made.
+        """
+        frame, is_kept = self.program.frame(definition.node), definition.variable.is_attribute
+        for read in ast.walk(value):
+            found = self.chains.definitions(read) if _is_read(read) else ()
+            if definition in found:
+                return True
+            local = [d for d in found if is_kept and d.kind is Kind.ASSIGNMENT and d not in seen]
+            seen.update(local)
+            for each in local:
+                made = self._assigned(each.node)[0] if self.program.frame(each.node) is frame else None
+                if made is not None and self._is_made_from(made, definition, seen):
+                    return True
+        return False
 
     def _names_variable(self, node: ast.expr, variable: Variable) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute)) and self.chains.variable(node) == variable
@@ -1334,6 +1349,10 @@ def _stored_or_renamed(function: ast.AST) -> Iterator[ast.expr]:
             yield node
         elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):
             yield node.value
+
+
+def _is_read(node: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:
+    return isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
 
 
 def _first_name(node: ast.expr) -> str:

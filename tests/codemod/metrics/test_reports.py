@@ -324,6 +324,11 @@ def test_a_state_that_each_batch_begins_anew(begin: str) -> None:
         ("self.std, self.max = x.std(0), x.max(); out = out / self.std.sum() + self.max", []),
         ("self.mean = x.mean(0) + 0.9 * self.mean; out = out - self.mean.sum()", [About.CARRIED]),
         ("self.hidden += x.sum(0).detach()", [About.STATE]),
+        # By a variable of the method.
+        ("new = self.net(x).sum(0) + self.hidden; self.hidden = new.detach()", [About.CARRIED]),
+        ("h = self.hidden; z, (h, c) = self.rnn(x, (h, x)); self.hidden = h", [About.CARRIED]),
+        ("self.hidden = x.sum(0); h = self.hidden + 1; self.hidden = h; out = out + h.sum()", []),
+        ("h = torch.zeros(len(x)); self.hidden = h.to(x.device)", []),
     ],
 )
 def test_a_state_that_each_call_begins_anew(forward: str, expected: list[About]) -> None:

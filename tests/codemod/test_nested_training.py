@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import indent
 
 import pytest
@@ -320,3 +321,43 @@ def test_batches_that_are_adapted_to(inside: str) -> None:
     after = migrated(text)
     assert "prepare(batches" not in after
     assert "for task in accelerator.shard(tasks):" in after
+
+
+COPIES = """\
+fast = nn.Linear(4, 1)
+inner = torch.optim.SGD(fast.parameters(), lr=0.1)
+def adapt(x, y):
+    {reset}
+    for _ in range(3):
+        loss = nn.functional.mse_loss(fast(x), y)
+        inner.zero_grad()
+        loss.backward()
+        inner.step()
+    {end}
+for x, y in loader:
+    for row, target in zip(x, y):
+        adapt(row, target)
+    loss = model(x).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+FROM_MODEL = "fast.load_state_dict(model.state_dict())"
+
+
+@pytest.mark.parametrize(
+    ("reset", "end", "is_prepared"),
+    [
+        (FROM_MODEL, "pass", False),
+        ("fast.load_state_dict(copy.deepcopy(model.state_dict()))", "pass", False),
+        ("pass", "pass", True),
+        ("pass", FROM_MODEL, True),  # after its training
+        (f"if len(x) > 2: {FROM_MODEL}", "pass", True),
+        ("fast.load_state_dict(torch.load('fast.pt'))", "pass", True),
+    ],
+)
+def test_a_copy_that_begins_each_task_with_another_network_s_weights(reset: str, end: str, is_prepared: bool) -> None:
+    after = migrated(f"{HEAD}{COPIES.format(reset=reset, end=end)}")
+    assert after.count("accelerator.backward(") == 1 + is_prepared
+    assert bool(re.search(r"^[^=]*\binner\b[^=]*= accelerator.prepare", after, re.MULTILINE)) is is_prepared
+    assert re.search(r"^[^=]*\boptimizer\b[^=]*= accelerator.prepare", after, re.MULTILINE)

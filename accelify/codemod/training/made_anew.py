@@ -130,6 +130,22 @@ class Anew:
         back = {chain[-1].node for c in calls for n in self._putting_back[c] for chain in self.tracer.chains(n)}
         return bool(given) and all(ends & back for ends in given)
 
+    def _rounds_of_copies(self, rounds: Sequence[ast.AST], steps: Sequence[ast.Call]) -> Sequence[ast.AST]:
+        """The rounds that begin with another network's weights, and those round them.
+
+        `fast.load_state_dict(net.state_dict())`, before `fast` learns one task
+        """
+        for place, round_ in enumerate(rounds if steps else ()):
+            copied = [c for c in self._putting_back if self.stack(c)[:1] == [round_] and _takes_state(c)]
+            is_first = any(self._comes_before(c, s) for c in copied for s in steps)
+            if is_first and self._puts_back(round_, [stepped(s) for s in steps]):
+                return rounds[place:]
+        return []
+
+    def _comes_before(self, call: ast.Call, other: ast.Call) -> bool:
+        is_near = self.program.frame(call) is self.program.frame(other)
+        return is_near and self.program.control_flow(call).dominates(call, other)
+
     def _networks_given(self, call: ast.Call) -> Iterator[ast.expr]:
         """`net` of `SGD(net.parameters())` and of `SGD([{"params": net.parameters()}])`."""
         asked = (n.func for a in _arguments(call) for n in ast.walk(a) if isinstance(n, ast.Call))
@@ -205,9 +221,13 @@ class Anew:
             source = sharded_by(backward)
             # A loop over data inside a round trains as others do, only several times.
             rounds = outer[: outer.index(source) + 1] if source in outer else outer
-            brief = {r: [s for s in own if self._is_for_one_round(s, r)] for r in rounds}
+            copied = self._rounds_of_copies(rounds, own)
+            beside = [s for s in steps if s not in own and any(r in around[s] for r in copied)]
+            copied = copied if any(not self.begins(r, [stepped(s)]) for s in beside for r in copied) else []
+            brief = {r: [s for s in own if r in copied or self._is_for_one_round(s, r)] for r in rounds}
             rounds = [r for r in rounds if brief[r]]
             lasting = {s for r in rounds for s in steps if r in around[s] and not self.begins(r, [stepped(s)])}
+            lasting -= set(own) if copied else set()
             if lasting or source in rounds:
                 is_mixed = any(set(own) - set(brief[r]) for r in rounds)
                 yield Nested(backward, own, bool(lasting) and not is_mixed, is_mixed)
@@ -357,3 +377,9 @@ class Anew:
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(k.value for k in call.keywords)]
+
+
+def _takes_state(call: ast.Call) -> bool:
+    """Whether a call is given the weights that a network has: `net.state_dict()`, or a copy of them."""
+    asked = (n.func for a in call.args for n in ast.walk(a) if isinstance(n, ast.Call))
+    return any(isinstance(f, ast.Attribute) and methods.gives_state(f.attr) for f in asked)

@@ -78,6 +78,7 @@ def find(script: Script) -> Iterator[Found]:
             yield _unwrap(script, call)
         if _is_idle(script, statement):
             done.add(statement)
+    yield from _staying(script)
     if script.wrappers:
         yield from _choices(script)
         yield from _counts(script)
@@ -89,6 +90,19 @@ def find(script: Script) -> Iterator[Found]:
         yield from _saved_whole(script)
         yield from _class_names(script)
         yield from _patches(script)
+
+
+def _staying(script: Script) -> Iterator[Remark]:
+    """`DataParallel` round a part of a model that is not trained: each process would compute on all GPUs."""
+    for call in script.left_wrapped:
+        is_run = script.program.frame(call) in script.run.run and "torch.nn.DataParallel" in script.program.called(call)
+        if is_run and not any(k.arg == "device_ids" for k in call.keywords) and len(call.args) == 1:
+            message = (
+                "this stays: on N GPUs each process divides its batches between all of them, and fails where the model "
+                "is not on the first. Take it off (then saved keys go on without `module.`), or pass "
+                "`device_ids=[torch.cuda.current_device()]` where there is a GPU"
+            )
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
 
 
 def _loads(script: Script) -> Iterator[Remark]:

@@ -400,3 +400,28 @@ def test_the_first_part_of_a_wrapper_is_the_model(first: str) -> None:
     assert "print(list(model.children())[0].weight)" in run(script(model=WRAP, end=part)).after.decode()
     sometimes = f"if torch.cuda.device_count() > 1:\n    {WRAP}"
     assert f"print({first}.weight)" in run(script(model=sometimes, end=f"print({first}.weight)")).after.decode()
+
+
+FROZEN = "from torch import nn\nclass Frozen(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+FROZEN += "        self.body = nn.DataParallel(nn.Linear(4, 4){given})\n"
+FROZEN += "    def forward(self, x):\n        return self.body(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "used", "is_told"),
+    [
+        ("", "frozen = Frozen()", True),
+        (", device_ids=[0]", "frozen = Frozen()", False),
+        ("", "frozen = nn.Tanh()", False),
+    ],
+)
+def test_a_wrapper_inside_a_frozen_network_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, used: str, is_told: bool
+) -> None:
+    """Each of N processes would divide its batches between all GPUs."""
+    monkeypatch.chdir(tmp_path)
+    Path("frozen.py").write_text(FROZEN.format(given=given))
+    text = script(imports="from frozen import Frozen", before=used, batch="x = frozen(x)")
+    Path("train.py").write_text(text)
+    results = rewrite_together(("train.py",), Options())
+    assert any(n.message.startswith("this stays: on N GPUs") for r in results for n in r.notes) is is_told

@@ -27,7 +27,7 @@ from accelify.codemod.semantics.effects.kinds import Kinds, tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, gone_over, names_in, returned
-from accelify.codemod.semantics.values import External, Instance, ModuleValue, Parameters
+from accelify.codemod.semantics.values import External, Instance, Made, ModuleValue, Parameters
 from accelify.codemod.training.roles import Roles
 
 
@@ -789,6 +789,11 @@ class Lattice:
             return NONE
         if any(isinstance(v, Parameters) for v in self.program.values(node)):
             return self.of_model(function.value)
+        made = [v for v in self.program.values(function.value) if isinstance(v, Made)]
+        if row is None and made and all(table.kind_made_by(v.name) == "distribution" for v in made):
+            row = table.member("distribution", function.attr)
+            of_numbers = row is not None and row.draws and not self.symbolic(function.value)
+            return on_host(node) if of_numbers else self._all([function.value, *_given(node)])
         if row is None and not self.is_plain_host:
             return UNKNOWN
         if row is not None and row.returns == "self" and "self" in row.mutates:

@@ -53,6 +53,9 @@ def places(text: str) -> set[tuple[Where, Where]]:
     ("text", "where"),
     [
         ("torch.zeros(3)", HOST),
+        ("torch.distributions.Normal(0.0, 1.0).sample((3,))", HOST),
+        ("noise = torch.distributions.Uniform(0, 1)\nnoise.rsample(x.size())", HOST),
+        ("torch.distributions.Normal(model(x.to(device)), 1.0).sample()", DEVICE),
         ("torch.FloatTensor(3)", HOST),
         ("import torchvision\ntorchvision.utils.make_grid(x.to(device))", DEVICE),
         ("import torchvision.transforms.functional as tf\ntf.hflip(x.to(device))", DEVICE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -70,11 +70,14 @@ class Cpu:
             # A model that any GPU would get follows the device that its batches are brought to.
             moving = [choice for choice in moving if self._wished(choice)]
         choices = [*named, *moving]
+        said = self._said(files)
         if choices:
-            each = [self._of_home(home, choices, by_branch=by_branch) for home in self.reach.homes]
+            each = [
+                self._of_home(home, choices, by_branch=by_branch) or self._by_value(home, said, said.given)
+                for home in self.reach.homes
+            ]
         else:
-            said = self._said(files)
-            each = [self._by_name(home) or self._by_value(home, said) for home in self.reach.homes]
+            each = [self._by_name(home) or self._by_value(home, said, said.sites) for home in self.reach.homes]
         known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
         if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
@@ -150,9 +153,12 @@ class Cpu:
         moves = Moves(self.program, self.roles, self.tracer, self.prepared, frozenset(files))
         return SaidDevices(moves, OnGpu(self.program.once(Conditions), self.tracer, ()).holds)
 
-    def _by_value(self, home: Scope, devices: SaidDevices) -> CpuSetting | None:
+    def _by_value(
+        self, home: Scope, devices: SaidDevices, sites: Callable[[Settings], list[ast.expr]]
+    ) -> CpuSetting | None:
         """The setting `str(config.get("device")).startswith("cpu")`, for the one device that the script has."""
-        said = devices.find(Settings(self.program, self.roles, self.tracer, self.reach, home))
+        settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
+        said = devices.find(settings, sites(settings))
         if said is None:
             return None
         wishes = frozenset({f"{ast.unparse(said.device)} != 'cpu'"})

@@ -7,7 +7,7 @@ device = torch.device(config.get("device", "cuda"))
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.devices.destinations import GPU, HOST, NUMBERED, Destinations, asks_for_cpu, option_texts
@@ -45,15 +45,16 @@ class SaidDevices:
         self.devices = Destinations(self.program, moves.roles, moves.tracer, (), holds, lambda node: ())
         self._bound = [b.value for b in moves.bindings if not moves.is_for_the_cpu(b)]
 
-    def find(self, settings: Settings) -> Said | None:
+    def find(self, settings: Settings, sites: Sequence[ast.expr] | None = None) -> Said | None:
         """The setting, and what says it; None where the script's devices are several, or not the user's to say."""
         found: dict[str, Said] = {}
-        for device in map(self._without_names, self._sites()):
+        for device in map(self._without_names, self.sites(settings) if sites is None else sites):
             setting = settings.settle(device)
             if setting is None or not _asks(setting.code) or not self._may_be_the_cpu(device):
                 return None
             code = _of_device(setting.code)
-            if not (self._bound or is_option(device) or isinstance(setting.code, ast.Call)):
+            is_said = is_option(device) or isinstance(setting.code, ast.Call) or self._is_either(device)
+            if not (self._bound or is_said):
                 return None  # it may be anything that a caller gives: the number of a process
             known = Setting(ast.parse(asks_for_cpu(ast.unparse(code)), mode="eval").body, setting.after)
             found[known.text] = Said(known, device, frozenset(self._numbered(device, code)))
@@ -68,6 +69,27 @@ class SaidDevices:
             elif isinstance(move.device, ast.Attribute) and not self._bound:
                 value = self.tracer.only_value(move.device)  # a parameter: `self.device = device`
                 yield from [] if value is None else [value]
+
+    def sites(self, settings: Settings) -> list[ast.expr]:
+        """What says the devices of the script."""
+        return [*self._sites()] or self.given(settings)
+
+    def given(self, settings: Settings) -> list[ast.expr]:
+        """The parameters of the function that creates the accelerator to which something goes there."""
+        found: list[ast.expr] = []
+        own = [m.device for m in self.moves.found if self.program.frame(m.call) is settings.frame]
+        for device in (d for d in own if isinstance(d, ast.Name)):
+            scope = self.program.scope(device)
+            writes = self.program.reaching(device, self.tracer.writes(scope, device.id))
+            if writes and all(isinstance(w, ast.arg) for w in writes):
+                found.append(device)
+        return found if not self._bound else []
+
+    def _is_either(self, device: ast.expr) -> bool:
+        """Whether all callers give a device that may be the CPU or a GPU, and nothing else."""
+        named = self.devices.of(device)
+        is_given = all(d.given is None or self.program.calls_of(self.program.scope(d.given)) for d in named)
+        return is_given and {d.now for d in self.devices.resolved(named)} == {HOST.now, GPU.now}
 
     def _without_names(self, node: ast.expr, depth: int = _DEPTH) -> ast.expr:
         """`args.device` of `torch.device(args.device)`, and of a variable that holds it."""

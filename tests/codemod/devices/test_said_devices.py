@@ -100,3 +100,44 @@ for x in DataLoader(rows):
 def test_a_device_that_an_object_is_given(given: str, setting: str) -> None:
     after = migrated(TRAINER.format(given=given)).replace('"', "'")
     assert f"Accelerator({setting})\n" in after
+
+
+AGENT = """\
+import argparse
+import torch
+from torch import nn
+
+class Agent:
+    def __init__(self, device):
+        self.device = device
+        self.actor = nn.Linear(3, 1).to(device)
+        self.optimizer = torch.optim.Adam(self.actor.parameters())
+
+    def train(self, rows):
+        loss = self.actor(torch.tensor(rows, device=self.device)).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+def run(args):
+    agent = Agent({device})
+    for step in range(3):
+        agent.train([[1.0, 2.0, 3.0]])
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--cuda", action="store_true")
+run(parser.parse_args())
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "setting"),
+    [
+        ("'cuda' if args.cuda else 'cpu'", 'cpu=str(device).startswith("cpu")'),
+        ("torch.device('cuda' if args.cuda else 'cpu')", 'cpu=str(device).startswith("cpu")'),
+        ("torch.device('cuda' if torch.cuda.is_available() else 'cpu')", ""),
+        ("'cuda'", ""),
+    ],
+)
+def test_a_parameter_that_callers_give_the_cpu_or_a_gpu(device: str, setting: str) -> None:
+    assert f"Accelerator({setting})" in migrated(AGENT.format(device=device)).replace("'cpu'", '"cpu"')

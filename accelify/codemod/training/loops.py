@@ -669,7 +669,15 @@ class Sources:
             return False  # which network is trained is no choice of data
         if any(self._is_of_folds(o) for p in picked for o in self.owners(p.value)):
             return False
+        results = self._results(loop)
+        picked = [p for p in picked if ast.unparse(p.value) not in results]
         return any(not self.program.inside(p, loop) or not self._is_only_shown(p, loop) for p in picked)
+
+    def _results(self, loop: ast.For) -> set[str]:
+        """The containers into which a loop puts what its training gives: `losses[i + 1] = losses[i] + train()`."""
+        assigned = [n for n in nodes_in(loop) if isinstance(n, ast.Assign)]
+        given = [n for n in assigned if any(isinstance(c, ast.Call) and self._trains(c) for c in ast.walk(n.value))]
+        return {ast.unparse(t.value) for n in given for t in n.targets if isinstance(t, ast.Subscript)}
 
     @staticmethod
     def _is_of_folds(owner: Value) -> bool:

@@ -47,6 +47,11 @@ def own(loop: str) -> tuple[str, str] | None:
         (f"for x in rows:  {MARK}\n    f(x)\n", "sequence", "rows"),
         (f"for i in range(9):  {MARK}\n    f(rows[:i], rows[i:])\n", "sequence", "range(9)"),
         (f"for i in range(9):  {MARK}\n    f(rows[:-i], rows[i:])\n", "sequence", "range(9)"),
+        (
+            f"def train(x): loss(x).backward()\nfor i in range(9):  {MARK}\n    a[i] = train(rows[i])\n",
+            "sequence",
+            "range(9)",
+        ),
         (f"for i in range(9):  {MARK}\n    if i != last: g()\n    f(rows[i])\n", "sequence", "range(9)"),
         # What is calculated without gradients may be what is trained on.
         (
@@ -93,6 +98,7 @@ def test_what_a_loop_shares_out(loop: str, kind: str, source: str) -> None:
         f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        f(pick(i))\n",
         f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        x = rows[:i]\n    x = g()\n    f(x)\n",
         f"for batch in rows:\n    for x in batch:  {MARK}\n        f(x)\n",
+        f"def train(): loss().backward()\nfor i in range(9):  {MARK}\n    a[i + 1] = a[i] + train()\n    f(a[i])\n",
         # A fold is no batch: all processes train on nearly all rows.
         f"for k, (train, _) in enumerate(KFold(5).split(rows)):  {MARK}\n    f(rows[train])\n",
         f"folds = list(GroupKFold(5).split(rows))\nfor k in range(5):  {MARK}\n    f(rows[folds[k][0]])\n",

@@ -13,7 +13,7 @@ processes cannot divide. A note says so.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +21,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
+from accelify.codemod.libraries.row import DRAWS
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind
@@ -283,14 +284,15 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     )
     if script.run.experience.asks:
         message += ". Rewards and losses that it shows are those of its own episodes"
-    if _draws_in_the_model_alone(script):
+    if alike := _given_alike(script):
+        drawn = "the model draws" if alike == "data" else "the rest is drawn"
         message = (
-            "every process has the same data here, and only the model draws at random: a step averages "
-            "over N draws, and more processes make it no faster"
+            f"every process has the same {alike} here, and only {drawn} "
+            "at random: a step averages over N draws, and more processes make it no faster"
         )
     shows = tuple((script.path(call), call) for call in script.run.experience.shown)
-    drawn = Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
-    yield from _asked_of_others(script, "random") or (drawn,)
+    said = Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
+    yield from _asked_of_others(script, "random") or (said,)
 
 
 def _own_weights(script: Script) -> Iterator[Remark]:
@@ -303,13 +305,41 @@ def _own_weights(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 
-def _draws_in_the_model_alone(script: Script) -> bool:
-    """Whether all that the training loops give to models was there before them, and no environment told it."""
+def _given_alike(script: Script) -> str:
+    """What the training loops give to models that is no process's own: `data` for all of it, or its first name."""
     loops = {loop for loops in script.training.loops.values() for loop in loops}
     calls = [c for c in script.program.calls if any(script.program.inside(c, loop) for loop in loops)]
-    given = [a for c in calls if any(map(script.roles.is_model, script.program.values(c.func))) for a in c.args]
-    is_own = script.run.experience.holds
-    return bool(given) and not any(_is_made_in(script, a, loops) or is_own(a) for a in given)
+    fed = [c for c in calls if any(map(script.roles.is_model, script.program.values(c.func)))]
+    given, is_own = [a for c in fed for a in c.args], script.run.experience.holds
+    if not given or any(map(is_own, given)):
+        return ""
+    if not any(_is_made_in(script, a, loops) for a in given):
+        return "data"  # it was there before the loops
+    if any(_may_draw_anything(script, c) for c in _making_data(script, [c for c in calls if c not in fed])):
+        return ""
+    alike = [a for a in given if not script.metrics.ranks.is_own(a)]
+    if len(alike) == len(given):
+        return "data"
+    firsts = (c.args[0] for c in fed if c.args)
+    batches = (a for a in firsts if a in alike and isinstance(a, ast.Name) and _is_made_in(script, a, loops))
+    return next((f"`{a.id}`" for a in batches), "")
+
+
+def _making_data(script: Script, calls: Sequence[ast.Call]) -> Iterator[ast.Call]:
+    """Some calls, and those in the functions that they run, outside of the models."""
+    yield from calls
+    for frame in script.program.run_through(calls):
+        cls = frame.parent if frame.is_method else None
+        if cls is None or not script.program.flow.is_module_class(cls):
+            yield from script.program.calls_in(frame)
+
+
+def _may_draw_anything(script: Script, call: ast.Call) -> bool:
+    """Whether a call is not known, or draws into what it is given: `random.shuffle(self.order)`."""
+    rows = script.effects.kinds.called(call)
+    if rows is None:
+        return not script.program.flow.callees.get(call)
+    return any(row.mutates and row.effects & DRAWS for row in rows)
 
 
 def _is_made_in(script: Script, node: ast.expr, loops: Collection[ast.AST]) -> bool:

@@ -161,3 +161,55 @@ def test_episodes_that_an_agent_keeps_are_each_process_s_own(keep: str) -> None:
     messages = [n.message for n in run(LEARNER.format(keep=keep)).notes if n.rule == "data"]
     assert any(m.startswith("each process draws its own data: on N") for m in messages)
     assert not any("same data" in m for m in messages)
+
+
+ALIKE = """\
+import random
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+    def forward(self, x, t=0):
+        return self.a(x) + torch.randn_like(x)
+rows = torch.randn(80, 4)
+def read(i):
+    return torch.stack([torch.load("%d.pt" % (4 * i + k)) for k in range(4)])
+class Data:
+    def __init__(self):
+        self.at, self.order = 0, list(range(80))
+    def take(self, n):
+        if self.at + n > 80:
+            self.at = 0
+            {again}
+        self.at += n
+        return rows[self.order[self.at - n : self.at]]
+data, net = Data(), Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(20):
+    {batch}
+    loss = net({given}).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("slots", "alike"),
+    [
+        ({"batch": "x = read(step)"}, "data"),
+        ({"batch": "x = data.take(4)"}, "data"),
+        ({"batch": "x, t = read(step), torch.rand(4)", "given": "x, t"}, "`x`"),
+        ({"batch": "x = data.take(4)", "again": "random.shuffle(self.order)"}, ""),
+        ({"batch": "x = rows[torch.randperm(80)[:4]]"}, ""),
+        ({"batch": "x = read(step)\n    x = x + torch.randn_like(x)"}, ""),
+        ({"batch": "x = others.take(4)"}, ""),
+    ],
+)
+def test_batches_that_all_processes_have_alike_beside_what_they_draw(slots: dict[str, str], alike: str) -> None:
+    text = ALIKE.format(**{"again": "pass", "given": "x"} | slots)
+    messages = [n.message for n in run(text if "others" not in text else f"from data import others\n{text}").notes]
+    assert any(m.startswith(f"every process has the same {alike} here, and only") for m in messages) is bool(alike)
+    assert any(m.startswith("each process draws its own data") for m in messages) is not bool(alike)

@@ -127,7 +127,7 @@ class Reports:
                 text = self._named(sink.value, origin)
                 about = About.DRAWN if self.is_all_drawn else About.BATCH
                 self._add((about, loop), Report(about, sink.node, text, loop), sink)
-            elif self._saves(sink.end or sink.node):
+            elif self._saves(sink.end or sink.node) and not self._looks_for_a_file(sink.value):
                 report = Report(About.SAVED_BY, sink.value, ast.unparse(sink.value), loop)
                 self._add((About.SAVED_BY, sink.node), report, sink)
         elif not self._is_bound_again(sink, origin) and not self._is_drawn_into_a_figure(sink.end or sink.node):
@@ -164,6 +164,11 @@ class Reports:
     def _saves(self, node: ast.AST) -> bool:
         """Whether a condition decides about writing a file."""
         return isinstance(node, ast.If) and bool(self.ranks.chains.effects.of(*node.body).files_written)
+
+    def _looks_for_a_file(self, test: ast.expr) -> bool:
+        """`not os.path.exists(folder)`, of a folder that is made then, whatever its name is made of."""
+        calls = (self.ranks.chains.kinds.called(n) or () for n in ast.walk(test) if isinstance(n, ast.Call))
+        return any(row.has(Trait.LOOKS) for rows in calls for row in rows)
 
     def _add(self, key: tuple[object, ...], report: Report, sink: Sink) -> None:
         self._found.setdefault(key, report)

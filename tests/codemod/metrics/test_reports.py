@@ -552,3 +552,13 @@ def test_what_is_drawn_of_one_batch_is_an_example(shown: str, reported: list[str
     begin = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots(2)"
     found = reports(begin=begin, batch="pass", end=f"x, y = next(iter(loader))\n{shown}")
     assert [r.text for r in found if r.about is About.LAST] == reported
+
+
+@pytest.mark.parametrize(
+    ("test", "is_reported"),
+    [("not os.path.exists(folder)", False), ("not Path(folder).is_dir()", False), ("loss.item() < 0.1", True)],
+)
+def test_a_folder_that_is_missing_decides_about_no_save(test: str, is_reported: bool) -> None:
+    batch = f"folder = f'out/{{loss.item():.1f}}'\nif {test}:\n    os.makedirs(folder)"
+    found = reports(before="import os\nfrom pathlib import Path", batch=batch)
+    assert (About.SAVED_BY in {r.about for r in found}) is is_reported

@@ -130,16 +130,18 @@ class Reports:
             elif self._saves(sink.end or sink.node) and not self._looks_for_a_file(sink.value):
                 report = Report(About.SAVED_BY, sink.value, ast.unparse(sink.value), loop)
                 self._add((About.SAVED_BY, sink.node), report, sink)
-        elif not self._is_bound_again(sink, origin) and not self._is_drawn_into_a_figure(sink.end or sink.node):
+        elif not self._is_bound_again(sink, origin) and not self._is_example(sink):
             text = self._named(sink.value, origin)
             key = (About.LAST, text, self.program.frame(sink.node))
             about = About.DRAWN if self.is_all_drawn else About.LAST
             self._add(key, Report(about, sink.node, text, origin.node), sink)
 
-    def _is_drawn_into_a_figure(self, node: ast.AST) -> bool:
-        """Whether a value of one batch is drawn, as an example of what there is: `plt.imshow(x[0])`."""
-        rows = self.ranks.chains.kinds.called(node) or () if isinstance(node, ast.Call) else ()
-        return bool(rows) and all(row.effects <= _DRAWN_INTO and row.effects for row in rows)
+    def _is_example(self, sink: Sink) -> bool:
+        """Whether tensors of one batch are drawn, `plt.imshow(x[0])`, and not a number, a point of a curve."""
+        kinds, call = self.ranks.chains.kinds, sink.end or sink.node
+        rows = kinds.called(call) or () if isinstance(call, ast.Call) else ()
+        is_drawn = bool(rows) and all(row.effects and row.effects <= _DRAWN_INTO for row in rows)
+        return is_drawn and "number" not in kinds.of(sink.value)
 
     def _is_bound_again(self, sink: Sink, origin: Origin) -> bool:
         """Whether the names by which a value comes are those of a later loop then, which takes a round, as a rule."""

@@ -546,7 +546,13 @@ def test_only_what_is_known_to_collect_is_said_to(before: str, update: str, abou
 
 @pytest.mark.parametrize(
     ("shown", "reported"),
-    [("print(x)", ["x"]), ("plt.imshow(x[0])", []), ("axes[0].hist(model(x).detach())", []), ("plt.savefig(x)", ["x"])],
+    [
+        ("plt.plot([epoch], [x.mean().item()])", ["x"]),
+        ("print(x)", ["x"]),
+        ("plt.imshow(x[0])", []),
+        ("axes[0].hist(model(x).detach())", []),
+        ("plt.savefig(x)", ["x"]),
+    ],
 )
 def test_what_is_drawn_of_one_batch_is_an_example(shown: str, reported: list[str]) -> None:
     begin = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots(2)"

@@ -21,6 +21,15 @@ from accelify.codemod.training.losses import Totals
 _DEPTH = 4
 
 
+def _is_same(value: ast.expr, name: str) -> bool:
+    """`loss.item()`, which is what `loss` was."""
+    while (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and methods.keeps_values(value.func.attr)
+    ):
+        value = value.func.value
+    return isinstance(value, ast.Name) and value.id == name
+
+
 class Summand:
     """The contribution of one batch to a sum that a loop makes."""
 
@@ -51,7 +60,8 @@ class Summand:
             for node in ast.walk(self.around)
             if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
         ]
-        kinds = {self.is_of_rows(value, depth - 1) for value in values} if depth else set()
+        others = [value for value in values if not _is_same(value, name)]
+        kinds = {self.is_of_rows(value, depth - 1) for value in others} if depth else set()
         return kinds.pop() if len(kinds) == 1 else None
 
     def _calculated(self, value: ast.BinOp, depth: int) -> bool | None:

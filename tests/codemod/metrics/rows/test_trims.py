@@ -241,3 +241,17 @@ def test_a_list_that_is_too_deep_to_be_looked_at_is_no_list_of_means() -> None:
     summed = facts.call("use(").args[0]
     assert Summand(facts.program, loop).is_of_rows(summed, 0) is True
     assert Summand(facts.program, loop).is_of_rows(summed, 1) is False
+
+
+@pytest.mark.parametrize(
+    ("again", "of_rows"),
+    [
+        ("loss = loss.item()", False),
+        ("loss = loss.detach().cpu().item()", False),
+        ("loss = loss * len(x)", None),
+        ("loss = F.mse_loss(x, y, reduction='sum').item()", None),
+    ],
+)
+def test_a_variable_that_only_changes_its_type_is_what_it_was(again: str, of_rows: bool | None) -> None:
+    facts, loop = in_loop(f"loss = F.mse_loss(x, y)\n{again}\nuse(loss)")
+    assert Summand(facts.program, loop).is_of_rows(facts.call("use(").args[0]) is of_rows

@@ -494,7 +494,7 @@ def test_a_device_that_is_only_looked_at_is_none(named: str) -> None:
 def test_a_device_among_the_settings_of_a_dict_is_a_name_for_one() -> None:
     moved = 'config = {"device": "cpu"}\nfor x, y in loader:\n    x = x.to(config["device"])\n    print(x.sum())'
     after = rewritten(after=f"{moved}\nprint(model(torch.ones(1, 4).to(config['device'])))").after.decode()
-    assert "accelerator = Accelerator()\n" in after
+    assert "accelerator = Accelerator(mixed_devices=True)\n" in after
     assert "torch.ones(1, 4).to(accelerator.device)" in after
     assert after.count("accelerator.device") == 1
 

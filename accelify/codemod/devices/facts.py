@@ -364,6 +364,11 @@ class Own:
         """Where the plain script may have had its models."""
         if not self.names_a_device():
             return {Where.HOST}
+        found = self._said(known, devices)
+        return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
+
+    def _said(self, known: Moves, devices: Destinations) -> set[Where]:
+        """Where the moves of the models go."""
         found: set[Where] = set()
         for move in known.found:
             is_model = not self.prepared.is_batch(move.receiver) and not known.moves_nothing(move)
@@ -371,7 +376,7 @@ class Own:
                 tests = self._asked_for_a_move(move)
                 found |= {d.was for d in devices.resolved(devices.of(move.device))} & {Where.HOST, Where.ACCELERATOR}
                 found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()
-        return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
+        return found
 
     def _asked_for_a_move(self, move: Move) -> Iterator[ast.expr]:
         """The conditions under which a model is moved, but for those under which it is made, and by no other branch."""
@@ -578,7 +583,7 @@ def devices_of(
         undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
         doubts = [homemade, brought.stuck, *brought.doubtful, *sorted(unsure, key=program.position), *undecided]
         mixed, homemade = next(filter(None, [*doubts, *own.prepared.left_to_others()]), None), None
-        if mixed is None and lattice.may_be_plain_host:
+        if mixed is None:
             mixed = Mixing(Meetings(lattice), brought.origins, back).first()
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     elsewhere = [] if by_hand else [*_elsewhere(program, files, lattice.devices)]

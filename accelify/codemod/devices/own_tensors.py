@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from accelify.codemod.devices.conflicts import Meetings, compared
@@ -200,12 +200,21 @@ class Mixing:
     def first(self) -> ast.AST | None:
         """A place where they may."""
         found: list[ast.AST] = [n for n in self.meetings.nodes if self._may_meet(n)]
-        found += [r for r in self.meetings.host.all if r not in self.read and not self.side(r) <= {Where.HOST}]
+        reads = (r for r in self.meetings.host.all if r not in self.read and self._may_have_come([r]))
+        found += [r for r in reads if not self.side(r) <= {Where.HOST}]
         return min(found, key=self.program.position, default=None)
 
     def _may_meet(self, node: ast.AST) -> bool:
         sides = [side for side in self._sides(node) if side]
-        return len(sides) > 1 and len(frozenset().union(*sides)) > 1
+        are_two = len(sides) > 1 and len(frozenset().union(*sides)) > 1
+        return are_two and self._may_have_come(_operands_of(node))
+
+    def _may_have_come(self, operands: Iterable[ast.expr]) -> bool:
+        """Whether an operand may be on the device now that was not in the plain script: a batch before it is moved."""
+        if self.lattice.may_be_plain_host:
+            return True
+        places = (p for each in operands for p in self.lattice.of(each))
+        return any(p.is_batch and p.was is not Where.ACCELERATOR for p in places)
 
     def _sides(self, node: ast.AST) -> list[frozenset[Where]]:
         """Where the tensors of the operands of an operation may be, those of a model that is called among them."""
@@ -244,7 +253,8 @@ class Mixing:
         return place.where is Where.ACCELERATOR or place.origin in self.origins
 
     def _sides_of(self, call: ast.Call) -> list[frozenset[Where]]:
-        given = [*call.args, *(k.value for k in call.keywords)]
+        read = self.meetings.host.of(call)  # lengths, say: they are looked at apart
+        given = [g for g in (*call.args, *(k.value for k in call.keywords)) if g not in read]
         called = self.program.called(call)
         if self.tensors.is_model_call(call):
             return [_THERE, *map(self._of_input, given)]
@@ -273,6 +283,14 @@ class Mixing:
         made = self.meetings.cold.made_at(call) if is_module else None
         is_there = bool(made) and self.origins.issuperset(made or ())
         return _THERE if is_there or self.tensors.is_in_model(self.program.frame(call)) else frozenset({Where.UNKNOWN})
+
+
+def _operands_of(node: ast.AST) -> list[ast.expr]:
+    """All expressions that an operation takes, whether or not they hold tensors."""
+    own = [node.func.value] if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else []
+    given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
+    parts = [] if isinstance(node, ast.Call) else [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
+    return [*own, *given, *parts]
 
 
 def _name(node: ast.AST) -> str:

@@ -1,0 +1,60 @@
+"""When a script that names a GPU lets operations mix devices: what has come there now need not meet all its like."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.pairs import run
+
+MIXED = "mixed_devices=True"
+SCRIPT = """\
+import argparse
+import torch
+import vendor
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{before}
+loader = DataLoader(TensorDataset(torch.rand(48, 2), torch.rand(48, 2)), batch_size=8)
+model = nn.Linear(2, 2){move}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    {batch}
+    optimizer.zero_grad()
+    loss = (model(x) - y).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+{after}
+"""
+DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+MOVED = "x, y = x.to(device), y.to(device)"
+NOISE = "vendor.noise(x.size())"
+
+
+def rewritten(before: str = DEVICE, move: str = ".to(device)", batch: str = MOVED, after: str = "") -> str:
+    return run(SCRIPT.format(before=before, move=move, batch=batch, after=after)).after.decode()
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        f"x = x + {NOISE}\n    {MOVED}",
+        f"noise = {NOISE}\n    x = (x * 255 + noise) / 256\n    {MOVED}",
+        f"x = spread(x)\n    {MOVED}",
+    ],
+)
+def test_a_batch_meets_what_may_be_anywhere_before_the_script_moves_it(batch: str) -> None:
+    spread = f"def spread(x):\n    noise = {NOISE}\n    return x + noise"
+    assert MIXED in rewritten(before=f"{DEVICE}\n{spread}", batch=batch)
+
+
+@pytest.mark.parametrize("batch", [MOVED, f"{MOVED}\n    x = x + {NOISE}.to(device)", f"{MOVED}\n    x = x * 2 + 1"])
+def test_where_the_script_moves_its_batches_first_nothing_changes(batch: str) -> None:
+    assert MIXED not in rewritten(batch=batch)
+
+
+def test_an_option_that_the_accelerator_asks_decides_for_all() -> None:
+    options = "parser = argparse.ArgumentParser()"
+    options += '\nparser.add_argument("--device", default="cuda")\nargs = parser.parse_args()'
+    after = rewritten(before=options, move=".to(args.device)", batch="x, y = x.to(args.device), y.to(args.device)")
+    assert 'Accelerator(cpu=args.device.startswith("cpu"))' in after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, overload  # elements are the user's
 
 import numpy
@@ -12,8 +12,8 @@ import torch
 
 from accelify.errors import AccelifyError
 from accelify.runtime.data.passes import LoaderPasses
+from accelify.runtime.world import tensors
 
-_NEVER = object()
 # Iterators that are only passed over: to ask them for the next element draws no random number.
 _PLAIN: tuple[type, ...] = (list, tuple, range, str, bytes, dict, type({}.keys()), type({}.values()), type({}.items()))
 _PLAIN_ITERATORS: tuple[type, ...] = (
@@ -67,7 +67,7 @@ class IterableShard:
 
     def _elements(self) -> Iterator[Any]:
         first: list[Any] = []
-        for items in _rounds(self._iterable, self._size, self._passes):
+        for items in _rounds(self._iterable, self._rank, self._size, self._passes):
             first = first or items
             wrapped = itertools.chain(items, itertools.cycle(first))
             yield next(itertools.islice(wrapped, self._rank, None))
@@ -130,7 +130,7 @@ def shard(elements: Any, rank: int, size: int, passes: LoaderPasses, is_even: bo
         return IterableShard(elements, rank, size, passes)
     if not isinstance(elements, Iterable):
         raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
-    rounds = _rounds(elements, size, passes)
+    rounds = _rounds(elements, rank, size, passes)
     if not is_even:
         return passes.loop(items[rank] for items in rounds if len(items) > rank)
     return passes.loop(items[rank] for items in rounds if len(items) == size)
@@ -181,18 +181,35 @@ def _positions(length: int, rank: int, size: int) -> Sequence[int]:
     return [(step * size + rank) % length for step in range(-(-length // size))]
 
 
-def _rounds(iterable: Iterable[Any], size: int, passes: LoaderPasses) -> Iterator[list[Any]]:
-    shared = nullcontext if _draws_nothing(iterable) else passes.streams.shared
+def _rounds(iterable: Iterable[Any], rank: int, size: int, passes: LoaderPasses) -> Iterator[list[Any]]:
+    """The elements, as many at a time as there are ranks; this rank's as it was when the iterable gave it."""
+    is_plain = _draws_nothing(iterable)
+    shared = nullcontext if is_plain else passes.streams.shared
     with shared():
-        elements = iter(iterable)
-    # By a generator, as `iter` of an iterator may begin it anew
-    following = (element for element in iter(elements.__next__, _NEVER))
+        elements = _one_by_one(iter(iterable))
     while True:
         with shared():
-            items = list(itertools.islice(following, size))
+            items = [
+                element if is_plain or position != rank else tensors.map_leaves(_as_it_is, element)
+                for position, element in enumerate(itertools.islice(elements, size))
+            ]
         if not items:
             return
         yield items
+
+
+def _one_by_one(elements: Iterator[Any]) -> Iterator[Any]:
+    """A generator, because `iter` of an iterator may begin it anew, and what has ended would be asked again."""
+    with suppress(StopIteration):
+        while True:
+            yield next(elements)
+
+
+def _as_it_is(leaf: Any) -> Any:
+    """A copy of an array or a batch's tensor: a generator may fill the same memory with the next element."""
+    if isinstance(leaf, numpy.ndarray):
+        return leaf.copy()
+    return leaf.clone() if isinstance(leaf, torch.Tensor) and not leaf.requires_grad else leaf
 
 
 def _draws_nothing(iterable: Any) -> bool:

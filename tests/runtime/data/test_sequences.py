@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy
+import pytest
 import torch
 
 from accelify.runtime.data.passes import LoaderPasses
@@ -26,6 +29,21 @@ class Anew:
 def test_an_iterator_that_begins_anew_is_dealt_out_once() -> None:
     passes = LoaderPasses(Streams(Collectives(), torch.device("cpu")))
     assert [list(shard(Anew(), rank, 2, passes)) for rank in range(2)] == [[1, 3, 5], [2, 4, 6]]
+
+
+def in_one_memory(kind: str) -> Iterator[object]:
+    held = numpy.zeros(2)
+    for number in range(6):
+        held[:] = number
+        yield {"array": held, "tensor": torch.from_numpy(held), "pair": (None, [held])}[kind]
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor", "pair"])
+def test_a_generator_may_give_all_its_elements_in_one_memory(kind: str) -> None:
+    passes = LoaderPasses(Streams(Collectives(), torch.device("cpu")))
+    for rank, expected in enumerate(([0, 2, 4], [1, 3, 5])):
+        own = [given[1][0] if kind == "pair" else given for given in shard(in_one_memory(kind), rank, 2, passes)]
+        assert [int(each[0]) for each in own] == expected
 
 
 class Table:

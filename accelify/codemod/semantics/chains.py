@@ -203,10 +203,10 @@ class Chains:
         return [node for node in held if self.kinds.of(node) != {"number"}]
 
     def _kept_for(self, call: ast.Call, callee: Scope, changed: ast.expr) -> Iterator[ast.expr]:
-        """The arguments of a call that a function keeps in the object that another of them gives."""
+        """The arguments of a call that a function keeps in the object that another of them gives; defaults are none."""
         for held, holder in self._kept(callee):
             outer, inner = self.given(call, callee, holder), self.given(call, callee, held)
-            if outer is not None and inner is not None and self._holder(outer) is changed:
+            if outer is not None and inner in arguments(call) and self._holder(outer) is changed:
                 yield inner
 
     def _kept(self, function: Scope) -> list[tuple[str, str]]:

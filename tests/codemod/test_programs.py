@@ -325,3 +325,13 @@ def test_training_by_gradients_of_its_own_is_named_where_there_is_no_backward(gr
     (result,) = together(main=f"{start}{gradients}o.step()\n").values()
     assert result.status is UNCHANGED
     assert [n.line for n in result.notes if "torch.autograd.grad" in n.message] == ([] if line is None else [line])
+
+
+@pytest.mark.parametrize("default", ["KIND", "nn.ReLU", "[KIND]"])
+def test_a_class_beside_may_keep_a_default(default: str) -> None:
+    net = NET.replace("__init__(self):", f"__init__(self, kind={default}):").replace(
+        "        self.layer", "        self.kind = kind\n        self.layer"
+    )
+    script = SCRIPT.replace("from net import Net", "import net").replace("Net()", "net.Net()")
+    results = together(net=net.replace("\n\n", "\n\nKIND = nn.ReLU\n\n", 1), train=script)
+    assert results["train.py"].status is MIGRATED

@@ -152,10 +152,6 @@ def test_an_object_holds_what_its_method_keeps(method: str, is_held: bool) -> No
         ("SEEN = []\ndef note(x, seen=SEEN):\n    seen.append(x)\n", "helper.note(1)"),
         ("SEEN = {}\ndef note(x, seen=SEEN):\n    seen[x] = 1\n", "helper.note(1)"),
         ("import config\ndef note(x, seen=config.SEEN):\n    seen.append(x)\n", "helper.note(1)"),
-        (
-            "KIND = print\nclass Net:\n    def __init__(self, size, kind=KIND):\n        self.kind = kind\n",
-            "helper.Net(1)",
-        ),
         ("SEEN = [0]\nclass Loss:\n    def __init__(self, seen=SEEN):\n        seen.remove(0)\n", "helper.Loss()"),
     ],
 )

@@ -335,3 +335,20 @@ def test_a_class_beside_may_keep_a_default(default: str) -> None:
     script = SCRIPT.replace("from net import Net", "import net").replace("Net()", "net.Net()")
     results = together(net=net.replace("\n\n", "\n\nKIND = nn.ReLU\n\n", 1), train=script)
     assert results["train.py"].status is MIGRATED
+
+
+@pytest.mark.parametrize("imported", ["from . import rows", "from .rows import Rows", "import package.rows"])
+def test_a_module_of_a_package_is_no_tensor(imported: str) -> None:
+    Path("package").mkdir()
+    Path("package/__init__.py").write_text(f"{imported}\n")
+    Path("package/rows.py").write_text(
+        "import numpy as np\n\nclass Rows:\n    def __len__(self):\n        return 8\n\n"
+        "    def __getitem__(self, index):\n        return {'x': np.ones(4, np.float32)}\n"
+    )
+    script = SCRIPT.replace("from net", "import package\nfrom net").replace(
+        "for (x,) in loader:", "for batch in loader:"
+    )
+    script = script.replace("TensorDataset(torch.randn(8, 4))", "package.rows.Rows()").replace("x.to", 'batch["x"].to')
+    shown = "    print(model(torch.from_numpy(package.rows.Rows()[0]['x']).to(device)))\n\nif __name__"
+    results = together(net=NET, train=script.replace("\nif __name__", shown))
+    assert results["train.py"].status is MIGRATED

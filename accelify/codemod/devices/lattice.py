@@ -415,11 +415,13 @@ class Lattice:
 
     def _imported(self, alias: ast.alias) -> Places:
         statement = self.program.statement(alias)
-        if isinstance(statement, ast.ImportFrom):
-            path = self.program.path(alias)
-            root = self.program.flow.module_named(path, statement.module or "", statement.level)
-            return self._variable(root, alias.name) if root is not None else NONE
-        return NONE
+        if not isinstance(statement, ast.ImportFrom):
+            return NONE
+        path, package, named = self.program.path(alias), statement.module or "", self.program.flow.module_named
+        if named(path, f"{package}.{alias.name}".lstrip("."), statement.level) is not None:
+            return NONE  # a module: `from . import datasets` in the package's own `__init__`
+        root = named(path, package, statement.level)
+        return self._variable(root, alias.name) if root is not None else NONE
 
     def _variable(self, root: Scope, name: str) -> Places:
         """The places of a module's variable."""

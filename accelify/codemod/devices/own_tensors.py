@@ -1,4 +1,4 @@
-"""Does a script that names no device give its models what can only be in the CPU's memory?"""
+"""What a script makes itself is in the CPU's memory: does a model get it, does it meet what is elsewhere?"""
 
 from __future__ import annotations
 

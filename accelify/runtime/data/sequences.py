@@ -182,15 +182,18 @@ def _positions(length: int, rank: int, size: int) -> Sequence[int]:
 
 
 def _rounds(iterable: Iterable[Any], rank: int, size: int, passes: LoaderPasses) -> Iterator[list[Any]]:
-    """The elements, as many at a time as there are ranks; this rank's as it was when the iterable gave it."""
+    """The elements, as many at a time as there are ranks; this rank's as it was when the iterable gave it.
+
+    So are all of the first round, with which the last may be completed.
+    """
     is_plain = _draws_nothing(iterable)
     shared = nullcontext if is_plain else passes.streams.shared
     with shared():
         elements = _one_by_one(iter(iterable))
-    while True:
+    for number in itertools.count():
         with shared():
             items = [
-                element if is_plain or position != rank else tensors.map_leaves(_as_it_is, element)
+                element if is_plain or (number and position != rank) else tensors.map_leaves(_as_it_is, element)
                 for position, element in enumerate(itertools.islice(elements, size))
             ]
         if not items:

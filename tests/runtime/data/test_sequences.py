@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy
@@ -44,6 +45,22 @@ def test_a_generator_may_give_all_its_elements_in_one_memory(kind: str) -> None:
     for rank, expected in enumerate(([0, 2, 4], [1, 3, 5])):
         own = [given[1][0] if kind == "pair" else given for given in shard(in_one_memory(kind), rank, 2, passes)]
         assert [int(each[0]) for each in own] == expected
+
+
+class InOneMemory:
+    """With a length, so that the last round is completed from the first."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __iter__(self) -> Iterator[object]:
+        return itertools.islice(in_one_memory("array"), 5)
+
+
+def test_a_round_is_completed_with_what_the_first_one_held() -> None:
+    passes = LoaderPasses(Streams(Collectives(), torch.device("cpu")))
+    own = [[int(each[0]) for each in shard(InOneMemory(), rank, 3, passes)] for rank in range(3)]
+    assert own == [[0, 3], [1, 4], [2, 0]]
 
 
 class Table:

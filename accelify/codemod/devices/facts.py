@@ -364,11 +364,6 @@ class Own:
         """Where the plain script may have had its models."""
         if not self.names_a_device():
             return {Where.HOST}
-        found = self._said(known, devices)
-        return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
-
-    def _said(self, known: Moves, devices: Destinations) -> set[Where]:
-        """Where the moves of the models go."""
         found: set[Where] = set()
         for move in known.found:
             is_model = not self.prepared.is_batch(move.receiver) and not known.moves_nothing(move)
@@ -376,7 +371,7 @@ class Own:
                 tests = self._asked_for_a_move(move)
                 found |= {d.was for d in devices.resolved(devices.of(move.device))} & {Where.HOST, Where.ACCELERATOR}
                 found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()
-        return found
+        return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
 
     def _asked_for_a_move(self, move: Move) -> Iterator[ast.expr]:
         """The conditions under which a model is moved, but for those under which it is made, and by no other branch."""

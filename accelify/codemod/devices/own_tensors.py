@@ -183,7 +183,8 @@ class Homemade:
 class Mixing:
     """May tensors in the host's memory meet those on the device, once `origins` and what is `read` back are moved?
 
-    Where not even the kind of a value is known, the answer is yes.
+    Where not even the kind of a value is known, the answer is yes. In a script that has its models on a GPU, only what
+    meets a batch counts, which a prepared loader has brought there before the script moves it.
     """
 
     def __init__(
@@ -207,10 +208,10 @@ class Mixing:
     def _may_meet(self, node: ast.AST) -> bool:
         sides = [side for side in self._sides(node) if side]
         are_two = len(sides) > 1 and len(frozenset().union(*sides)) > 1
-        return are_two and self._may_have_come(_operands_of(node))
+        return are_two and self._may_have_come(_parts(node))
 
     def _may_have_come(self, operands: Iterable[ast.expr]) -> bool:
-        """Whether an operand may be on the device now that was not in the plain script: a batch before it is moved."""
+        """Whether an operand may be on the device now that was not in the plain script."""
         if self.lattice.may_be_plain_host:
             return True
         places = (p for each in operands for p in self.lattice.of(each))
@@ -285,12 +286,10 @@ class Mixing:
         return _THERE if is_there or self.tensors.is_in_model(self.program.frame(call)) else frozenset({Where.UNKNOWN})
 
 
-def _operands_of(node: ast.AST) -> list[ast.expr]:
-    """All expressions that an operation takes, whether or not they hold tensors."""
-    own = [node.func.value] if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else []
-    given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
-    parts = [] if isinstance(node, ast.Call) else [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
-    return [*own, *given, *parts]
+def _parts(node: ast.AST) -> list[ast.expr]:
+    """The expressions of which an operation is made, whether or not they hold tensors."""
+    named = [k.value for k in node.keywords] if isinstance(node, ast.Call) else []
+    return [*named, *(n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr))]
 
 
 def _name(node: ast.AST) -> str:

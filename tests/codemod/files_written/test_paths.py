@@ -66,7 +66,7 @@ def names(path: str) -> set[str]:
         ("teacher.path", {"teacher.pt"}),
         ("teacher.options.path", {"option.pt"}),
         ("unknown.path", set()),
-        # A default that is known, beside what is put together.
+        # A default that is known, beside names that are joined.
         ("saver.path", {"saver.pt", "net_{}.pt"}),
         ("saver.kept", {"kept.pt", "{}_net.pt"}),
     ],

@@ -730,8 +730,9 @@ class Ranks:
                 found |= labels if is_it else self._at(self._without_place(labels), place)
         if callees or any(map(leaves, self.chains.kinds.called(call) or ())):
             return found
-        if "setattr" in self.program.called(call) and isinstance(attribute := call.args[1], ast.Constant):
-            return self._at(self._without_place(self._of(call.args[2])), str(attribute.value))
+        match call.args:
+            case [_, ast.Constant(value=str(attribute)), value] if "setattr" in self.program.called(call):
+                return self._at(self._without_place(self._of(value)), attribute)
         labels = self._of_arguments(call)
         for changed in self.chains.changed_by(call):
             if not self.shards.is_alike(changed):  # `scaler.scale(loss)` leaves nothing of the loss behind

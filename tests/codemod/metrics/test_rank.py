@@ -633,3 +633,16 @@ def test_an_attribute_that_another_file_sets_later_is_not_seen_before() -> None:
 def test_setattr_sets_one_attribute(read: str, is_own: bool) -> None:
     before = "import argparse\noptions = argparse.ArgumentParser().parse_args()"
     assert rank(read, before=before, batch="setattr(options, 'kept', loss.item())").is_own is is_own
+
+
+@pytest.mark.parametrize(
+    ("call", "is_own"),
+    [
+        ("setattr(options, *given)", True),
+        ("setattr(options, 'kept', *given[1:])", True),
+        ("setattr(*(options, *given))", False),  # nothing says which object that is
+    ],
+)
+def test_setattr_that_takes_arguments_out_of_others_sets_any(call: str, is_own: bool) -> None:
+    before = "import argparse\noptions = argparse.ArgumentParser().parse_args()"
+    assert rank("options", before=before, batch=f"given = ('kept', loss.item()); {call}").is_own is is_own

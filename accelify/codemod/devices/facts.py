@@ -168,11 +168,7 @@ class Devices:
         others = {o for node in behind for o in options_in(node)} - numbers - set_here
         others |= {r.id for node in nodes for r in ast.walk(node) if isinstance(r, ast.Name) and self._is_open(r)}
         others |= {ast.unparse(v) for node in nodes for r in ast.walk(node) if (v := self._compared(r)) is not None}
-        for option in sorted(others) if self.cpu is None else ():
-            yield (
-                f"`{option}` no longer selects the device: to train on the CPU, use `{launch} --cpu` or "
-                "`Accelerator(cpu=True)`"
-            )
+        yield from (cpu_instead(option, launch) for option in (sorted(others) if self.cpu is None else ()))
         given = {n.id for node in behind for n in ast.walk(node) if isinstance(n, ast.Name)}
         for option in sorted((others | given) & self.cpu.numbered) if isinstance(self.cpu, CpuSetting) else ():
             yield f"`{option}` only selects between CPU and GPU now: to select GPUs, use `{launch} --gpu-ids`"
@@ -222,6 +218,12 @@ class Devices:
         """The one value of a variable; of an attribute, where it is an option or a choice, and not what was parsed."""
         value = self.tracer.only_value(read) or self.tracer.value_at(read)
         return value if value is not None and not isinstance(value, ast.Call) else None
+
+
+def cpu_instead(option: str, launch: str) -> str:
+    """What takes the place of an option, or of other code, that may have chosen the CPU."""
+    how = f"use `{launch} --cpu` or `Accelerator(cpu=True)`"
+    return f"`{option}` no longer selects the device: to train on the CPU, {how}"
 
 
 def open_modules(program: Program) -> frozenset[Scope]:

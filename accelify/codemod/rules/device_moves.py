@@ -18,6 +18,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.devices.destinations import Where, gpu_texts_at, is_by_number, is_where_another_is
+from accelify.codemod.devices.facts import cpu_instead
 from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt, without_idle
 from accelify.codemod.edits import snippets
@@ -281,10 +282,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         elif accelerator is not None and not inside_data and _is_chosen_by_call(script, move.device):
             yield _to_accelerator(script, move, f"`{ast.unparse(move.device)}` chose the device of the models")
             if script.devices.cpu is None and script.devices.may_be_cpu(move.device):
-                message = (
-                    f"`{ast.unparse(move.device)}` no longer selects the device: to train on the CPU, use "
-                    f"`{script.options.runtime.launch} --cpu` or `Accelerator(cpu=True)`"
-                )
+                message = cpu_instead(ast.unparse(move.device), script.options.runtime.launch)
                 yield Remark(NAME, path, move.call, message, Tier.REVIEW, once=True)
         elif not script.devices.is_of_process(move.device) and not follows:
             message = (

@@ -419,9 +419,11 @@ class Reacher:
             self.found.obstacles.append((node.node, message))
 
     def _is_by_itself(self, cls: Scope) -> bool:
-        """Whether no other class, and no decorator, has a say in how instances of a class are made."""
+        """Whether a class has methods, and no other class, nor a decorator, a say in how its instances are made."""
         node = cls.node
         assert isinstance(node, ast.ClassDef)
+        if not any(child.is_method for child in cls.children):
+            return False  # it only holds other classes
         bases = {ast.unparse(b) for b in node.bases} - {"object"}
         is_plain = not bases and not node.keywords and not node.decorator_list
         return is_plain and not self.flow.descendants(cls) and not {"__new__", "__slots__"} & set(cls.writes)

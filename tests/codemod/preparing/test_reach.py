@@ -329,3 +329,10 @@ def test_a_class_without_a_constructor_that_others_have_a_say_in(head: str) -> N
     text = STEPPING.format(build="step = Step()").replace("class Step:", head)
     _, found = reach(text, "need()", "first()")
     assert [message for _, message in found.obstacles if "has no `__init__`" in message]
+
+
+@pytest.mark.parametrize("body", ["", "    kinds = []\n", '    """Cases that are made elsewhere."""\n'])
+def test_a_class_that_only_holds_other_classes_gets_no_constructor(body: str) -> None:
+    _, found = reach(f"class Cases:\n{body}    class Step:\n        def take(self):\n            need()\n", "need()")
+    assert [message for _, message in found.obstacles if "has no `__init__`" in message]
+    assert not found.homes

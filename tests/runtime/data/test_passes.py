@@ -148,6 +148,7 @@ def gpu(request, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: gpu.current)
     monkeypatch.setattr(torch.cuda, "stream", gpu.stream)
     monkeypatch.setattr(OnCpu, "gpu", gpu, raising=False)
+    monkeypatch.setattr(passes, "SMALL", 0)
     passes._side_stream.cache_clear()
     yield gpu
     passes._side_stream.cache_clear()
@@ -177,6 +178,13 @@ def test_copies_go_beside_the_computation_and_do_not_fill_the_gpu(gpu):
         assert all(event is None for event, _ in batch.stream.asked)  # the copy waits for nothing
         assert len(seen) >= value - AHEAD
     assert gpu.memories <= AHEAD + 2
+
+
+def test_small_tensors_are_copied_on_the_scripts_own_stream(gpu, monkeypatch):
+    monkeypatch.setattr(passes, "SMALL", 8)
+    (there,) = DeviceCopies(torch.device("cuda")).of([torch.tensor(1).as_subclass(OnCpu)])
+    assert there.stream is gpu.current
+    assert len(gpu.streams) == 1
 
 
 def test_what_is_of_many_pieces_is_copied_on_the_scripts_own_stream(gpu):

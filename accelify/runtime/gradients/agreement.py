@@ -1,4 +1,4 @@
-"""Do the ranks still take the same steps? Rates, step counts and parameters, compared now and then.
+"""Do the ranks still train the same? Rates, step counts, parameters and buffers, compared now and then.
 
 Gradients agree after each backward pass. What is done with them afterwards is the script's own: a learning rate by
 rank, a step or a clipping on some ranks only, noise on parameters. From then on the ranks train different models.
@@ -21,14 +21,24 @@ from torch.utils.hooks import RemovableHandle
 from accelify.errors import AccelifyError
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.desync import call_site
-from accelify.runtime.world.divergence import find_divergence, named_parameters
+from accelify.runtime.world.divergence import Divergence, find_divergence, named_buffers, named_parameters
 
 # Units: backward passes between two comparisons, once training is under way; before, at 1, 2, 4, 8 and so on
-INTERVAL = 256
-# Units: parameters of one optimizer of which a number is compared
+INTERVAL = 64
+# Units: parameters of one optimizer of whose state a number is compared
 SAMPLED = 64
 # Units: backward passes at the beginning whose graph is looked at
 LOOKS = 8
+
+_ALIKE = "All ranks must set rates, step, clip and change parameters alike"
+_ONCE = (
+    ", though no step has been taken: the forward pass has set it from each rank's own batch. All ranks go on from "
+    "rank 0's"
+)
+_ALWAYS = (
+    ": no prepared optimizer steps it, and each rank sets it by itself, from its own batch or random numbers. From "
+    "here on all ranks take over rank 0's after each backward pass"
+)
 
 
 class Diverged(AccelifyError, RuntimeError):
@@ -40,7 +50,11 @@ class NotPrepared(AccelifyError, RuntimeError):
 
 
 class Agreement:
-    """The comparison of what the optimizers do on the ranks."""
+    """The comparison of what the ranks train: what optimizers do, parameters, and the buffers of trained models.
+
+    What the forward pass sets from each rank's own batch becomes rank 0's: weights before their first step, once; what
+    no optimizer steps (codebooks, averages) from then on after each backward pass, as buffers do anyhow.
+    """
 
     def __init__(
         self,
@@ -52,60 +66,77 @@ class Agreement:
         self._optimizers = optimizers
         self._models = models
         self._passes = 0
-        self._has_stepped = False
-        self._watched: list[RemovableHandle] = []
+        self._followed: tuple[str, ...] = ()
+        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._watched: list[tuple[weakref.ref[Optimizer], RemovableHandle]] = []
 
     def watch(self, optimizer: Optimizer) -> None:
         """Note the first step of an optimizer: from then on only the script itself can make parameters differ."""
-        if not self._passes:
-            self._watched.append(optimizer.register_step_post_hook(self._note_step))
+        if not self._passes and all(known() is not optimizer for known, _ in self._watched):
+            self._watched.append((weakref.ref(optimizer), optimizer.register_step_post_hook(self._note_step)))
 
     def _note_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._has_stepped = True
+        self._stepped.add(optimizer)
+
+    def _fresh(self) -> list[Optimizer]:
+        """The optimizers that have taken no step; the others are no longer listened to."""
+        for known, handle in self._watched:
+            if known() in self._stepped:
+                handle.remove()
+        self._watched = [(known, handle) for known, handle in self._watched if known() not in self._stepped]
+        return [optimizer for known, _ in self._watched if (optimizer := known()) is not None]
 
     def check(self) -> None:
         """Compare, at some of the backward passes for which this is called. Raises: Diverged."""
         self._passes += 1
-        if self._passes == 1:
-            self._begin_alike()
+        if self._followed:
+            self._take_over(self._followed)
         if self._passes & (self._passes - 1) if self._passes < INTERVAL else self._passes % INTERVAL:
             return
-        owned = (parameter for model in self._models() for parameter in model.parameters())
-        mine = dict(facts_of(self._optimizers(), {id(parameter): place for place, parameter in enumerate(owned)}))
-        if self._collectives.is_alike("backward, what the optimizers do", repr(mine)):
-            return
-        everyone = self._collectives.gather_object(mine)
-        raise Diverged(f"backward at {call_site()}: {difference(everyone)}")
-
-    def _begin_alike(self) -> None:
-        """Go on from rank 0's parameters where a first forward pass has set them from each rank's own batch."""
-        for handle in self._watched:
-            handle.remove()
-        if self._has_stepped:
-            return
-        stepped = {id(one) for optimizer in self._optimizers() for one in _readable(optimizer)}
-        named = {name: one for name, one in named_parameters(self._models()).items() if id(one) in stepped}
-        found = find_divergence(self._collectives, "backward", named)
+        fresh, tensors = self._fresh(), self._tensors()
+        facts = dict(facts_of(self._optimizers(), {id(one): place for place, one in enumerate(tensors.values())}))
+        found = find_divergence(self._collectives, "backward, what the optimizers do", facts | tensors)
         if found is None:
             return
-        values = self._collectives.broadcast([one.detach() for one in named.values()])
-        for one, value in zip(named.values(), values, strict=True):
+        unstepped = {id(one) for optimizer in fresh for one in _trained(optimizer)}
+        trained = {id(one) for optimizer in self._optimizers() for one in _trained(optimizer)} - unstepped
+        if any(name in facts or id(tensors[name]) in trained for name in found.names):
+            raise Diverged(f"backward at {call_site()}: {difference(found, facts)}. {_ALIKE}")
+        self._followed += tuple(name for name in found.names if id(tensors[name]) not in unstepped)
+        self._take_over(found.names)
+        is_set_once = any(id(tensors[name]) in unstepped for name in found.names)
+        warnings.warn(f"backward at {call_site()}: {found}{_ONCE if is_set_once else _ALWAYS}", stacklevel=2)
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        models = list(self._models())
+        named = named_parameters(models) | named_buffers(models)
+        known = set(map(id, named.values()))
+        for name, optimizer in _named(self._optimizers()):
+            others = (one for one in _readable(optimizer) if id(one) not in known)
+            named |= {f"parameter {number} of {name}": one for number, one in enumerate(others)}
+        return named
+
+    def _take_over(self, names: Iterable[str]) -> None:
+        """Go on from what rank 0 has under these names."""
+        tensors = self._tensors()
+        taken = [tensors[name] for name in names if name in tensors]
+        values = self._collectives.broadcast([one.detach() for one in taken])
+        for one, value in zip(taken, values, strict=True):
             one.data.copy_(value)
-        warnings.warn(
-            f"backward at {call_site()}: {found}, though no step has been taken: the forward pass has set it from each "
-            "rank's own batch. All ranks go on from rank 0's parameters",
-            stacklevel=2,
-        )
+
+
+def _named(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Optimizer]]:
+    for number, optimizer in enumerate(optimizers):
+        yield f"{type(optimizer).__name__}{f' {number}' if number else ''}", optimizer
 
 
 def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iterator[tuple[str, Any]]:
-    """The values that must be the same on all ranks, each under the name by which it is reported.
+    """The values beside parameters that must be the same on all ranks, each under the name by which it is reported.
 
     places: where in the models a parameter stands, by its id. Groups may list them in any order: those that are made
     from a set do so in another order on each rank.
     """
-    for number, optimizer in enumerate(optimizers):
-        name = f"{type(optimizer).__name__}{f' {number}' if number else ''}"
+    for name, optimizer in _named(optimizers):
         for index, group in enumerate(optimizer.param_groups):
             for key, value in group.items():
                 if key != "params":
@@ -118,8 +149,6 @@ def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iter
         kept = [value for one in sampled for value in _state_of(optimizer, one)]
         if kept:
             yield f"state of {name}", torch.stack(kept).tolist()
-        if sampled:
-            yield f"parameters of {name}", torch.stack([one.detach().flatten()[0].double() for one in sampled]).tolist()
 
 
 def _state_of(optimizer: Optimizer, parameter: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -139,6 +168,13 @@ def _readable(optimizer: Optimizer) -> Iterator[torch.Tensor]:
                 yield one
 
 
+def _trained(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    """Those that it steps, or did: what is frozen from the start is often given, too."""
+    for one in _readable(optimizer):
+        if one.requires_grad or one.grad is not None or one in optimizer.state:
+            yield one
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.tolist()
@@ -147,19 +183,13 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str, type(None))) else type(value).__name__
 
 
-def difference(everyone: Sequence[dict[str, Any]]) -> str:
-    """The first fact in which the ranks differ, in words."""
-    first = everyone[0]
-    for rank, theirs in enumerate(everyone[1:], start=1):
-        for name in {**first, **theirs}:
-            mine, other = first.get(name), theirs.get(name)
-            if repr(mine) != repr(other):
-                values = "" if isinstance(mine, list) else f": {mine} on rank 0, {other} on rank {rank}"
-                return (
-                    f"the {name} differ between ranks 0 and {rank}{values}. All ranks must set rates, step, clip and "
-                    "change parameters alike"
-                )
-    return "the optimizers differ between ranks"
+def difference(found: Divergence, facts: Mapping[str, Any]) -> str:
+    """In what the ranks differ, in words: of several values the first; facts come before tensors."""
+    name, (mine, other) = found.names[0], found.values
+    if name not in facts:
+        return str(found)
+    values = "" if isinstance(mine, list) else f": {mine} on rank 0, {other} on rank {found.rank}"
+    return f"the {name} differ between ranks 0 and {found.rank}{values}"
 
 
 class UnpreparedOptimizers:

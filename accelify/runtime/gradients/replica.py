@@ -119,7 +119,7 @@ class Replica(ABC):
 
     def _trainable(self) -> list[torch.Tensor]:
         model = self.model()
-        return [] if model is None else [p for p in model.parameters() if p.requires_grad and not is_lazy(p)]
+        return [] if model is None else [p for p in _own_parameters(model) if p.requires_grad]
 
     def release(self) -> None:
         """Remove the hooks: the model is no longer prepared."""
@@ -141,10 +141,15 @@ class Replica(ABC):
 
     def _broadcast_new_parameters(self) -> None:
         model = self.model()
-        everything = [] if model is None else [p for p in model.parameters() if not is_lazy(p)]
+        everything = [] if model is None else _own_parameters(model)
         fresh = [parameter for parameter in everything if id(parameter) not in self._known]
         self.copy_from_rank_0([parameter.data for parameter in fresh])
         self._known.update({id(parameter): parameter for parameter in fresh})
+
+
+def _own_parameters(model: Trained) -> list[torch.Tensor]:
+    """Those that are there, without results that stand in a parameter's place (weights that another network makes)."""
+    return [one for one in model.parameters() if one.is_leaf and not is_lazy(one)]
 
 
 def _kinds(parameters: list[torch.Tensor]) -> list[tuple[torch.dtype, torch.device]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,9 @@ from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.desync import Desync, Unanswered, call_site, hash_of_text, missing
 from accelify.runtime.world.divergence import find_divergence, named_parameters
 from accelify.runtime.world.process_group import World
+
+# Ranks whose numbers of steps differ by less than one in so many end at about the same time, as agents do.
+LATE_SHARE = 16
 
 R = TypeVar("R", bound=Replica)
 
@@ -59,6 +63,15 @@ class Strategy:
         """Whether ranks may come to their end at different times: one process never does."""
         return True
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all ranks took part in the last backward pass."""
+        return True
+
+    def models(self) -> list[nn.Module]:
+        """The models that are kept equal on all ranks: none that anything would have to be done for."""
+        return []
+
     def wait_at_exit(self) -> None:
         """Nobody else goes on."""
 
@@ -82,7 +95,7 @@ class TrainedApart(AccelifyError, RuntimeError):
 def trained_names(model: Trained | None) -> list[str]:
     """The names of the parameters that are trained now; of an optimizer's own, their numbers."""
     if isinstance(model, nn.Module):
-        return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+        return [name for name, one in model.named_parameters() if one.requires_grad and one.is_leaf]
     return [] if model is None else [str(at) for at, one in enumerate(model.parameters()) if one.requires_grad]
 
 
@@ -128,7 +141,9 @@ class Replicas(Strategy, ABC, Generic[R]):
         self._announced = False
         self._has_begun = False
         self._joining = False
-        self._active: list[int] = []
+        self._active = list(range(world.size))
+        self._rounds = 0
+        self._incomplete: int | None = 0
 
     def prepare_model(self, model: nn.Module) -> nn.Module:
         """The model itself, equal on all ranks from now on. Its parameters carry the hooks; nothing wraps it."""
@@ -173,8 +188,11 @@ class Replicas(Strategy, ABC, Generic[R]):
 
     def _places(self) -> dict[int, int]:
         """Where in the prepared models each parameter stands, by its id."""
-        models = [model for replica in self._replicas if isinstance(model := replica.model(), nn.Module)]
-        return {id(parameter): place for place, parameter in enumerate(p for m in models for p in m.parameters())}
+        return {id(p): place for place, p in enumerate(p for model in self.models() for p in model.parameters())}
+
+    def models(self) -> list[nn.Module]:
+        """The models that are kept equal on all ranks."""
+        return [model for replica in self._replicas if isinstance(model := replica.model(), nn.Module)]
 
     @abstractmethod
     def make_replica(self, trained: Trained) -> R:
@@ -246,6 +264,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         if self._world.debug and self._has_begun:
             self._compare()
         is_uneven = self._joining or may_end
+        self._active = list(range(self._world.size))
         if is_uneven:
             self._count_active(is_here=True)
         self._begin()
@@ -264,8 +283,8 @@ class Replicas(Strategy, ABC, Generic[R]):
 
     def _compare(self) -> None:
         """Raises: Desync where ranks no longer hold the same parameters."""
-        models = [model for replica in self._replicas if isinstance(model := replica.model(), nn.Module)]
-        if (difference := find_divergence(self._collectives, "backward", named_parameters(models))) is not None:
+        named = named_parameters(self.models())
+        if (difference := find_divergence(self._collectives, "backward", named)) is not None:
             raise Desync(f"at {call_site()} backward: {difference}")
 
     def begin_unannounced(self) -> None:
@@ -348,6 +367,11 @@ class Replicas(Strategy, ABC, Generic[R]):
         """Whether ranks may come to their end at different times."""
         return self._joining
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all ranks took part in the last backward pass, none only because the others still do."""
+        return len(self._active) == self._world.size
+
     @contextmanager
     def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:
         """Let ranks run out of batches at different times: one that has none left takes part without gradients.
@@ -384,7 +408,27 @@ class Replicas(Strategy, ABC, Generic[R]):
         operation = "backward in join_uneven_inputs" if self._joining else "backward"
         active = [rank for rank, is_there in enumerate(self._collectives.counts(int(is_here), operation)) if is_there]
         self._active = active or self._active
+        if not self._joining and active:
+            self._note_ended(active)
         return bool(active)
+
+    def _note_ended(self, active: list[int]) -> None:
+        """Warn, once, of ranks that have long ended: what is still learned is the others' alone."""
+        self._rounds += 1
+        if len(active) == self._world.size or self._incomplete is None:
+            return
+        self._incomplete += 1
+        if self._incomplete * LATE_SHARE < self._rounds:
+            return
+        ended = ", ".join(str(rank) for rank in range(self._world.size) if rank not in active)
+        files = " Its files hold what was learned until then." if 0 not in active else ""
+        warnings.warn(
+            f"backward: rank {ended} came to the script's end after {self._rounds - self._incomplete} backward passes; "
+            f"rank {', '.join(map(str, active))} goes on alone, with gradients of its own data only.{files} Where the "
+            "ranks stop by what each has measured, let all decide by the same number: accelerator.reduce(..., 'mean')",
+            stacklevel=2,
+        )
+        self._incomplete = None
 
     def _rescale(self) -> None:
         """Turn means over all ranks into means over those that had a batch."""

@@ -75,7 +75,7 @@ class Training:
             accumulation=accumulation,
             is_per_epoch=is_per_epoch,
         )
-        self._agreement = Agreement(collectives, lambda: self.optimizers.lasting, lambda: self.models)
+        self._agreement = Agreement(collectives, lambda: self.optimizers.lasting, strategy.models)
         self._unprepared = UnpreparedOptimizers(self.optimizers, strategy.is_averaged)
         self._holds_schedulers = holds_schedulers
         self._compile_options = compile_options
@@ -158,8 +158,8 @@ class Training:
             self._unprepared.look(loss)
         may_end = may_end and step is None
         self._strategy.backward(self._precision.scale(loss), may_end=may_end, **options)
-        is_uneven = may_end or self._strategy.is_joining
-        if is_compared and self._strategy.synchronises and self._accumulation.is_complete and not is_uneven:
+        is_complete = self._accumulation.is_complete and self._strategy.is_complete
+        if is_compared and self._strategy.synchronises and is_complete:
             self._agreement.check()
         self._accumulation.settle(weight, self._parameters, self._world.size)
 

@@ -77,9 +77,9 @@ def optimizers_that_do_something_else_are_named(accelerator):
     words = {
         moments: "the state of Adam differ",
         rate: r"the lr of Adam differ between ranks 0 and 1: 0.1 on rank 0, 0.2 on rank 1",
-        clipping: "the parameters of SGD differ",
+        clipping: "rank 1 holds another weight of Linear and 1 more than rank 0. All ranks must set rates",
         steps: "the number of steps of Adam differ",
-        noise: "the parameters of SGD differ",
+        noise: "rank 1 holds another weight of Linear than rank 0. All ranks must set rates",
     }
     for change, expected in words.items():
         made, model = Accelerator(), nn.Linear(3, 1)
@@ -123,6 +123,64 @@ def parameters_set_by_the_first_batch_become_those_of_rank_0(accelerator):
     for _ in range(3):
         optimizer.step()
         made.backward(model(rows).sum())
+
+
+class Codebook(nn.Module):
+    """Follows the batches by averages that no optimizer steps: one a buffer, one a parameter, one not in the state."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("codes", torch.zeros(3))
+        self.register_buffer("length", torch.zeros(1), persistent=False)
+        self.centre = nn.Parameter(torch.zeros(3), requires_grad=False)
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, rows):
+        self.codes.data.mul_(0.5).add_(rows.mean(0))
+        self.centre.data.mul_(0.5).add_(rows.mean(0))
+        self.length.data.copy_(rows[0, :1])
+        return self.layer(rows)
+
+
+def what_no_optimizer_steps_becomes_that_of_rank_0(accelerator):
+    made, model = Accelerator(), Codebook()
+    model, optimizer = made.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    rows = torch.full((2, 3), 1.0 + made.process_index)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            made.backward(model(rows).sum())
+            optimizer.step()
+    told = [str(one.message) for one in caught if "no prepared optimizer steps it" in str(one.message)]
+    assert len(told) == 1
+    assert "rank 1 holds another centre of Codebook and 1 more than rank 0" in told[0]
+    assert model.codes.tolist() == model.centre.tolist() == [1.75] * 3
+    assert model.length.item() == 1.0 + made.process_index
+
+
+def ranks_that_draw_their_own_data_are_compared(accelerator):
+    made, model = Accelerator(), nn.Linear(3, 1)
+    model, optimizer = made.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    made._rank_seed.is_used = True
+    made.backward(model(torch.ones(1, 3)).sum())
+    optimizer.param_groups[0]["lr"] = 0.1 * (1 + made.process_index)
+    with pytest.raises(Diverged, match="the lr of SGD differ"):
+        made.backward(model(torch.ones(1, 3)).sum())
+
+
+def a_rank_that_ended_long_before_the_others_is_named(accelerator):
+    made = Accelerator()
+    model = made.prepare(nn.Linear(3, 1))
+    made._rank_seed.is_used = True
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3 if made.is_main_process else 6):
+            made.backward(model(torch.ones(1, 3)).sum())
+            model.weight.data.mul_(1.5)  # alike, as long as both are there
+        made._strategy.wait_at_exit()
+    (told,) = [str(one.message) for one in caught if "came to the script's end" in str(one.message)]
+    assert "rank 0 came to the script's end after 3 backward passes; rank 1 goes on alone" in told
+    assert "Its files hold" in told
 
 
 def a_save_names_what_of_optimizers_and_schedules_differs(accelerator):

@@ -159,6 +159,19 @@ def what_an_unprepared_optimizer_steps_is_named(accelerator):
     torch.optim.Adam([bare]).step()
 
 
+def weights_that_another_network_makes_are_left_alone(accelerator):
+    made, maker, fast = Accelerator(), nn.Linear(2, 6), nn.Linear(2, 2)
+    fast, maker, optimizer = made.prepare(fast, maker, torch.optim.SGD(maker.parameters(), 0.1))
+    for _ in range(3):
+        made_from_own = maker(torch.ones(2) * made.process_index)
+        fast._parameters["weight"], fast._parameters["bias"] = made_from_own[:4].view(2, 2), made_from_own[4:]
+        made.backward(fast(torch.ones(1, 2)).pow(2).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+    assert len({tuple(weight) for weight in made.gather_object(maker.weight.flatten().tolist())}) == 1
+    assert fast.weight.grad_fn is not None
+
+
 def parameters_that_one_rank_alone_trains_are_named(accelerator):
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     model[1].requires_grad_(accelerator.process_index == 0)

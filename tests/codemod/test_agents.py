@@ -483,7 +483,7 @@ def test_neither_times_nor_sums_beside_a_list_are_added_up_over_the_processes() 
     assert result.status is Status.MIGRATED
     assert b"reduce" not in result.after
     said = {n.message.partition(":")[0] for n in result.notes}
-    assert "`losses` collects values of this process's shard only" in said
+    assert "`losses` covers this process's shard only" in said
     assert "this is decided from one process's own data" in said
 
 
@@ -632,9 +632,7 @@ def test_a_meter_of_a_training_loop_is_reported() -> None:
     )
     assert result.status is Status.MIGRATED
     reduced = b"reduce" in result.after
-    assert reduced or any(
-        n.message.startswith("`losses` collects values of this process's shard") for n in result.notes
-    )
+    assert reduced or any(n.message.startswith("`losses` covers this process's shard") for n in result.notes)
 
 
 def test_a_wrapper_that_is_given_its_model_by_name_goes() -> None:

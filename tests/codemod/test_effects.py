@@ -513,7 +513,7 @@ def test_a_file_that_a_path_opens_to_be_read_is_read_by_all() -> None:
 def test_what_is_joined_to_what_was_there_is_a_share(joined: str) -> None:
     slots = {"imports": "import numpy as np", "prepared": "seen = torch.zeros(0, 4)", "end": "print(len(seen))"}
     notes = [n.message for n in run(script(batch=f"seen = {joined}", **slots)).notes]
-    assert any(m.startswith("`seen` collects values of this process's shard only") for m in notes)
+    assert any(m.startswith("`seen` covers this process's shard only") for m in notes)
     assert not any("shard only" in n.message for n in run(script(batch="seen = torch.cat((y, x))", **slots)).notes)
 
 

@@ -222,7 +222,7 @@ def test_the_cpu_where_the_accelerator_does_not_reach_is_reported() -> None:
 )
 def test_a_sum_that_each_batch_begins_anew_is_no_share(lines: str, is_reported: bool) -> None:
     result = run(script(prepared="total = 0", batch=lines + "\nprint(total)"))
-    assert any("sums over this process's shard" in n.message for n in result.notes) is is_reported
+    assert any("covers this process's shard" in n.message for n in result.notes) is is_reported
 
 
 def test_what_a_loop_shards_is_not_carried_from_batch_to_batch() -> None:

@@ -231,7 +231,7 @@ def test_a_sum_over_several_epochs_is_reduced_after_them() -> None:
 def test_a_sum_that_cannot_be_shown_is_reported(changes: dict[str, str]) -> None:
     after, notes = rewritten(**changes)  # type: ignore[arg-type]  # the names of its parameters
     assert "accelerator.reduce" not in after
-    assert any("`total` sums over this process's shard only" in note for note in notes)
+    assert any("`total` covers this process's shard only" in note for note in notes)
 
 
 def test_what_the_loop_shows_is_reported() -> None:
@@ -601,8 +601,8 @@ def test_meters_that_are_not_meant_of_all_the_data_stay(slots: dict[str, str]) -
 )
 def test_meters_that_cannot_be_put_together_are_reported(slots: dict[str, str]) -> None:
     after = metered(**slots)
-    assert "reduce" not in after
-    assert "note: `losses` collects values of this process's shard only" in after
+    assert ".reduce(" not in after
+    assert "note: `losses` covers this process's shard only" in after
 
 
 TORCHMETRICS = """\
@@ -653,7 +653,7 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_reported() -> Non
 )
 def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_reported: bool) -> None:
     notes = run(script(prepared="right = 1", batch=batch, end=end)).notes
-    assert any(n.message.startswith("`right` sums over this process's shard only") for n in notes) is is_reported
+    assert any(n.message.startswith("`right` covers this process's shard only") for n in notes) is is_reported
 
 
 @pytest.mark.parametrize(

@@ -221,4 +221,4 @@ for epoch in range(2):
                 optimizer.step()
         print(phase, score(seen))
 """)
-    assert any("`seen` collects values of this process's shard" in n.message for n in result.notes) is told
+    assert any("`seen` covers this process's shard" in n.message for n in result.notes) is told

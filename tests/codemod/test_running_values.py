@@ -80,7 +80,7 @@ for epoch in range(3):
 )
 def test_an_evaluation_over_a_prepared_loader_for_some_callers_is_named(calls: str, is_reported: bool) -> None:
     told = [n.message for n in run(OWN_LOADER.replace("{calls}", calls)).notes]
-    assert any("`wrong` sums over this process's shard" in message for message in told) is is_reported
+    assert any("`wrong` covers this process's shard" in message for message in told) is is_reported
 
 
 @pytest.mark.parametrize("made", ["DataLoader(data, batch_size=8)", "make(data)"])

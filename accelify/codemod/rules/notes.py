@@ -66,24 +66,16 @@ _FEWER = (
 _OF_SHARDS = (About.SUM, About.LIST, About.GIVEN, About.RUNNING)
 _STATES = (About.STATE, About.CARRIED)
 _OWN_BATCHES = "{} is computed from this process's own batches only: reduce it if it should cover all data"
+_OWN_SHARD = "{} covers this process's shard only: reduce or gather it across processes if it should cover all data"
 _LONGEST = 80  # characters of code in a message
 _OWN = {
-    About.SUM: (
-        "{} sums over this process's shard only: reduce it across processes if it should cover all data",
-        Tier.REVIEW,
-    ),
-    About.LIST: (
-        "{} collects values of this process's shard only: gather them if it should cover all data",
-        Tier.REVIEW,
-    ),
+    About.SUM: (_OWN_SHARD, Tier.REVIEW),
+    About.LIST: (_OWN_SHARD, Tier.REVIEW),
     About.GIVEN: (
         "{} gets values of this process's shard only: gather them first if it should cover all data",
         Tier.REVIEW,
     ),
-    About.RUNNING: (
-        "{} is computed from this process's shard only: reduce it across processes if it should cover all data",
-        Tier.REVIEW,
-    ),
+    About.RUNNING: (_OWN_SHARD, Tier.REVIEW),
     About.UNFINISHED: (_OWN_BATCHES, Tier.ADVICE),
     About.BATCH: (_OWN_BATCHES, Tier.ADVICE),
     About.DRAWN: (

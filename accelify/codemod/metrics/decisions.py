@@ -15,9 +15,12 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Instance, Made
+from accelify.codemod.training.row_groups import collate_functions
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+_LOOPS = (ast.For, ast.AsyncFor)
+_MADE_OF = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call)
 _DEPTH = 3  # variables and functions that a question is followed through
 
 
@@ -106,13 +109,39 @@ def _is_own(metrics: Metrics, test: ast.expr) -> bool:
     is_of_length = any(isinstance(s, ast.Call) and ast.unparse(s.func) == "len" for s in sides)
     if is_of_length and metrics.ranks.shards.draws:
         return False
-    return metrics.ranks.is_own(test) or goes_by_size(metrics, test)
+    return metrics.ranks.is_own(test) or _asks_what_is_left(metrics, test) or goes_by_size(metrics, test)
 
 
 def goes_by_size(metrics: Metrics, test: ast.expr) -> bool:
     """Whether a condition asks for the size of a batch, and ranks may have batches of other sizes."""
+    if metrics.ranks.is_own(test) or _asks_what_is_left(metrics, test):
+        return False  # no batches of one size would help
     sized = {origin.node for origin in metrics.ranks.of(test).of(Mark.ROWS)}
     return any(_has_other_sizes(metrics.measured, loop) for loop in sized)
+
+
+def _asks_what_is_left(metrics: Metrics, test: ast.expr) -> bool:
+    """Whether a condition asks how much of a batch a function of the script's own left: `len(x) > 1`, `x is None`."""
+    asked = metrics.ranks.of(test).of(Mark.ROWS)
+    for compared in (
+        n for n in ast.walk(test) if isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.Is, ast.IsNot))
+    ):
+        asked |= metrics.ranks.of(compared.left).of(Mark.BATCH)
+    return any(map(partial(_leaves_some_out, metrics.measured), {origin.node for origin in asked}))
+
+
+def _leaves_some_out(measured: Measured, loop: ast.AST) -> bool:
+    """Whether a loader's function that puts batches together takes some of the items, or some of their elements."""
+    held = measured.program.values(measured.tracer.inside(loop.iter)) if isinstance(loop, _LOOPS) else ()
+    functions = (f for loader in held for f in collate_functions(measured.program, loader))
+    return any(isinstance(n, _MADE_OF) and _filters(n) for scope in functions for n in ast.walk(scope.node))
+
+
+def _filters(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.Call) -> bool:
+    """`[x for x in batch if x is not None]`, `[word for line in batch for word in line]`, `filter(None, batch)`"""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) == "filter"
+    return len(node.generators) > 1 or bool(node.generators[0].ifs)
 
 
 def _has_other_sizes(measured: Measured, loop: ast.AST) -> bool:

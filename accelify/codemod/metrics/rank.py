@@ -1211,7 +1211,7 @@ class Ranks:
             found = _NONE
         elif row.has(Trait.SHAPE_ONLY):
             found = self._counted(labels, call)
-        elif row.rows is Rows.SELECTS and any(isinstance(la, Origin) and la.differs for la in labels):
+        elif _keeps_some(row, call) and any(isinstance(la, Origin) and la.differs for la in labels):
             found = labels | {Origin(Mark.CHOSEN, call)}
         if row.has(Effect.READS_CLOCK):
             found |= {Origin(Mark.CLOCK, call)}
@@ -1333,6 +1333,12 @@ def _without_place(labels: _Labels) -> _Labels:
     if all(la.into is None if isinstance(la, Given) else la.at is None for la in labels):
         return labels
     return frozenset(replace(la, into=None) if isinstance(la, Given) else _without(la) for la in labels)
+
+
+def _keeps_some(row: Row, call: ast.Call) -> bool:
+    """Whether a call gives as many rows as its argument's values say: `x.nonzero()`, `where(x > 0)`."""
+    given = len(call.args) + len(call.keywords)
+    return row.rows is Rows.SELECTS or (row.has(Trait.FINDS) and given <= 1)
 
 
 def _set_by(call: ast.Call) -> list[ast.expr]:

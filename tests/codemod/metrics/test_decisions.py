@@ -115,6 +115,43 @@ def test_batches_of_the_scripts_own_are_of_different_sizes(test: str, leave: str
     assert [m for _, _, m in facts.verdict.obstacles if "depends on the size of the batch" in m]
 
 
+FILTERS = [
+    "def join(items):\n    return torch.stack([i for i in items if i is not None])",
+    "def join(items):\n    items = list(filter(bool, items))\n    return torch.stack(items) if items else None",
+    "class Join:\n    def __call__(self, b):\n        return torch.cat([w for s in b for w in s])\njoin = Join()",
+]
+
+
+@pytest.mark.parametrize("test", ["len(x) < 2", "x is None", "epoch > 1 and x.shape[0] == 0"])
+@pytest.mark.parametrize("join", FILTERS)
+def test_what_a_function_leaves_of_a_batch_is_own(join: str, test: str) -> None:
+    def decided(function: str) -> Facts:
+        text = script(before=function, step=f"if {test}:\n    continue\n" + STEP)
+        return Facts(text.replace("for x, y in", "for x in").replace("batch_size=2)", "batch_size=2, collate_fn=join)"))
+
+    facts = decided(join)
+    assert len(list(decided_apart(facts.script.metrics))) == 1
+    assert not facts.verdict.obstacles
+    assert not list(decided_apart(decided("def join(items):\n    return torch.stack(items)").script.metrics))
+
+
+@pytest.mark.parametrize(
+    "found", ["torch.where(loss > 1)[0]", "numpy.where(y == 1)[0]", "torchvision.ops.nms(x, y, 0.5)"]
+)
+def test_how_many_a_search_finds_is_no_size_of_a_batch(found: str) -> None:
+    step = f"{STEP}if len({found}) == 0:\n    continue\n"
+    text = f"import numpy, torchvision\n{script(before=PAIRS, step=step)}"
+    for loader in ("Pairs()", "DataLoader(rows, batch_size=2)"):
+        facts = Facts(text.replace("loader = DataLoader(rows, batch_size=2)", f"loader = {loader}"))
+        assert len(list(decided_apart(facts.script.metrics))) == 1
+        assert not facts.verdict.obstacles
+
+
+def test_a_choice_between_two_values_has_as_many_rows() -> None:
+    step = f"if len(torch.where(y > 1, x, y)) == 0:\n    continue\n{STEP}"
+    assert not list(decided_apart(training(step=step).script.metrics))
+
+
 STREAM = """\
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):

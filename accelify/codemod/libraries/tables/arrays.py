@@ -22,9 +22,11 @@ returns=ndarray rows=each device=host traits=needs_host
         isinf isnan isreal ldexp less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not
         logical_or logical_xor maximum minimum mod multiply nan_to_num negative not_equal positive power rad2deg radians
         real reciprocal remainder rint round round_ sign sin sinc sinh sqrt square subtract tan tanh true_divide trunc
-        where flip fliplr flipud expand_dims squeeze reshape ravel transpose swapaxes moveaxis rollaxis repeat tile
+        flip fliplr flipud expand_dims squeeze reshape ravel transpose swapaxes moveaxis rollaxis repeat tile
         broadcast_to split array_split hsplit vsplit dsplit pad atleast_1d atleast_2d atleast_3d
     numpy: uint8 int8 int16 int32 int64 float16 float32 float64 int_ float_ bool_ double single half intp longlong
+returns=ndarray rows=each device=host traits=needs_host+finds
+    numpy: where
 returns=ndarray rows=concatenates device=host traits=needs_host
     numpy: concatenate vstack row_stack append concat
 returns=ndarray rows=concatenates device=host traits=needs_host

@@ -121,10 +121,12 @@ returns=tensor rows=each device=arguments traits=one_device
         bitwise_xor copysign div divide eq float_power floor_divide fmax fmin fmod gcd ge greater greater_equal gt
         heaviside hypot igamma igammac isclose lcm ldexp le lerp less less_equal logaddexp logaddexp2 logical_and
         logical_or logical_xor lt masked_fill maximum minimum mul multiply ne nextafter not_equal pow prelu remainder
-        sub subtract true_divide where xlogy
+        sub subtract true_divide xlogy
     torch: complex polar isin rsub
     torch.special: xlog1py xlogy zeta gammainc gammaincc
     <tensor>: __add__ __sub__ __mul__ __truediv__ __radd__ __rsub__ __rmul__ __pow__ __neg__ __eq__ __ne__ __lt__ __gt__
+returns=tensor rows=each device=arguments traits=one_device+finds
+    torch <tensor>: where
 returns=tensor rows=each device=arguments traits=view
     torch <tensor>: as_strided broadcast_to chunk diag_embed diagonal dsplit flatten hsplit narrow ravel reshape select
         split split_with_sizes squeeze tensor_split unbind unflatten unsqueeze unsafe_chunk unsafe_split

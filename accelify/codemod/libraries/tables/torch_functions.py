@@ -140,6 +140,8 @@ returns=argument mutates=0 rows=each device=arguments
     torch: *_
 returns=tensor rows=each device=arguments
     torchvision.ops: *
+returns=tensor rows=selects device=arguments
+    torchvision.ops: nms batched_nms remove_small_boxes
 
 # --- losses: mean over the rows unless `reduction` says otherwise ---
 role=loss returns=tensor rows=mean device=arguments traits=one_device

@@ -20,6 +20,7 @@ from typing import TypeGuard
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row, Rows, Same, Trait
 from accelify.codemod.metrics.sinks import leaves
+from accelify.codemod.metrics.updates import Renewals
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
@@ -196,6 +197,7 @@ class Ranks:
         # These are asked the same again and again.
         self._given, self._part, self._given_in = cache(_given), cache(_part), cache(_given_in)
         self._at, self._updated, self._without_place = cache(_at), cache(_updated), cache(_without_place)
+        self._renewals = Renewals(chains)
         self._labels: dict[_Label, _Label] = {}
         self._known: dict[_Key, _Labels] = {}
         self._readers: dict[_Key, dict[_Key, None]] = {}
@@ -296,11 +298,21 @@ class Ranks:
                 labels = self._resolved(labels)
             loop = self.running_in(definition)
             if loop is not None:
-                labels = self._made_running(labels | self._rows_round(definition.node), definition.node, loop)
+                anew = self._set_anew(labels, definition, loop)
+                running = self._made_running((labels - anew) | self._rows_round(definition.node), definition.node, loop)
+                labels = anew | running
             if self._function(definition.node) in self._run_by_signals:
                 labels |= {Origin(Mark.SIGNAL, definition.node)}
         parts = self._changed_parts(definition) if labels and definition.kind is Kind.IN_PLACE else {None}
         return labels if None in parts else frozenset().union(*(self._at(labels, part) for part in parts))
+
+    def _set_anew(self, labels: _Labels, definition: Definition, loop: Loop) -> _Labels:
+        """The labels of those attributes of an object that a method sets anew in each round: nothing is left of one."""
+        call = definition.node
+        if definition.kind is not Kind.IN_PLACE or not isinstance(call, ast.Call):
+            return _NONE
+        places = {la: la.at if isinstance(la, Origin) else la.into for la in labels}
+        return frozenset(la for la, at in places.items() if at is not None and self._renewals.are_set(call, at, loop))
 
     @cached_property
     def _run_by_signals(self) -> frozenset[Scope]:
@@ -1063,10 +1075,17 @@ class Ranks:
         if getter is not None:
             return self._for_receiver(self._get(_Returned(getter, None)), getter, base)
         found = self._read(node)
-        for label in self._of(base):
+        for label in () if self._is_set_before(node) else self._of(base):
             if isinstance(label, Given):
                 found |= {replace(label, at=node.attr)}
         return found
+
+    def _is_set_before(self, node: ast.Attribute) -> bool:
+        """Whether the method that reads an attribute has set it by then, so that what it was given does not matter."""
+        frame = self.program.frame(node)
+        stores = [d.node for d in self.chains.definitions(node) if d.kind is Kind.ASSIGNMENT]
+        own = [store for store in stores if self.program.frame(store) is frame]
+        return bool(own) and self.chains.flow(node).is_covered(own, node)
 
     def _property(self, owners: Iterable[object], name: str) -> Scope | None:
         for value in owners:

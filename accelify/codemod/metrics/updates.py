@@ -16,7 +16,7 @@ from accelify.codemod.libraries.row import Rows, Trait
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.semantics.scopes import Scope, names_in
 
 
 class Updating(Enum):
@@ -218,3 +218,71 @@ def _added_to(node: ast.AST) -> str | None:
     """`a` of `a += x` and of `a = a + x`."""
     target, value = added(node) if isinstance(node, (ast.AugAssign, ast.Assign)) else (None, None)
     return target.id if isinstance(target, ast.Name) and value is not None else None
+
+
+class Renewals:
+    """Which attributes of an object does each round of a loop set anew before it reads them?
+
+    model.set_input(batch)
+    model.optimize()
+    """
+
+    def __init__(self, chains: Chains) -> None:
+        self.chains = chains
+        self.program = chains.program
+        self._known: dict[tuple[Scope, str, bool], bool] = {}
+
+    def are_set(self, call: ast.Call, name: str, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+        """Whether the methods of a call's object that a loop runs set an attribute before any of them reads it."""
+        owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        body = [n for s in loop.body for n in ast.walk(s)]
+        is_read = any(isinstance(n, ast.Attribute) and n.attr == name and ast.unparse(n.value) == owner for n in body)
+        if not owner or is_read or call not in body:
+            return False
+        calls = [n for n in body if isinstance(n, ast.Call) and _object(n) == owner]
+        is_set = any(self._has(c, name, sets=True) for c in calls)
+        return is_set and not self._is_exposed(calls, [], [], name, loop)
+
+    def _is_exposed(
+        self, calls: list[ast.Call], reads: list[ast.Attribute], stores: list[ast.AST], name: str, node: ast.AST
+    ) -> bool:
+        """Whether an attribute may be read, by some reads or in some calls, before a store or a call has set it."""
+        sets = [*stores, *(c for c in calls if self._has(c, name, sets=True))]
+        asks = [*reads, *(c for c in calls if self._has(c, name, sets=False))]
+        flow = self.chains.flow(node)
+        return not all(flow.is_covered([s for s in sets if s is not ask], ask) for ask in asks)
+
+    def _has(self, call: ast.Call, name: str, *, sets: bool) -> bool:
+        """Whether a method surely sets an attribute of its object; or whether it may read one as it was before."""
+        found = [self._method(f, name, sets=sets) for f in self.program.flow.callees.get(call, ()) if f.is_method]
+        return bool(found) and (all(found) if sets else any(found))
+
+    def _method(self, method: Scope, name: str, *, sets: bool) -> bool:
+        key = (method, name, sets)
+        if key not in self._known:
+            self._known[key] = False  # as far as a method that calls itself says
+            self._known[key] = self._sets(method, name) if sets else self._reads(method, name)
+        return self._known[key]
+
+    def _sets(self, method: Scope, name: str) -> bool:
+        calls, _, stores = self._uses(method, name)
+        sure = [*stores, *(c for c in calls if self._has(c, name, sets=True))]
+        return any(self.program.statement(n) in method.body for n in sure)
+
+    def _reads(self, method: Scope, name: str) -> bool:
+        return self._is_exposed(*self._uses(method, name), name, method.node)
+
+    def _uses(self, method: Scope, name: str) -> tuple[list[ast.Call], list[ast.Attribute], list[ast.AST]]:
+        """The calls of a method that its own object gets, and the reads and stores of one attribute."""
+        own = method.parameters[0].arg if method.parameters else ""
+        nodes = [n for s in method.body for n in ast.walk(s)]
+        parts = [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == name and ast.unparse(n.value) == own]
+        added = {n for n in parts if isinstance(self.program.parent(n), ast.AugAssign)}
+        stores: list[ast.AST] = [n for n in parts if isinstance(n.ctx, ast.Store) and n not in added]
+        calls = [n for n in nodes if isinstance(n, ast.Call) and _object(n) in (own, "super()")]
+        return calls, [n for n in parts if n not in stores], stores
+
+
+def _object(call: ast.Call) -> str:
+    """`model` of `model.step(x)`, and of `model(x)`."""
+    return ast.unparse(call.func.value if isinstance(call.func, ast.Attribute) else call.func)

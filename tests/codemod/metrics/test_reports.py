@@ -568,3 +568,43 @@ def test_a_folder_that_is_missing_decides_about_no_save(test: str, is_reported: 
     batch = f"folder = f'out/{{loss.item():.1f}}'\nif {test}:\n    os.makedirs(folder)"
     found = reports(before="import os\nfrom pathlib import Path", batch=batch)
     assert (About.SAVED_BY in {r.about for r in found}) is is_reported
+
+
+PAIR = """
+class Pair:
+    def __init__(self):
+        self.last, self.kept = None, 0
+    def give(self, x):
+        self.x = x
+    def forward(self):
+        self.out = model(self.x)
+        return self.out
+    def fit(self, y):
+        {first}
+        self.loss = nn.functional.mse_loss(self.out, y)
+        {then}
+        optimizer.zero_grad()
+        self.loss.backward()
+        optimizer.step()
+pair = Pair()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "is_state"),
+    [
+        ("self.forward()", "pass", False),
+        ("if y is None: return\n        self.forward()", "self.shown = self.loss.item()", False),
+        ("self.out = self.forward()", "self.last = self.loss", False),
+        ("self.forward()", "self.loss = self.loss + self.kept; self.kept = self.kept + self.out.mean()", True),
+        (
+            "self.forward()",
+            "if self.last is not None: self.loss += self.last.mean()\n        self.last = self.out",
+            True,
+        ),
+    ],
+)
+def test_what_each_round_sets_anew_is_no_state(first: str, then: str, is_state: bool) -> None:
+    before = PAIR.format(first=first, then=then)
+    found = script_of(training(before=before, batch="pair.give(x)\npair.fit(y)")).metrics.reports
+    assert any(r.about is About.STATE for r in found) is is_state

@@ -6,7 +6,7 @@ What the script seeds later, on the way to its training, would let all processes
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -187,6 +187,12 @@ class Seeds:
         later = [s for place in self.places for s in self._until_trained(place.statement)]
         later += [loop for place in self.places for loop in self._rounds(place.statement, _DEPTH)]
         found = dict.fromkeys(s for each in later for s in self._drawing(each, _DEPTH))
+        yield from (s for s in found if not any(map(self._is_replaced, _targets(s))))
+
+    def weights_in_rounds(self, loops: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+        """What draws weights in rounds of sharded loops, where each process draws random numbers of its own."""
+        rounds = (loop for loop in loops if isinstance(loop, ast.stmt))
+        found = dict.fromkeys(s for loop in rounds for s in self._drawing(loop, _DEPTH))
         yield from (s for s in found if not any(map(self._is_replaced, _targets(s))))
 
     def _rounds(self, statement: ast.stmt, depth: int) -> Iterator[ast.stmt]:

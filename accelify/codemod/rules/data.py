@@ -85,6 +85,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield from _drawn_alike(script)
     if kinds & {"loaders", "sequence"}:
         yield from _seeded_alike(script)
+    yield from _weights_in_rounds(script)
     if "random" in kinds and not script.metrics.draws_alike:
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
@@ -301,6 +302,17 @@ def _own_weights(script: Script) -> Iterator[Remark]:
         message = (
             "each process draws other weights here, as it draws its own data by now: draw them before the training, "
             "or pass the model to `prepare` at once, which makes the processes' weights equal"
+        )
+        yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+
+
+def _weights_in_rounds(script: Script) -> Iterator[Remark]:
+    """Models that are begun anew while a loop trains them, of which each process sees its shard."""
+    sharded = script.metrics.ranks.loops.intersection(d.loop for d in script.training.data if d.loop is not None)
+    for statement in script.seeds.weights_in_rounds(sorted(sharded, key=script.program.position)):
+        message = (
+            "each process draws other weights here, with random numbers of its own: let all draw them at the same "
+            f"step, and load one's into all, `model.load_state_dict({script.reach.name}.broadcast(model.state_dict()))`"
         )
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 

@@ -23,7 +23,14 @@ def draws_weights(program: Program, statement: ast.AST) -> bool:
     called = [f for c in calls for f in program.flow.callees.get(c, ())]
     handed_on = (f for node, f in program.flow.handed_on if program.inside(node, statement))
     run = program.run_from([*called, *handed_on])
+    run -= program.run_from(f for f in run if _is_pass(program, f))  # which draws noise, if anything
     return any(_draws_weights(program, c) for c in (*calls, *(c for f in run for c in program.calls_in(f))))
+
+
+def _is_pass(program: Program, function: Scope) -> bool:
+    """Whether a function is the forward pass of a module."""
+    cls = function.parent if function.is_method and function.name == "forward" else None
+    return cls is not None and program.flow.is_module_class(cls)
 
 
 def _draws_weights(program: Program, call: ast.Call) -> bool:
@@ -35,12 +42,27 @@ def _draws_weights(program: Program, call: ast.Call) -> bool:
 
 def _may_be_weight(program: Program, node: ast.expr) -> bool:
     """Whether an expression is a model or a part of one, for all that is known."""
+    if isinstance(node, ast.Attribute) and _is_buffer(program, node):
+        return False
     kinds = program.once(Kinds)
     parts = [node]
     while isinstance(parts[-1], (ast.Attribute, ast.Subscript)):
         parts.append(parts[-1].value)
     return kinds.of(node) == {UNKNOWN} or any(
         table.is_kind(kind, each) for part in parts for kind in kinds.of(part) for each in ("module", "parameter")
+    )
+
+
+def _is_buffer(program: Program, node: ast.Attribute) -> bool:
+    """Whether an attribute of a module is registered as its buffer: what is drawn into it is noise."""
+    while node.attr == "data" and isinstance(node.value, ast.Attribute):
+        node = node.value
+    owners = [v.cls for v in program.values(node.value) if isinstance(v, Instance)]
+    classes = {cls for owner in owners for cls in (owner, *program.flow.ancestors(owner))}
+    return any(
+        getattr(call.func, "attr", "") == "register_buffer" and ast.unparse(call.args[0]) == repr(node.attr)
+        for call in program.calls
+        if call.args and (program.frame(call).parent in classes)
     )
 
 

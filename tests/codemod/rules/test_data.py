@@ -213,3 +213,41 @@ def test_batches_that_all_processes_have_alike_beside_what_they_draw(slots: dict
     messages = [n.message for n in run(text if "others" not in text else f"from data import others\n{text}").notes]
     assert any(m.startswith(f"every process has the same {alike} here, and only") for m in messages) is bool(alike)
     assert any(m.startswith("each process draws its own data") for m in messages) is not bool(alike)
+
+
+ANEW = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+def begin(m):
+    if isinstance(m, nn.Linear):
+        m.weight.data.normal_(0.0, 0.02)
+model = nn.Linear(4, 1)
+model.apply(begin)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+noise = torch.FloatTensor(2, 4)
+for epoch in range(3):
+    {epoch}
+    for (x,) in loader:
+        noise.resize_(2, 4).normal_(0, 1)
+        loss = model(x + noise).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {step}
+"""
+
+
+@pytest.mark.parametrize(
+    ("epoch", "step", "told"),
+    [
+        ("pass", "if loss.item() < 0.1: model.apply(begin)", 1),
+        ("pass", "model.reset_parameters()", 1),
+        ("pass", "if epoch == 2: nn.init.zeros_(model.weight)", 0),
+        ("model.apply(begin)", "pass", 0),  # which draws the same in all processes
+    ],
+)
+def test_weights_that_are_drawn_in_a_sharded_loop(epoch: str, step: str, told: int) -> None:
+    result = run(ANEW.format(epoch=epoch, step=step))
+    assert sum("accelerator.broadcast(model.state_dict())" in n.message for n in result.notes) == told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.training.weights import late_parameters
+from accelify.codemod.training.weights import draws_weights, late_parameters
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import script
 
@@ -51,3 +51,29 @@ class Net(nn.Module):
 def test_what_a_forward_pass_makes(weights: str, forward: str, found: list[str]) -> None:
     text = script(before=LATE.format(weights=weights, forward=forward)).replace("nn.Linear(4, 1)", "Net()")
     assert texts(late_parameters(Facts(text).program)) == found
+
+
+NOISY = """\
+class Noisy(nn.Linear):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.register_buffer('noise', torch.zeros(4))
+    def draw(self):
+        self.noise.normal_(); self.noise.data.uniform_()
+    def begin(self):
+        self.weight.data.normal_()
+    def forward(self, x):
+        self.drawn.normal_()
+        return super().forward(x * self.noise)
+class Deep(Noisy):
+    pass
+net = nn.Sequential(Deep(4, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "draws"), [("net[0].draw()", False), ("net(x)", False), ("Noisy(4, 4).begin()", True)]
+)
+def test_noise_is_no_weight(statement: str, draws: bool) -> None:
+    facts = Facts(script(before=f"from torch import nn\n{NOISY}", end=f"z = {statement}"))
+    assert draws_weights(facts.program, facts.statement(f"z = {statement}")) is draws

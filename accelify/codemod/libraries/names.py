@@ -362,13 +362,6 @@ def gives_on(name: str | None) -> bool:
     return Trait.LIKE_ARGUMENT in row.traits or row.role is Role.ITERATION or row.returns in ("dict", "iterator")
 
 
-def counts_something(name: str | None) -> bool:
-    """Builtins whose result is a plain number or text, or yields such: `len`, `int`, `range`."""
-    row = table.function(name)
-    is_plain = row is not None and Trait.LIKE_ARGUMENT not in row.traits
-    return is_plain and (converts(name) or describes(name) or (is_counter(name) and "." not in str(name)))
-
-
 def may_compute(name: str | None) -> bool:
     """Functions that may compute with the tensors they are given: not those that save, seed, optimize or hold them."""
     row = table.function(name)

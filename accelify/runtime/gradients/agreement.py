@@ -69,6 +69,8 @@ class Agreement:
         self._followed: tuple[str, ...] = ()
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._watched: list[tuple[weakref.ref[Optimizer], RemovableHandle]] = []
+        self._doubted: set[int] = set()
+        self._asked: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
     def watch(self, optimizer: Optimizer) -> None:
         """Note the first step of an optimizer: from then on only the script itself can make parameters differ."""
@@ -100,12 +102,33 @@ class Agreement:
             return
         unstepped = {id(one) for optimizer in fresh for one in _trained(optimizer)}
         trained = {id(one) for optimizer in self._optimizers() for one in _trained(optimizer)} - unstepped
-        if any(name in facts or id(tensors[name]) in trained for name in found.names):
+        if any(name in facts for name in found.names):
             raise Diverged(f"backward at {call_site()}: {difference(found, facts)}. {_ALIKE}")
+        self._doubted = {id(tensors[name]) for name in found.names if id(tensors[name]) in trained}
+        if self._doubted:
+            self._ask_after_the_step()
+            return
         self._followed += tuple(name for name in found.names if id(tensors[name]) not in unstepped)
         self._take_over(found.names)
         is_set_once = any(id(tensors[name]) in unstepped for name in found.names)
         warnings.warn(f"backward at {call_site()}: {found}{_ONCE if is_set_once else _ALWAYS}", stacklevel=2)
+
+    def _ask_after_the_step(self) -> None:
+        """Compare again then: weights with noise, or those of an inner loop, are put back before it."""
+        for optimizer in self._optimizers():
+            if optimizer not in self._asked:
+                self._asked.add(optimizer)
+                optimizer.register_step_post_hook(self._check_step)
+
+    def _check_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        stepped = {id(one) for one in _readable(optimizer)}
+        if not self._doubted & stepped:
+            return
+        self._doubted = set()
+        tensors = {name: one for name, one in self._tensors().items() if id(one) in stepped}
+        found = find_divergence(self._collectives, "step, what it has made of the parameters", tensors)
+        if found is not None:
+            raise Diverged(f"step at {call_site()}: {found}. {_ALIKE}")
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         models = list(self._models())

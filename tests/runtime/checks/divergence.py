@@ -58,6 +58,11 @@ def a_save_by_one_rank_alone_is_named(accelerator):
         accelerator.save_state("never") if accelerator.is_main_process else accelerator.wait_for_everyone()
 
 
+def _step(accelerator, model, optimizer):
+    accelerator.backward(model(torch.ones(1, 3)).sum())
+    optimizer.step()
+
+
 def optimizers_that_do_something_else_are_named(accelerator):
     def rate(optimizer, model, is_here):
         optimizer.param_groups[0]["lr"] = 0.1 if is_here else 0.2
@@ -91,8 +96,21 @@ def optimizers_that_do_something_else_are_named(accelerator):
                 change(optimizer, model, accelerator.is_main_process)
             optimizer.step()
             optimizer.zero_grad()
-        with pytest.raises(Diverged, match=rf"backward at divergence.py:\d+: {expected}"):
-            made.backward(model(torch.ones(1, 3)).sum())
+        with pytest.raises(Diverged, match=rf"at divergence.py:\d+: {expected}"):
+            _step(made, model, optimizer)
+
+
+def weights_that_are_put_back_before_the_step_may_differ(accelerator):
+    made, model = Accelerator(), nn.Linear(3, 1)
+    model, optimizer = made.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for step in range(4):
+        kept = [one.data.clone() for one in model.parameters()]
+        model.weight.data.add_(step * made.process_index)
+        made.backward(model(torch.ones(1, 3)).sum())
+        for one, before in zip(model.parameters(), kept, strict=True):
+            one.data.copy_(before)
+        optimizer.step()
+    assert len(set(made.gather_object(model.weight.sum().item()))) == 1
 
 
 def parameters_set_by_the_first_batch_become_those_of_rank_0(accelerator):

@@ -206,10 +206,11 @@ class Ranks:
         self._running: dict[Definition, Loop | None] = {}
         self._run_by: dict[ast.AST, set[Scope]] = {}
         self._left_by: dict[tuple[ast.AST, type[ast.stmt]], list[ast.If]] = {}
+        self._answers: dict[tuple[str, object], frozenset[Origin]] = {}  # final: what is solved grows no more
 
     def of(self, node: ast.expr) -> Rank:
         """The rank of an expression, where callers of its function are known of the join of their arguments."""
-        return Rank(frozenset(label for label in self._settled_labels(node) if isinstance(label, Origin)))
+        return Rank(self._origins(("of", node), lambda: self._resolved(self._of(node))))
 
     def is_own(self, node: ast.expr) -> bool:
         """Whether an expression may have another value on each rank."""
@@ -217,13 +218,11 @@ class Ranks:
 
     def given_by(self, definition: Definition) -> Rank:
         """The rank of what a definition gives its variable, or puts into its object."""
-        labels = self._solved(lambda: self._resolved(self._get(definition)))
-        return Rank(frozenset(label for label in labels if isinstance(label, Origin)))
+        return Rank(self._origins(("given", definition), lambda: self._resolved(self._get(definition))))
 
     def added_by(self, definition: Definition) -> Rank:
         """The rank of what a definition adds to a running value in one round, or puts into it."""
-        labels = self._solved(lambda: self._resolved(self._given_by(definition)))
-        return Rank(frozenset(label for label in labels if isinstance(label, Origin)))
+        return Rank(self._origins(("added", definition), lambda: self._resolved(self._given_by(definition))))
 
     def sets_own(self, statement: ast.Assign | ast.AugAssign) -> bool:
         """Whether an assignment may set another value on each rank, or not on all of them."""
@@ -245,8 +244,11 @@ class Ranks:
 
     # The solver: facts that depend on each other, again until none of them grows.
 
-    def _settled_labels(self, node: ast.expr) -> _Labels:
-        return self._solved(lambda: self._resolved(self._of(node)))
+    def _origins(self, asked: tuple[str, object], question: Callable[[], _Labels]) -> frozenset[Origin]:
+        """The origins among the labels that answer a question, which is worked out once."""
+        if asked not in self._answers:
+            self._answers[asked] = frozenset(la for la in self._solved(question) if isinstance(la, Origin))
+        return self._answers[asked]
 
     def _solved(self, question: Callable[[], _Labels]) -> _Labels:
         found = question()

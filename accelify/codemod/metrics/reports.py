@@ -222,8 +222,9 @@ class Reports:
 
     def _add_state(self, report: Report, definitions: Sequence[Definition]) -> None:
         self._state.add(report.node)
-        if self._is_of_shard(definitions):
-            self._found.setdefault((report.about, report.text), report)
+        key = (report.about, report.text)
+        if key not in self._found and self._is_of_shard(definitions):
+            self._found[key] = report
 
     def _updated_text(self, node: ast.AST) -> str:
         """The name of what an update changes from round to round, and no other argument that it is given."""
@@ -235,13 +236,13 @@ class Reports:
 
     def _is_of_shard(self, definitions: Sequence[Definition]) -> bool:
         """Whether updates put in more than what the process draws for itself, which is meant to be its own."""
-        queue, seen, marks = [*definitions], set[Definition](), set[Mark]()
+        queue, seen, marks = [*definitions], set(definitions), set[Mark]()
         while queue:
-            definition = queue.pop()
-            found = [o for o in self.ranks.added_by(definition).origins if o.differs] if definition not in seen else []
-            seen.add(definition)
+            found = [o for o in self.ranks.added_by(queue.pop()).origins if o.differs]
             marks |= {o.mark for o in found}
-            queue += [d for o in found if o.mark is Mark.RUNNING for d in self._running_at(o.node)]
+            running = {d for o in found if o.mark is Mark.RUNNING for d in self._running_at(o.node)} - seen
+            queue += running
+            seen |= running
         return Mark.DRAW not in marks or not marks <= _OF_DRAWS
 
     def _begins_anew(self, node: ast.AST, text: str) -> bool:

@@ -158,10 +158,10 @@ class Clocks:
             yield from self._in(value, depth)
         for write in writes:
             if isinstance(write, ast.arg) and depth:
-                for call in self.program.flow.callers.get(owner, ()):
-                    given = self.tracer.argument(call, owner, name)
-                    if given is not None:
-                        yield from self._in(given, depth - 1)
+                calls = self.program.flow.callers.get(owner, ())
+                given = [self.tracer.argument(call, owner, name) for call in calls]
+                for value in filter(None, (*given, owner.defaults.get(name))):
+                    yield from self._in(value, depth - 1)
             elif isinstance(write, ast.Name):
                 statement = self.program.statement(write)
                 if isinstance(statement, _ASSIGNMENTS) and statement.value is not None:

@@ -21,6 +21,10 @@ def plain():
     return "run"
 def join(folder):
     return os.path.join(folder, "a")
+def given(file=f"run-{stamp}", *, last=os.getpid()):
+    return file
+def of_two(file=f"run-{stamp}", *, last=os.getpid()):
+    return last
 parser = argparse.ArgumentParser()
 parser.add_argument("--out-dir", default=str(uuid.uuid4()))
 parser.add_argument("--seed", default=3)
@@ -50,6 +54,8 @@ def behind(path: str) -> list[str]:
         ("args.seed", []),
         ("plain()", []),
         ("unknown(x)", []),
+        ("given()", ["datetime.now().strftime('%H')"]),
+        ("of_two('a.pt')", ["os.getpid()"]),
     ],
 )
 def test_what_is_behind_a_path(path: str, calls: list[str]) -> None:

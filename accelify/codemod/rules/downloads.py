@@ -20,7 +20,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.scopes import main_guard
+from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Made
 
 NAME = "downloads"
@@ -80,7 +80,11 @@ def _may_download(script: Script, call: ast.Call) -> bool:
     if call in script.written.made_unknown:
         return True
     called = script.program.called(call)
-    wanted = next((k.value for k in call.keywords if k.arg == "download"), None)
+    if "functools.partial" in called:
+        return False  # what it makes is asked once it is called
+    held = [v.node for v in script.program.values(call.func) if isinstance(v, Made) and v.name == "functools.partial"]
+    given = [call, *(node for node in held if isinstance(node, ast.Call))]
+    wanted = next((k.value for c in given for k in c.keywords if k.arg == "download"), None)
     if isinstance(wanted, ast.Constant):  # whoever is asked: `datasets.__dict__[name](download=True)`
         return bool(wanted.value)
     is_asked = wanted is not None and any(map(names.is_dataset, called))
@@ -99,16 +103,24 @@ def _names_vectors(script: Script, call: ast.Call) -> bool:
 def _statements(script: Script, call: ast.Call, depth: int) -> Iterator[ast.stmt | None]:
     """The statements to put into a block: the call's, or those that call its function; None where that cannot be."""
     statement = script.program.statement(call)
-    frame = script.program.frame(call)
-    if script.accelerator(call) is not None and script.path(call) in script.files:
+    frame = _running(script, call)
+    if frame.kind != "lambda" and script.accelerator(call) is not None and script.path(call) in script.files:
         yield statement if _may_wait(script, statement) else None
         return
-    callers = script.program.flow.callers.get(frame, ()) if frame.kind == "function" and depth else ()
+    callers = script.program.flow.callers.get(frame, ()) if frame.kind in ("function", "lambda") and depth else ()
     if not callers:
         yield None
     for caller in callers:
         if script.program.frame(caller) in script.program.reachable:
             yield from _statements(script, caller, depth - 1)
+
+
+def _running(script: Script, call: ast.Call) -> Scope:
+    """The function, or the lambda, that runs a call, or the module."""
+    scope = script.program.scope(call)
+    while scope.kind == "comprehension" and scope.parent is not None:
+        scope = scope.parent
+    return scope
 
 
 def _may_wait(script: Script, statement: ast.stmt) -> bool:

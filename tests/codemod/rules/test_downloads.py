@@ -119,3 +119,24 @@ def test_what_other_processes_wait_for_already_is_left(made: str, blocks: int) -
     after = run(_DISTRIBUTED.replace("MADE", made)).after.decode()
     assert "accelerator.wait_for_everyone()" in after
     assert after.count("main_process_first") == blocks
+
+
+@pytest.mark.parametrize(
+    ("before", "made"),
+    [
+        ("kinds = {'a': lambda path: MNIST(path, download=True)}", "rows = kinds['a']('data')"),
+        ("build = lambda: list(x for x in MNIST('data', download=True))", "rows = [r for r in build()]"),
+        (
+            "build = lambda path: MNIST(path, download=True)\ndef make(path):\n    return build(path)",
+            "rows = make('d')",
+        ),
+        ("build = partial(MNIST, download=True)", "rows = build('data')"),
+    ],
+)
+def test_the_call_of_what_downloads_later(before: str, made: str) -> None:
+    imports = "from functools import partial\nfrom torchvision.datasets import MNIST"
+    after = run(script(imports=imports, before=f"{before}\n{made}")).after.decode()
+    assert after.count("main_process_first") == 1
+    assert before.partition("\n")[0] in after.splitlines()
+    inner = made if "make" not in made else "return build(path)"
+    assert inner in after.partition("main_process_first():\n")[2].splitlines()[0]

@@ -49,6 +49,7 @@ from accelify.runtime.world.backend import collectives_of, join
 from accelify.runtime.world.environment import Environment
 from accelify.runtime.world.mixed_devices import mixed_devices_of
 from accelify.runtime.world.tensors import map_short_container
+from accelify.runtime.world.turns import goes_one_by_one
 from accelify.runtime.wrappers import extract_model_from_parallel
 
 P = ParamSpec("P")
@@ -270,6 +271,7 @@ class Accelerator:
         self, model: nn.Module, device_placement: bool | None = None, evaluation_mode: bool = False
     ) -> nn.Module:
         """The model itself, on this process's device and equal on all ranks; left as it is with `evaluation_mode`."""
+        self._meet()
         is_moved = self._is_placed(device_placement)
         return self._training.prepare_model(model, is_moved=is_moved, is_trained=not evaluation_mode)
 
@@ -334,7 +336,8 @@ class Accelerator:
 
         For scripts that draw their training data at random. Loaders and `shard` still shard one common epoch.
         What ranks draw may decide how many steps they take (agents, whose episodes end when they end): one that comes
-        to the script's end takes part in the others' backward passes, without gradients, until all are there.
+        to the script's end, to `wait_for_everyone` or to `prepare_model`, takes part in the others' backward passes,
+        without gradients, until all are there.
         Called again, it changes nothing, unless the script has seeded anew.
         """
         self._rank_seed.apply()
@@ -780,7 +783,13 @@ class Accelerator:
 
     def wait_for_everyone(self) -> None:
         """Return once every process has come here."""
+        self._meet()
         self._state.wait_for_everyone()
+
+    def _meet(self) -> None:
+        """Let ranks that draw their own data, and so may take different numbers of steps, come to the same place."""
+        if self._rank_seed.is_used and not goes_one_by_one():
+            self._training.meet()
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:

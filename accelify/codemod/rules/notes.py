@@ -327,7 +327,8 @@ def _uneven(script: Script) -> Iterator[Remark]:
         if script.run.ends_apart:
             message += (
                 "processes may take different numbers of steps. One that has finished joins the others' steps "
-                "without data; after the training, the script must not do anything that needs all processes"
+                f"without data until all have called `{script.reach.name}.wait_for_everyone()`: before that, the "
+                "script must not do anything else that needs all processes"
             )
         else:
             message += (

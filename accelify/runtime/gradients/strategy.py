@@ -75,6 +75,9 @@ class Strategy:
     def wait_at_exit(self) -> None:
         """Nobody else goes on."""
 
+    def meet(self, catch_up: Callable[[int], None]) -> None:
+        """Nobody to wait for."""
+
     @contextmanager
     def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:
         """Nobody to wait for."""
@@ -393,6 +396,13 @@ class Replicas(Strategy, ABC, Generic[R]):
             with suppress(AccelifyError, RuntimeError):  # the ranks that go on report what is wrong
                 self._finish_with_others(as_laid_out=True)
 
+    def meet(self, catch_up: Callable[[int], None]) -> None:
+        """Take part without gradients until all ranks have come here; `catch_up` with one that took all steps."""
+        self._finish_with_others()
+        if len(self._active) < self._world.size:
+            catch_up(self._active[0])
+            self._active = list(range(self._world.size))
+
     def _finish_with_others(self, *, as_laid_out: bool = False) -> None:
         """Take part in the others' backward passes; `as_laid_out`, though models that a function had are gone."""
         while self._count_active(is_here=False):
@@ -423,9 +433,10 @@ class Replicas(Strategy, ABC, Generic[R]):
         ended = ", ".join(str(rank) for rank in range(self._world.size) if rank not in active)
         files = " Its files hold what was learned until then." if 0 not in active else ""
         warnings.warn(
-            f"backward: rank {ended} came to the script's end after {self._rounds - self._incomplete} backward passes; "
-            f"rank {', '.join(map(str, active))} goes on alone, with gradients of its own data only.{files} Where the "
-            "ranks stop by what each has measured, let all decide by the same number: accelerator.reduce(..., 'mean')",
+            f"backward: rank {ended} came to the training's end after {self._rounds - self._incomplete} backward "
+            f"passes; rank {', '.join(map(str, active))} goes on alone, with gradients of its own data only.{files} "
+            "Where the ranks stop by what each has measured, let all decide by the same number: "
+            "accelerator.reduce(..., 'mean')",
             stacklevel=2,
         )
         self._incomplete = None

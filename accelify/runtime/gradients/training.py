@@ -193,6 +193,10 @@ class Training:
         """Let ranks have different numbers of steps inside; all end with the state of a rank that took all steps."""
         return self._strategy.join(self._catch_up)
 
+    def meet(self) -> None:
+        """Wait for the ranks that still take steps, and take over the state of one that took all."""
+        self._strategy.meet(self._catch_up)
+
     def _catch_up(self, source: int) -> None:
         """Take over what a rank has that took more steps: weights, optimizers, schedulers."""
         kept = [*self.models, *self.optimizers, *self.schedulers]

@@ -196,8 +196,8 @@ def a_rank_that_ended_long_before_the_others_is_named(accelerator):
             made.backward(model(torch.ones(1, 3)).sum())
             model.weight.data.mul_(1.5)  # alike, as long as both are there
         made._strategy.wait_at_exit()
-    (told,) = [str(one.message) for one in caught if "came to the script's end" in str(one.message)]
-    assert "rank 0 came to the script's end after 3 backward passes; rank 1 goes on alone" in told
+    (told,) = [str(one.message) for one in caught if "came to the training's end" in str(one.message)]
+    assert "rank 0 came to the training's end after 3 backward passes; rank 1 goes on alone" in told
     assert "Its files hold" in told
 
 

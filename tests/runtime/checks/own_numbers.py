@@ -357,6 +357,20 @@ def seeds_by_rank_hold_in_loops_and_outside(accelerator):
         assert tuple(drawn[:3]) == expected
 
 
+def ranks_that_stop_apart_meet_at_a_wait(accelerator):
+    accelerator.seed_by_rank()
+    for steps in (2 + 3 * accelerator.process_index, 4 - accelerator.process_index):
+        model = accelerator.prepare_model(torch.nn.Linear(3, 1))  # where the ranks meet after the first rounds
+        optimizer = accelerator.prepare(torch.optim.Adam(model.parameters()))
+        for _ in range(steps):
+            optimizer.zero_grad()
+            accelerator.backward(model(torch.rand(2, 3)).sum())
+            optimizer.step()
+        accelerator.wait_for_everyone()
+        assert _are_alike(accelerator, model.weight.tolist())
+        assert accelerator.reduce(1.0) == accelerator.num_processes
+
+
 def models_that_live_on_noise(accelerator):
     for kind in KINDS:
         drawn, weights = train(kind, accelerator)

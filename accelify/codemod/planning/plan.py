@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from accelify.codemod import leftovers
+from accelify.codemod.edits.inserted import Inserted
 from accelify.codemod.edits.values import AddParameter, Change, DropParameter, Edit, Found, Obstacle, Plan
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
@@ -92,5 +93,6 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     uses = Uses(program, script.tracer, script.handed, script.changes_nothing, given_in, stays)
     made = settle(left_out.without(found), uses)
     made.obstacles += left_out.needed(made)
+    made.obstacles += [] if made.obstacles else list(program.once(Inserted).obstacles(made.changes))
     made.remarks += left_out.notes(made, script.effects)
     return made

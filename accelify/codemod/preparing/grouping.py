@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
+from accelify.codemod.edits.inserted import Inserted
+from accelify.codemod.edits.values import Insert
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.effects import Effects
@@ -73,10 +76,14 @@ class Grouper:
     def _before_batches(self, item: Item) -> list[Item]:
         """A model right after it is made, if a loader's batch, which is on the device, meets it before that.
 
-        Where the statement makes it anew, also the one that had its name before and that a batch meets.
+        Where the statement makes it anew, also the one that had its name before and that a batch meets; where only one
+        branch above the statement has made it, there.
         """
         if item.kind != "model" or item.statement is None or item.without_optimizer:
             return [item]
+        if not self._is_there_after(item.statement, item):
+            branches = {self.program.statement(w) for w in self._writes(item.frame, item.text)}
+            return [replace(item, statement=s, anchor="") for s in branches] or [item]
         block = self.program.block(item.statement)
         bound = {self.program.statement(w) for w in self._writes(item.frame, item.text)}
         end = block.index(item.statement)
@@ -150,12 +157,16 @@ class Grouper:
         text, found = item.anchor or item.text, statement
         while not item.among_others:
             outer = self._outer(found, item)
-            if outer is None or not self._is_bound_after(outer, text, item):
+            if outer is None or not self._is_bound_after(outer, text, item) or not self._is_there_after(outer, item):
                 return found
             if isinstance(outer, ast.Try) and self._is_needed_between(statement, outer, item):
                 return found
             found = outer
         return found
+
+    def _is_there_after(self, statement: ast.stmt, item: Item) -> bool:
+        """Whether an item itself, which may be prepared where another name is bound, is there behind a statement."""
+        return self.program.once(Inserted).is_bound(item.text, Insert(statement, "after", ""))
 
     def _outer(self, statement: ast.stmt, item: Item) -> ast.stmt | None:
         """The condition, context or `try` round a statement after which what it binds may be prepared instead."""
@@ -197,7 +208,7 @@ class Grouper:
                     assert isinstance(node, ast.expr)
                     found.setdefault(ast.unparse(node), []).append(node)
             self._targets[frame] = found
-        return self._targets[frame].get(text, [])
+        return self._targets[frame].get(_unparsed(text), [])
 
     def _is_needed_between(self, statement: ast.stmt, outer: ast.stmt, item: Item) -> bool:
         """Whether something inside a statement needs an item after another statement in it has bound it."""
@@ -226,6 +237,7 @@ class Grouper:
         return bool(binding) and all(branch in binding or leaves(branch) for branch in branches)
 
     def _binds(self, block: Iterable[ast.stmt], text: str) -> bool:
+        text = _unparsed(text)
         for statement in block:
             if isinstance(statement, ast.Assign):
                 for target in statement.targets:
@@ -348,6 +360,12 @@ def trains(program: Program, training: Training, statement: ast.stmt) -> bool:
     if any(call in training.backwards for call in calls):
         return True
     return any(callee in training.frames for call in calls for callee in program.flow.callees.get(call, ()))
+
+
+@cache
+def _unparsed(text: str) -> str:
+    """An expression as `ast` writes it."""
+    return ast.unparse(ast.parse(text, mode="eval"))
 
 
 def _read_in(statement: ast.AST) -> Iterator[ast.expr]:

@@ -244,7 +244,7 @@ class Preparer:
             models.setdefault(ast.unparse(expression), self._model(expression, binding))
         if not models and (chain[-1].kind == "parameter" or self._is_made_elsewhere(binding)):
             for expression, given in self._owners.given_to(chain[-1].scope):
-                item = self._item("model", self._outermost(given))
+                item = self._item("model", self._outermost(_within(given)))
                 models.setdefault(item.text, item)
                 self.found.models |= set(self.program.values(expression))
                 self._model_names.add(given[-1].node)
@@ -347,7 +347,7 @@ class Preparer:
 
     def _model_that_switches(self, chain: Chain, values: set[Value]) -> None:
         """Prepare a model that is none of those with an optimizer; one made as they are, only beside them."""
-        binding = self._outermost(chain)
+        binding = self._outermost(_within(chain))
         if binding.kind not in ("assign", "parameter") or self._is_part(binding) or chain[-1].node in self._model_names:
             return
         beside = {item.frame for item in self._items if item.kind == "model"}
@@ -382,7 +382,7 @@ class Preparer:
             if frame not in self.training.frames or not is_plain(call.func.value):
                 continue
             for chain in self.tracer.chains(call.func.value):
-                binding = self._outermost(chain)
+                binding = self._outermost(_within(chain))
                 is_new = not self._is_refused(binding.value) and not any(i.text == binding.text for i in self._items)
                 if binding.kind in ("assign", "parameter") and is_new:
                     self.found.models |= set(self.program.values(call.func.value))
@@ -598,24 +598,36 @@ class Preparer:
         for key in keys:
             text = f"{container.text}[{key!r}]".replace("'", '"')
             line = self.program.line(container.node)
-            statement = None if container.kind == "parameter" else container.statement
-            for put in self._put_later(container, key) or [statement]:
-                self._add_loader(Item("loader", text, container.scope, put, line))
+            first = (container.scope, None if container.kind == "parameter" else container.statement)
+            for frame, statement in self._put_later(container, key) or [first]:
+                self._add_loader(Item("loader", text, frame, statement, line))
 
-    def _put_later(self, container: Binding, key: object) -> list[ast.stmt | None]:
-        """The statements that fill a place in a container which was made without it: `loaders["train"] = ...`."""
-        if not isinstance(container.value, ast.Dict) or container.value.keys:
+    def _put_later(self, container: Binding, key: object) -> list[tuple[Scope, ast.stmt | None]]:
+        """The statements that fill a place in a container which was made without it, and their functions.
+
+        They name it, `loaders["train"] = ...`, or are a loop: `for phase in phases: loaders[phase] = ...`.
+        """
+        value = container.value
+        is_own = isinstance(value, ast.Call) and self.program.flow.callees.get(value)
+        if is_own or not isinstance(value, (ast.Dict, ast.Call)) or _is_listed(value, key):
             return []
-        return [
-            self.program.statement(node)
-            for node in self.program.parsed(container.node).parents
-            if isinstance(node, ast.Subscript)
-            and isinstance(node.ctx, ast.Store)
-            and isinstance(node.slice, ast.Constant)
-            and node.slice.value == key
-            and ast.unparse(node.value) == container.text
-            and self.program.frame(node) is container.scope
-        ]
+        nodes = [n for n in self.program.parsed(container.node).parents if isinstance(n, ast.Subscript)]
+        filled = [n for n in nodes if isinstance(n.ctx, ast.Store) and ast.unparse(n.value) == container.text]
+        filled = [n for n in filled if self._is_of_one_object(self.program.frame(n), container)]
+        named = [n for n in filled if isinstance(n.slice, ast.Constant) and n.slice.value == key]
+        looped = [n for n in filled if not isinstance(n.slice, ast.Constant)]
+        return [(self.program.frame(n), self._filling(n, container)) for n in named or looped]
+
+    def _filling(self, place: ast.Subscript, container: Binding) -> ast.stmt:
+        """The statement, or the loop of such, after which a container is filled."""
+        loops = [a for a in self.program.loops_round(place) if not self.program.inside(container.node, a)]
+        is_named = isinstance(place.slice, ast.Constant)
+        return self.program.statement(place) if is_named or not loops else loops[-1]
+
+    def _is_of_one_object(self, frame: Scope, container: Binding) -> bool:
+        """Whether what is written so in a function is what a binding names: the same variable, or `self.x`."""
+        is_attribute = isinstance(container.node, ast.Attribute) and container.scope.is_method and frame.is_method
+        return frame is container.scope or (is_attribute and frame.parent is container.scope.parent)
 
     def _training_keys(self, node: ast.Subscript, loop: ast.AST | None) -> list[object] | None:
         """The literal keys under which a loop takes its training loader."""
@@ -651,6 +663,13 @@ class Preparer:
 def _whole(models: dict[str, Item]) -> dict[str, Item]:
     """The models without those that are parts of others, by their texts: `model` for `model.head` and `model`."""
     return {text: m for text, m in models.items() if not any(text.startswith((f"{o}.", f"{o}[")) for o in models)}
+
+
+def _is_listed(value: ast.Dict | ast.Call, key: object) -> bool:
+    """Whether a container has a key since it was made: `{"train": loader}`, `dict(train=loader)`."""
+    if isinstance(value, ast.Call):
+        return any(k.arg == key for k in value.keywords)
+    return any(isinstance(k, ast.Constant) and k.value == key for k in value.keys)
 
 
 def _within(chain: Chain) -> Chain:

@@ -215,10 +215,11 @@ class Tracer:
         return [chain for write in writes for chain in self._write(owner, name, write, (*seen, key))]
 
     def writes(self, owner: Scope, name: str) -> list[ast.AST]:
-        """The places where a variable is bound, `global` ones of functions included."""
+        """The places where a variable is bound, `global` ones of functions included; `del` binds nothing."""
         found = [w for w in owner.writes.get(name, ()) if not isinstance(w, ast.Global)]
         below = (scope.writes.get(name, ()) for scope in owner.written_below.get(name, ()))
-        return [*found, *(write for writes in below for write in writes)]
+        written = [*found, *(write for writes in below for write in writes)]
+        return [w for w in written if not isinstance(getattr(w, "ctx", None), ast.Del)]
 
     def _write(self, owner: Scope, name: str, write: ast.AST, seen: tuple[object, ...]) -> list[Chain]:
         if isinstance(write, ast.arg):

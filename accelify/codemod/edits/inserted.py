@@ -1,0 +1,173 @@
+"""Is all that inserted code reads bound on every way to where it runs, or read there by the script as well?"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from accelify.codemod.edits.values import Change, Insert, Obstacle
+from accelify.codemod.semantics.flow_graph import Graph
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+class Inserted:
+    """The inserted statements of a plan, and what they read."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._nodes: dict[Scope, dict[str, list[ast.expr]]] = {}
+
+    def obstacles(self, changes: Sequence[Change]) -> Iterator[Obstacle]:
+        """The inserted statements that may read what is not there, or not any more."""
+        for change in changes:
+            for edit in (e for e in change.edits if isinstance(e, Insert)):
+                for text in _read_in(edit.code):
+                    if not self.is_bound(text, edit):
+                        message = (
+                            f"the code that belongs here reads `{text}`, which is not assigned on every way to this "
+                            "line: assign it in each branch, in this function"
+                        )
+                        yield Obstacle(change.rule, change.path, edit.node, message)
+
+    def is_bound(self, text: str, edit: Insert) -> bool:
+        """Whether a variable, attribute or element is bound wherever a statement is inserted, or read there anyway."""
+        frame = self.program.frame(edit.node)
+        nodes = self._nodes_of(frame).get(text, [])
+        reads = [n for n in nodes if isinstance(n.ctx, ast.Load)]  # type: ignore[attr-defined]  # a variable
+        writes = [n for n in self._writes(frame, text, nodes) if not isinstance(getattr(n, "ctx", None), ast.Del)]
+        lost = [n for n in nodes if isinstance(n.ctx, ast.Del)] + self._emptied(frame, text)  # type: ignore[attr-defined]
+        if frame.kind == "class" or not [*writes, *lost] or any(isinstance(w, ast.arg) for w in writes):
+            return True
+        way = _Way(self.program, edit)
+        if not way.may_miss([*reads, *writes], lost, from_start=self._is_made_here(text, frame, writes)):
+            return True
+        return way.is_met([*reads, *self._calls_that_read(frame, text)], [*writes, *lost])
+
+    def _nodes_of(self, frame: Scope) -> dict[str, list[ast.expr]]:
+        """The variables, attributes and elements in a function, by their texts."""
+        if frame not in self._nodes:
+            found: dict[str, list[ast.expr]] = {}
+            for node in self.program.parsed(frame.node).nodes:
+                if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and self.program.frame(node) is frame:
+                    found.setdefault(ast.unparse(node), []).append(node)
+            self._nodes[frame] = found
+        return self._nodes[frame]
+
+    def _writes(self, frame: Scope, text: str, nodes: Sequence[ast.expr]) -> list[ast.AST]:
+        if text.isidentifier():
+            return list(frame.writes.get(text, ())) if frame.owner(text) is frame else []
+        return [*(n for n in nodes if isinstance(n.ctx, ast.Store)), *self._filled(frame, text)]  # type: ignore[attr-defined]
+
+    def _filled(self, frame: Scope, text: str) -> Iterator[ast.AST]:
+        """Where the container of an element may get it under a name that is not known: `loaders[phase] = ...`."""
+        for owner in self._nodes_of(frame).get(_container(text), ()):
+            place = self.program.parent(owner)
+            is_named = isinstance(place, ast.Subscript) and isinstance(place.slice, ast.Constant)
+            if isinstance(owner.ctx, ast.Load) and not is_named:  # type: ignore[attr-defined]  # a variable
+                yield owner
+
+    def _is_made_here(self, text: str, frame: Scope, writes: Sequence[ast.AST]) -> bool:
+        """Whether something is there in no call of a function before that call has made it."""
+        if text.isidentifier():
+            return True
+        if not writes or not isinstance(writes[0], ast.Attribute):
+            return False
+        return all(self.program.frame(w) is frame for w in self.program.attribute_writes[writes[0].attr])
+
+    def _emptied(self, frame: Scope, text: str) -> list[ast.expr]:
+        """Where the container of an element is made anew, and without the element."""
+        owner = self._nodes_of(frame).get(_container(text), ())
+        return [n for n in owner if isinstance(n.ctx, ast.Store) and self._is_empty(n)]  # type: ignore[attr-defined]
+
+    def _is_empty(self, target: ast.expr) -> bool:
+        parent = self.program.parent(target)
+        value = parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
+        if isinstance(value, ast.Call):
+            return "dict" in self.program.called(value) and not value.args and not value.keywords
+        return isinstance(value, ast.Dict) and not value.keys
+
+    def _calls_that_read(self, frame: Scope, text: str) -> list[ast.AST]:
+        name = text.rpartition(".")[2]
+        if not name.isidentifier():
+            return []
+        if text != name:
+            readers = {self.program.frame(n) for n in self.program.attribute_reads.get(name, ())}
+        else:
+            readers = {r.frame for s in frame.walk() if name in s.reads and (r := s).owner(name) is frame}
+        calls = self.program.calls_in(frame)
+        return [c for c in calls if not readers.isdisjoint(self.program.run_through([c]))]
+
+
+class _Way:
+    """The paths to where a statement is inserted, and on from there."""
+
+    def __init__(self, program: Program, edit: Insert) -> None:
+        self.program = program
+        self.node = edit.node
+        self.flow = program.control_flow(edit.node)
+        self.graph, begin = self.flow.points(edit.node)
+        self.is_behind = edit.where == "after"
+        self.points = list(self.graph.completing.get(edit.node, [])) if self.is_behind else list(begin)
+
+    def may_miss(self, passed: Sequence[ast.AST], lost: Sequence[ast.AST], *, from_start: bool) -> bool:
+        """Whether a path leads here from the start, or from where something is lost, that passes none of some nodes."""
+        begin = [*self._points(lost), *([Graph.ENTRY] if from_start else [])]
+        closed = self._closed(passed)
+        if self.is_behind:
+            reached = self.graph.reach(begin, closed)
+            return any((reached[p] or p in begin) and p not in closed for p in self.points)
+        reached = self.graph.reach(begin, closed.difference(self.points))
+        return any(reached[p] for p in self.points)
+
+    def is_met(self, reads: Sequence[ast.AST], writes: Sequence[ast.AST]) -> bool:
+        """Whether every path on from here comes to one of the reads, before a write."""
+        closed = self._closed(reads)
+        if not self.is_behind and closed.issuperset(self.points):
+            return True
+        reached = self.graph.reach(self.points, closed, implicit=False)
+        return not reached[Graph.END] and not any(reached[p] for p in self._points(writes) if p not in closed)
+
+    def _closed(self, nodes: Sequence[ast.AST]) -> set[int]:
+        """The points that evaluate some nodes in any case; of loops, too, which are taken to have a round."""
+        plain = [n for n in nodes if not self.flow.is_conditional(n)]
+        loops = [loop for n in plain for loop in self._loops_sure_of(n)]
+        return {*self._points(plain), *(p for loop in loops for p in self.graph.heads.get(loop, ()))}
+
+    def _loops_sure_of(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The loops each round of which evaluates a node, and that are not round the inserted statement."""
+        for ancestor in self.program.ancestors(node):
+            is_loop = isinstance(ancestor, _LOOPS)
+            if is_loop and not self.program.inside(self.node, ancestor):
+                yield ancestor
+            elif is_loop or (isinstance(ancestor, ast.stmt) and _may_skip(ancestor)):
+                return
+
+    def _points(self, nodes: Sequence[ast.AST]) -> list[int]:
+        sites = map(self.flow.points, nodes)
+        return [p for graph, points in sites if graph is self.graph for p in points]
+
+
+def _may_skip(statement: ast.stmt) -> bool:
+    """Whether a statement that holds others may not run them: a condition, a `try`, a definition."""
+    holds = any(isinstance(child, (ast.stmt, ast.ExceptHandler)) for child in ast.iter_child_nodes(statement))
+    return holds and not isinstance(statement, (ast.With, ast.AsyncWith))
+
+
+def _container(text: str) -> str:
+    """What holds an element: `loaders` for `loaders['train']`; nothing for what is no element."""
+    node = ast.parse(text, mode="eval").body
+    return ast.unparse(node.value) if isinstance(node, ast.Subscript) else ""
+
+
+def _read_in(code: str) -> list[str]:
+    """The variables, attributes and elements that code reads."""
+    try:
+        tree = ast.parse(textwrap.dedent(code))
+    except SyntaxError:
+        return []
+    nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))]
+    return list(dict.fromkeys(ast.unparse(n) for n in nodes if isinstance(n.ctx, ast.Load)))

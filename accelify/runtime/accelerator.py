@@ -23,7 +23,7 @@ from accelify.runtime.choices import DistributedType
 from accelify.runtime.data.loader import is_loader, skip_first_batches
 from accelify.runtime.data.metrics import Metrics
 from accelify.runtime.data.passes import LoaderPasses
-from accelify.runtime.data.preparation import CannotPrepare, DataPreparation, cannot_prepare
+from accelify.runtime.data.preparation import CannotPrepare, DataPreparation, cannot_prepare, is_plain
 from accelify.runtime.data.random_state import drawing_on_alike, share_random_state
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.streams import RankSeed, choose_streams
@@ -227,7 +227,10 @@ class Accelerator:
         One object comes back as it is, several as a tuple. Models and optimizers are the very same objects; a loader
         is, where nothing has to be done. Those in a short list, tuple or dict are prepared, too, and None passes
         through. `device_placement` says for each object whether it is moved.
-        Raises: CannotPrepare for anything else, with what to give instead.
+        In one process anything else passes through, too: nothing has to be done for it. On several, a text, path,
+        number or device does, with a warning, as it holds neither data nor weights.
+        Raises: CannotPrepare for what else may hold data or weights on several processes (a dataset, an iterator that
+        has begun, a long list, a tensor, an object of another kind), with what to give instead.
 
         Examples:
             >>> import torch
@@ -260,8 +263,10 @@ class Accelerator:
             return self.prepare_scheduler(given)
         if is_loader(given):
             return self.prepare_data_loader(given, device_placement)
-        if (advice := cannot_prepare(given, is_inside=is_inside)) is not None:
-            raise CannotPrepare(f"prepare: {advice}")
+        if self.num_processes > 1 and (advice := cannot_prepare(given, is_inside=is_inside)) is not None:
+            if not is_plain(given):
+                raise CannotPrepare(f"prepare: {advice}")
+            warnings.warn(f"prepare: {advice}. It comes back as it is", stacklevel=3)
         return map_short_container(lambda each: self._prepare_one(each, device_placement, is_inside=True), given)
 
     def _is_placed(self, device_placement: bool | None) -> bool:
@@ -279,14 +284,16 @@ class Accelerator:
         """The optimizer itself; its parameters that no prepared model owns are kept equal on all ranks, too.
 
         One whose class only wraps another, and whose constructor does not run that of `torch.optim.Optimizer`, steps
-        with the one that it wraps, which is prepared.
-        Raises: CannotPrepare for such a one that keeps no optimizer, or whose steps would have to wait.
+        with the one that it wraps, which is prepared. In one process it may step as it likes.
+        Raises: CannotPrepare for such a one whose steps would have to wait, or on several processes that keeps none.
         """
         if has_hooks(optimizer):
             if self._mixed_devices is not None:
                 self._mixed_devices.skip_steps(optimizer)
             return self._training.prepare_optimizer(optimizer)
         inner = wrapped_by(optimizer)
+        if not inner and self.num_processes == 1 and not self._training.steps_may_wait:
+            return optimizer
         if not inner or self._training.steps_may_wait:
             raise CannotPrepare(
                 f"prepare: a {type(optimizer).__name__} has never run Optimizer.__init__, so its steps cannot be "

@@ -7,6 +7,7 @@ import inspect
 import os
 import random
 import stat
+from pathlib import Path
 
 import numpy
 import pytest
@@ -399,13 +400,23 @@ class Unset(torch.optim.Optimizer):
         self.param_groups = [{"params": list(parameters)}]
 
 
-def test_an_optimizer_that_was_never_set_up_is_refused_by_name(accelerator):
-    model = nn.Linear(2, 1)
+def test_an_optimizer_that_was_never_set_up_is_refused_by_name_where_it_would_wait():
+    accelerator, model = Accelerator(cpu=True, gradient_accumulation_steps=2), nn.Linear(2, 1)
     for refused in ([Unset(model.parameters())], [model, Unset(model.parameters())], [[Unset(model.parameters())]]):
         with pytest.raises(CannotPrepare, match=r"a Unset has never run Optimizer.__init__"):
             accelerator.prepare(*refused)
     own = Scaled(model.parameters(), 2)
     assert accelerator.prepare(own) is own
+
+
+def test_what_needs_nothing_in_one_process_comes_back(accelerator, recwarn):
+    model = nn.Linear(2, 1)
+    begun = iter([1, 2])
+    things = (begun, "data.csv", Path("x"), 5, torch.ones(2), [1] * 100, TensorDataset(torch.ones(2)), object())
+    given = [*things, Unset(model.parameters()), [begun], {"a": begun}]
+    assert all(one is back for one, back in zip(given, accelerator.prepare(*given), strict=True))
+    assert list(begun) == [1, 2]
+    assert not recwarn.list
 
 
 def test_an_optimizer_that_only_wraps_another_steps_with_it(accelerator):

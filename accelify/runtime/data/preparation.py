@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -60,6 +61,11 @@ def cannot_prepare(given: Any, *, is_inside: bool) -> str | None:
     if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
         return f"{kind} is no DataLoader. Loop over accelerator.shard(...) of it"
     return f"{kind} is neither model, optimizer, scheduler nor loader. Leave it out"
+
+
+def is_plain(given: Any) -> bool:
+    """Whether this is a value that holds neither data nor weights, as a variable may on some path to `prepare`."""
+    return isinstance(given, (str, bytes, os.PathLike, int, float, torch.device, torch.dtype))
 
 
 class DataPreparation:

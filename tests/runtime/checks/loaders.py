@@ -635,19 +635,21 @@ def what_cannot_be_prepared_is_refused(accelerator):
         "a list_iterator is used up": iter([1]),
         "LoaderIter is used up": iter(DataLoader(Numbers(2))),
         "a L[a-z]*P?[a-z]* is used up": iter(accelerator.prepare(DataLoader(Numbers(2)))),
-        "the text 'cuda'": "cuda",
         "a tensor stays": torch.ones(2),
         "a Numbers is a dataset. Prepare a DataLoader": Numbers(3),
         "a list of 100 elements is no loader": [1] * 100,
         "a Indexed is no DataLoader. Loop over accelerator.shard": Indexed(),
         "a Stream is a dataset. Prepare a DataLoader": Stream(3),
-        "a int is neither": 5,
+        "a object is neither": object(),
     }
     for words, given in refused.items():
         with pytest.raises(CannotPrepare, match=words):
             accelerator.prepare(nn.Linear(1, 1), given)
     with pytest.raises(CannotPrepare, match="is used up"):
         accelerator.prepare([iter([1])])
+    for words, given in {"the text 'cuda'": "cuda", "a int is neither": 5, "Path is neither": Path("x")}.items():
+        with pytest.warns(UserWarning, match=f"{words}.* comes back as it is"):
+            assert accelerator.prepare(given) is given
 
 
 def metrics_have_exactly_the_samplers_rows_in_its_order(accelerator):

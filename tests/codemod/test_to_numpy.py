@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from textwrap import dedent
 
 import pytest
 
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.rules import to_numpy
 from tests.codemod.facts import Facts, texts
 from tests.codemod.pairs import changed, migrated, run, script
@@ -194,8 +196,10 @@ NET = """\
 @pytest.mark.parametrize("batch", ["net(x.to(device), y)", "net(x=x.to(device), lengths=y)"])
 def test_lengths_are_followed_to_networks_in_other_files(batch: str) -> None:
     text = script(imports="from nets import Net", model="net = Net()", batch=f"print({batch})")
-    facts = Facts({"main.py": text, "nets.py": NET})
-    assert texts(facts.script.devices.brought_back) == ["lengths"]
+    devices = Facts({"main.py": text, "nets.py": NET}).script.devices
+    assert texts(devices.brought_back) == []  # others may call the network with a list
+    assert devices.mixed is not None
+    assert texts(Facts({"main.py": text, "nets.py": NET}, ACCELERATE).script.devices.brought_back) == ["lengths"]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +207,8 @@ def test_lengths_are_followed_to_networks_in_other_files(batch: str) -> None:
     [
         ("", "labels.detach().numpy()", "labels.detach()"),
         ("from torch import LongTensor as LT", "LT(labels)", "labels"),
-        ("import numpy as np", "np.asarray(labels)", "labels"),
+        ("import numpy as np", "np.asarray(labels.detach())", "labels.detach()"),
+        ("import numpy as np", "np.asarray(labels)", None),
         ("", "torch.FloatTensor(labels.float())", "labels.float()"),
         ("", "labels.cpu().numpy()", None),
         ("", "torch.FloatTensor(3)", None),
@@ -583,6 +588,36 @@ def test_what_may_be_an_array_too_is_left_to_the_run(given: str, read: str) -> N
     after = run(script(imports=NUMPY, end=PREDICT.format(given=given) + read.replace("(x)", "(data)"))).after.decode()
     assert "Accelerator(mixed_devices=True)" in after
     assert read.replace("(x)", "(data)") in after
+
+
+HELPER = """\
+    import numpy as np
+    class Audio:
+        def wave(self, phase):
+            phase = phase.T
+            return self.inverse(phase)
+        def inverse(self, phase):
+            return np.exp(1j * phase)
+    def first(y, backend):
+        if backend == "tf":
+            return np.where(y == 1)
+        return np.asarray(y.detach())
+    """
+
+
+def test_what_other_programs_may_call_with_an_array_is_left_to_the_run() -> None:
+    read = "print(Audio().wave(y), first(y, 'pt'))"
+    devices = Facts({"main.py": script(imports="from help import *", batch=read), "help.py": HELPER}).script.devices
+    assert texts(devices.brought_back) == ["y.detach()"]
+    assert devices.mixed is not None
+
+
+def test_a_member_that_arrays_have_too_shows_no_tensor_where_numpy_reads() -> None:
+    end = "def test(loader):\n    for part in loader:\n        print(Audio().wave(part[0][1]))\ntest({})\ntest(loader)"
+    text = script(imports=dedent(HELPER), end=end.format("DataLoader(vendor.Rows(), collate_fn=vendor.rows)"))
+    after = run(text).after.decode()
+    assert "np.exp(1j * phase)" in after
+    assert "Accelerator(mixed_devices=True)" in after
 
 
 def test_what_is_always_a_tensor_is_brought_to_the_cpu() -> None:

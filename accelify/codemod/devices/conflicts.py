@@ -251,10 +251,14 @@ _COLLATE_FN = 6  # its place among the parameters of `DataLoader`
 
 
 class Shapes:
-    """Decided by how a value is made, and by how it is used."""
+    """Decided by how a value is made, and by how it is used.
 
-    def __init__(self, whereabouts: Lattice) -> None:
+    is_strict: by what holds whoever calls a function that other programs import, too, and what arrays do not have.
+    """
+
+    def __init__(self, whereabouts: Lattice, *, is_strict: bool = False) -> None:
         self.whereabouts = whereabouts
+        self.is_strict = is_strict
         self.program = whereabouts.program
         self.tracer = whereabouts.tracer
         self.tensors = whereabouts.tensors
@@ -338,6 +342,8 @@ class Shapes:
     def holds_one(self, owner: Scope, write: ast.AST, depth: int = _DEPTH) -> bool:
         """Whether a binding gives its name a tensor."""
         if isinstance(write, ast.arg):
+            if self._may_be_imported(owner):
+                return False
             if self._is_given_one(owner, write.arg, write):
                 return True
             calls = self.program.flow.callers.get(owner, ())
@@ -357,6 +363,10 @@ class Shapes:
         if self._is_of_tensors(write):
             return True
         return not (value is not None and self.may_be_array(value)) and self._is_given_one(owner, write.id, write)
+
+    def _may_be_imported(self, function: Scope) -> bool:
+        """Whether programs that are not read may call a function with what this one does not."""
+        return self.is_strict and all(parsed.path != self.program.path(function.node) for parsed in self.program.named)
 
     def _gone_over(self, write: ast.Name) -> ast.expr | None:
         """What a loop's variable gets the rows of: `x` for `row` of `for k, (row, y) in enumerate(zip(x, ys))`."""
@@ -449,7 +459,7 @@ class Shapes:
 
     def _gets_collated(self, owner: Scope, write: ast.AST, depth: int) -> bool:
         if isinstance(write, ast.arg):
-            calls = self.program.flow.callers.get(owner, ())
+            calls = [] if self._may_be_imported(owner) else self.program.flow.callers.get(owner, ())
             given = [self.tracer.argument(c, owner, write.arg) for c in calls]
             return bool(given) and all(self.is_collated(g, depth - 1) for g in given)
         path, holder = self.program.binding(write) if isinstance(write, ast.Name) else ((), None)
@@ -537,7 +547,8 @@ class Shapes:
             call = self.program.parent(parent)
             if isinstance(call, ast.Call) and call.func is parent and methods.says_it_is_of_a_tensor(call):
                 return True
-            return methods.shows_a_tensor(parent.attr) and (of_arrays or table.member("ndarray", parent.attr) is None)
+            counts = (of_arrays and not self.is_strict) or table.member("ndarray", parent.attr) is None
+            return counts and methods.shows_a_tensor(parent.attr)
         if isinstance(parent, (ast.Subscript, ast.Tuple)):
             return self._is_of_plain_loaders(read) and self._picks_rows(parent, read)
         if not isinstance(parent, ast.Call) or parent.func is read:
@@ -584,6 +595,13 @@ def compared(node: ast.Compare) -> list[ast.expr]:
     """What is compared by value, and not asked who or where it is: nothing of `x is None`, `x in rows`."""
     is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
     return [] if is_about else [node.left, *node.comparators]
+
+
+def listed(node: ast.expr) -> list[ast.expr]:
+    """The tensors of `torch.cat([x, y])`, one by one."""
+    if isinstance(node, ast.Starred):
+        return [node.value]
+    return [e for part in node.elts for e in listed(part)] if isinstance(node, (ast.List, ast.Tuple)) else [node]
 
 
 def _operands(node: ast.expr) -> list[ast.expr] | None:

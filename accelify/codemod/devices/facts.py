@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accelify.codemod.devices.bringing import Bringing, Brought
@@ -307,7 +307,7 @@ class Own:
         others = self._homemade().given_by_others() if self.has_model else None
         found = replace(found, doubtful=[*mismatches.doubtful, *([others] if others is not None else [])])
         sources = self._numbered(known, lattice.devices, known.files)
-        return Placed(lattice, found, mismatches.is_tensor, fixed - settled, options, sources, defaulted)
+        return Placed(lattice, found, mismatches, fixed - settled, options, sources, defaulted)
 
     def _defaulted(
         self, files: Collection[str], devices: Destinations, access: Access
@@ -449,7 +449,7 @@ class Own:
             lattice.bring(node)
         for read in brought.read:
             lattice.bring(read, on_host(read))
-        return Placed(lattice, brought, Mismatches(lattice).is_tensor, frozenset())
+        return Placed(lattice, brought, Mismatches(lattice), frozenset())
 
     def stranded(self, files: frozenset[str], access: Access) -> Iterator[ast.Call]:
         """The moves by an option that the accelerator does not ask, where it does not reach."""
@@ -516,14 +516,14 @@ class Own:
 class Placed:
     """Where tensors live, and those that have to live elsewhere.
 
-    is_tensor: whether an expression is one tensor. fixed: what names the same device in every process. options: those
+    meetings: where they meet. fixed: what names the same device in every process. options: those
     of the script that get the accelerator's device. numbered: where a function says the number of a GPU. defaulted:
     the calls that leave a device at its default, the CPU, each with the parameter and the default.
     """
 
     lattice: Lattice
     brought: Brought
-    is_tensor: Callable[[ast.expr], bool]
+    meetings: Mismatches
     fixed: frozenset[ast.expr]
     options: tuple[DeviceOption, ...] = ()
     numbered: frozenset[ast.expr] = frozenset()
@@ -568,17 +568,26 @@ def devices_of(
     changed = {t: host.shared[t] for t in lattice.on_device(host.shared)}
     may_mix = may_mix and own.has_model and not host.asked and not (changed and tensor is not None)
     may_be_there = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
-    own_reads = [t for t in may_be_there if placed.is_tensor(t)]
+    own_reads = [t for t in may_be_there if placed.meetings.is_tensor(t)]
     kept = (read for call in host.calls for read in host.kept(call))
     kinds = own.effects.kinds
     unsure = set(may_be_there).difference(own_reads)
     unsure = {t for t in unsure if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
     doubtful = unsure.intersection([*kept, *host.listed, *host.picks])
     back = sorted({*brought.read, *own_reads}, key=program.position)
+    unproven = [t for t in back if may_mix and not placed.meetings.is_always_tensor(t)]
+    back = [t for t in back if t not in unproven]
     mixed: ast.AST | None = None
     if may_mix:
         undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
-        doubts = [homemade, brought.stuck, *brought.doubtful, *sorted(unsure, key=program.position), *undecided]
+        doubts = [
+            homemade,
+            brought.stuck,
+            *brought.doubtful,
+            *sorted(unsure, key=program.position),
+            *unproven,
+            *undecided,
+        ]
         mixed, homemade = next(filter(None, [*doubts, *own.prepared.left_to_others()]), None), None
         if mixed is None:
             mixed = Mixing(Meetings(lattice), brought.origins, back).first()

@@ -8,13 +8,13 @@ weight = torch.ones(3).to(device)       with `device="cpu"`, the default of a pa
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
 from accelify.codemod.devices.bringing import draws_into
-from accelify.codemod.devices.conflicts import Meeting, Meetings, compared
+from accelify.codemod.devices.conflicts import Meeting, Meetings, Shapes, compared, listed
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import is_placed_by_callee
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places, on_host
@@ -163,7 +163,7 @@ class Mismatches(Meetings):
         return [node.value, *(p for p in picks if not isinstance(p, ast.Slice))] if is_host else []
 
     def _of_call(self, call: ast.Call) -> list[ast.expr | Places]:
-        given = [e for g in (*call.args, *(k.value for k in call.keywords)) for e in _listed(g)]
+        given = [e for g in (*call.args, *(k.value for k in call.keywords)) for e in listed(g)]
         if self.lattice.is_early(call):
             return [frozenset({Place(Where.HOST, Where.HOST)}), *given]
         if self.tensors.is_model_call(call):
@@ -319,9 +319,23 @@ class Mismatches(Meetings):
             return True
         if self.shapes.may_be_array(node):
             return False
-        shown = [s for c in self.program.calls_in(self.program.frame(node)) for s in self._shown_as_tensors(c)]
-        text = ast.unparse(node)
-        return any(ast.unparse(s) == text and self._is_same(s, node) for s in shown)
+        return self._is_shown(node, _is_of_tensors)
+
+    def is_always_tensor(self, node: ast.expr) -> bool:
+        """Whether an expression is one tensor in every call, or would be read by what takes no array and no number."""
+        parent = self.program.parent(node)
+        if isinstance(parent, ast.Attribute) and parent.attr == "numpy":
+            return True
+        if isinstance(parent, ast.Call) and self._gives_a_type(parent, node):
+            return True
+        if self._proven.is_tensor(node) or self._proven.is_collated(node):
+            return True
+        is_own = any(parsed.path == self.program.path(node) for parsed in self.program.named)
+        return is_own and self._is_shown(node, methods.moves)
+
+    @cached_property
+    def _proven(self) -> Shapes:
+        return Shapes(self.lattice, is_strict=True)
 
     def _gives_a_type(self, call: ast.Call, node: ast.expr) -> bool:
         """Whether a type of tensors gets it, `torch.LongTensor(x)`, which takes numbers, and no text."""
@@ -332,11 +346,18 @@ class Mismatches(Meetings):
         first, second = (self.program.definitions(n).definitions(_first_name(n)) for n in (a, b))
         return not first or not second or not first.isdisjoint(second)
 
-    def _shown_as_tensors(self, call: ast.Call) -> list[ast.expr]:
+    def _is_shown(self, node: ast.expr, shows: Callable[[str], bool]) -> bool:
+        """Whether a loss in the same function gets a value, or a method that shows a tensor is called on it."""
+        calls = self.program.calls_in(self.program.frame(node))
+        shown = [s for call in calls for s in self._shown_as_tensors(call, shows)]
+        text = ast.unparse(node)
+        return any(ast.unparse(s) == text and self._is_same(s, node) for s in shown)
+
+    def _shown_as_tensors(self, call: ast.Call, shows: Callable[[str], bool]) -> list[ast.expr]:
         """The arguments that a call shows to be tensors."""
         if self.tensors.is_loss(call):
             return call.args
-        is_own = isinstance(call.func, ast.Attribute) and _is_of_tensors(call.func.attr)
+        is_own = isinstance(call.func, ast.Attribute) and shows(call.func.attr)
         return [call.func.value] if is_own else []  # type: ignore[attr-defined]  # checked
 
 
@@ -367,10 +388,3 @@ def _needs_one_device(row: Row | None) -> bool:
     if row is None:
         return False
     return row.has(Trait.ONE_DEVICE) or (row.rows is not None and row.rows.value == "concatenates")
-
-
-def _listed(node: ast.expr) -> list[ast.expr]:
-    """The tensors of `torch.cat([x, y])`, one by one."""
-    if isinstance(node, ast.Starred):
-        return [node.value]
-    return [e for part in node.elts for e in _listed(part)] if isinstance(node, (ast.List, ast.Tuple)) else [node]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from accelify.codemod.devices.conflicts import Meetings, compared
+from accelify.codemod.devices.conflicts import Meetings, compared, listed
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, Place
@@ -268,7 +268,7 @@ class Mixing:
             return [self._side_of_function(call), *map(self.side, given)]
         is_computed = any(n.startswith("torch.") for n in called) and all(map(names.may_compute, called))
         owner = [self.side(call.func.value)] if isinstance(call.func, ast.Attribute) else []
-        return [*owner, *map(self.side, given)] if is_computed else []
+        return [*owner, *(self.side(each) for g in given for each in listed(g))] if is_computed else []
 
     def _of_input(self, node: ast.expr) -> frozenset[Where]:
         """Where the tensors may be that a model gets, as it does if nothing is known of what it is given."""

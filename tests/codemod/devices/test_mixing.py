@@ -58,3 +58,14 @@ def test_an_option_that_the_accelerator_asks_decides_for_all() -> None:
     options += '\nparser.add_argument("--device", default="cuda")\nargs = parser.parse_args()'
     after = rewritten(before=options, move=".to(args.device)", batch="x, y = x.to(args.device), y.to(args.device)")
     assert 'Accelerator(cpu=args.device.startswith("cpu"))' in after
+
+
+@pytest.mark.parametrize(
+    "joined", ["torch.cat((seen, y))", "torch.cat([seen, y], dim=0)", "torch.cat(tensors=(seen, y))"]
+)
+def test_a_function_that_gets_two_loaders_may_join_what_has_come_with_what_has_not(joined: str) -> None:
+    score = f"def score(held):\n    seen = torch.Tensor()\n    for x, y in held:\n        seen = {joined}\n"
+    plain = "score(DataLoader(TensorDataset(torch.rand(8, 2), torch.rand(8, 2)), batch_size=8))"
+    after = f"{score}        y = model(x.to(device)) - y.to(device)\n    return seen\nscore(loader)\n"
+    assert MIXED in rewritten(after=after + plain)
+    assert MIXED not in rewritten(after=after.replace("torch.Tensor()", "torch.Tensor().to(device)"))

@@ -196,8 +196,9 @@ def _several_devices(program: Program, files: frozenset[str]) -> Iterator[tuple[
     listed = _lists_for_wrappers(program)
     for path in sorted(files):
         for node in program.flow.parsed_of[path].parents:
-            if program.parent(node) in listed:
-                continue
+            parent = program.parent(node)
+            if parent in listed or (isinstance(parent, ast.Dict) and node in parent.keys):
+                continue  # a key of `map_location` is what a file says
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
             if text.startswith("cuda:") and text.partition(":")[2].isdigit() and not _is_fallback(program, node):
                 found.setdefault(text, node)

@@ -1361,3 +1361,8 @@ def test_where_nothing_is_known_of_a_device_that_stays_devices_mix(device: str) 
     assert "Accelerator(mixed_devices=True)" in after
     known = run(KEYWORDS.format(device=device, made=f"self.{device} = 'cuda'")).after.decode()
     assert "mixed_devices" not in known
+
+
+def test_the_keys_of_a_map_location_are_no_devices_of_this_process() -> None:
+    loads = "model.load_state_dict(torch.load('a.pt', map_location={'cuda:1': 'cuda:0'}))"
+    assert loads in migrated(script(model=f"model.to(device)\n{loads}"))

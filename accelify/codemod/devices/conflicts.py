@@ -459,7 +459,7 @@ class Shapes:
 
     def _gets_collated(self, owner: Scope, write: ast.AST, depth: int) -> bool:
         if isinstance(write, ast.arg):
-            calls = [] if self._may_be_imported(owner) else self.program.flow.callers.get(owner, ())
+            calls = self.program.flow.callers.get(owner, ()) if not self._may_be_imported(owner) else ()
             given = [self.tracer.argument(c, owner, write.arg) for c in calls]
             return bool(given) and all(self.is_collated(g, depth - 1) for g in given)
         path, holder = self.program.binding(write) if isinstance(write, ast.Name) else ((), None)

@@ -423,11 +423,14 @@ def of_constant(value: object) -> Named:
 
 
 def gpu_texts(node: ast.AST) -> Iterator[ast.expr]:
-    """The parts of some code that are a GPU by its number: `"cuda:0"`, `f"cuda:{gpu}"`, `torch.device("cuda", gpu)`."""
+    """The parts of some code that are a GPU by its number: `"cuda:0"`, `f"cuda:{gpu}"`, `torch.device("cuda", gpu)`.
+
+    The keys of `map_location={"cuda:0": "cpu"}` are what a file says, and no device of this process.
+    """
     if isinstance(node, ast.expr) and (gpu_texts_at(node) or is_numbered_call(node)):
         yield node
     else:
-        for part in ast.iter_child_nodes(node):
+        for part in node.values if isinstance(node, ast.Dict) else ast.iter_child_nodes(node):
             yield from gpu_texts(part)
 
 

@@ -19,6 +19,8 @@ from tests.codemod.training_scripts import training
         ("f('cuda')", []),
         ("f('cpu')", []),
         ("f('model:0')", []),
+        ("f({'cuda:1': 'cpu'})", []),
+        ("f({'cuda:%d' % gpu: 'cuda:0'})", ["'cuda:0'"]),
     ],
 )
 def test_gpus_by_their_number(code: str, found: list[str]) -> None:

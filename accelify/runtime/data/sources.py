@@ -5,8 +5,8 @@ row more, and one with fewer rows than ranks lends a row, with no weight, to tho
 
 The user's loader, sampler and batch sampler are kept and read, never rebuilt: every rank draws the epoch's
 indices from one random stream (rank 0's), and fetches its own. What cannot be divided by its indices (an iterable
-dataset, a loader with an `__iter__` of its own, a loader of another library) is divided by its batches: every rank
-runs it and keeps every N-th.
+dataset, one that reads on from an open file whatever the index, a loader with an `__iter__` of its own, a loader of
+another library) is divided by its batches: every rank runs it and keeps every N-th.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import itertools
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
+from types import CodeType
 from typing import Any  # batches are whatever the user's loader yields
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset
 
 from accelify.errors import AccelifyError
 from accelify.runtime.data.index_sharding import AlreadySharded, ByIndex, is_sharding_sampler
@@ -53,9 +54,32 @@ def choose_source(loader: Any, sharding: Sharding, streams: Streams, *, keeps_ba
         and can_shard_itself(loader.dataset, sharding.size)
     ):
         return ByDataset(loader, sharding, streams)
-    if is_iterable or iterates_itself(loader) or cannot_index:
+    if is_iterable or iterates_itself(loader) or cannot_index or reads_on(loader.dataset):
         return ByBatch(loader, sharding, streams)
     return ByIndex(loader, sharding, streams)
+
+
+def reads_on(dataset: Any) -> bool:
+    """Whether it ignores which element is asked for, and gives the next one of an open file or iterator it holds.
+
+    Such a one cannot be divided by its indices: each rank would get the same first elements.
+    """
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
+    if code is None or code.co_argcount != 2 or _is_read(code, code.co_varnames[1]):
+        return False
+    methods = [getattr(getattr(type(dataset), name, None), "__code__", None) for name in code.co_names]
+    names = {name for each in (code, *methods) if each is not None for name in each.co_names}
+    return any(hasattr(getattr(dataset, "__dict__", {}).get(name), "__next__") for name in names)
+
+
+def _is_read(code: CodeType, name: str) -> bool:
+    """Whether a function reads this argument of its own; some instructions of newer versions read two at once."""
+    import dis
+
+    loads = (one.argval for one in dis.get_instructions(code) if "LOAD_FAST" in one.opname)
+    return name in code.co_cellvars or any(name == one or (isinstance(one, tuple) and name in one) for one in loads)
 
 
 def in_order(loader: Any, sharding: Sharding) -> Any:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.preparation import DataPreparation, ShardedTwice
@@ -31,6 +31,63 @@ def test_each_rank_gets_every_other_batch():
     loader = DataLoader(ROWS, batch_size=2)
     assert batches(data(rank=0).prepare(loader, None)) == [[0, 1], [4, 5], [8, 9]]
     assert batches(data(rank=1).prepare(loader, None)) == [[2, 3], [6, 7], [10, 11]]
+
+
+class Lines(Dataset):
+    """Gives the next number of what it holds, whatever the index."""
+
+    def __init__(self):
+        self.lines = iter(ROWS * 2)
+
+    def __len__(self):
+        return len(ROWS)
+
+    def __getitem__(self, index):
+        return next(self.lines)
+
+
+class Rows(Lines):
+    """Reads on in a method."""
+
+    def __getitem__(self, _):
+        return self.read()
+
+    def read(self):
+        return self.lines.__next__()
+
+
+class Seeking(Lines):
+    """Reads what is asked for."""
+
+    def __getitem__(self, index):
+        self.lines = iter(ROWS[index:])
+        return next(self.lines)
+
+
+class Noise(Lines):
+    """Needs no index, and holds nothing that could be read on."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __getitem__(self, index):
+        self.seen.append(1)
+        return 1
+
+
+@pytest.mark.parametrize("kind", [Lines, Rows, Seeking])
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: Subset(one, ROWS)])
+def test_each_rank_gets_every_other_batch_of_what_reads_on(kind, wrap):
+    for rank, expected in ((0, [[0, 1], [4, 5], [8, 9]]), (1, [[2, 3], [6, 7], [10, 11]])):
+        prepared = data(rank=rank).prepare(DataLoader(wrap(kind()), batch_size=2), None)
+        assert batches(prepared) == batches(prepared) == expected
+        assert len(prepared) == 3
+
+
+def test_what_needs_no_index_and_keeps_no_place_is_not_read_by_all():
+    noise = Noise()
+    assert len(batches(data().prepare(DataLoader(noise, batch_size=2), None))) == 3
+    assert len(noise.seen) == 6
 
 
 def test_a_loader_is_prepared_once():

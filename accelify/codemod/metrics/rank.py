@@ -1122,8 +1122,10 @@ class Ranks:
                 found.add(label)
             elif label.mark is Mark.RUNNING:
                 found.add(Origin(Mark.RUNNING, label.node, differs=False))
-            elif label.mark is Mark.BATCH or label.is_count:
+            elif label.mark is Mark.BATCH:
                 found.add(Origin(Mark.ROWS, label.node, differs=False))
+            elif label.is_count:
+                found.add(Origin(label.mark, label.node, differs=False))
         return frozenset(found)
 
     # Calls.

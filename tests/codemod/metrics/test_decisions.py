@@ -115,6 +115,22 @@ def test_batches_of_the_scripts_own_are_of_different_sizes(test: str, leave: str
     assert [m for _, _, m in facts.verdict.obstacles if "depends on the size of the batch" in m]
 
 
+@pytest.mark.parametrize("better", ["len(scores) == 0 or score > max(scores)", "not scores or score > scores[-1]"])
+def test_what_an_evaluation_gives_now_and_then_goes_by_no_size(better: str) -> None:
+    evaluation = f"""\
+step += 1
+if step % 9 == 0:
+    score = sum(len(row) for row in rows)
+    better = {better}
+    scores.append(score)
+    if not better:
+        exit()
+"""
+    text = script(before=f"{PAIRS}\nstep, scores = 0, []", step=STEP + evaluation)
+    facts = Facts(text.replace("loader = DataLoader(rows, batch_size=2)", "loader = Pairs()"))
+    assert list(decided_apart(facts.script.metrics)) == []
+
+
 FILTERS = [
     "def join(items):\n    return torch.stack([i for i in items if i is not None])",
     "def join(items):\n    items = list(filter(bool, items))\n    return torch.stack(items) if items else None",

@@ -184,6 +184,13 @@ def test_counts_of_steps_are_told_from_counts_of_rows() -> None:
     assert not rank("n", begin="n = 0", batch="n += len(x)").is_own
 
 
+@pytest.mark.parametrize("batch", ["scores.append(0)", "scores.append(i)", "scores += [n]"])
+def test_the_length_of_what_grows_with_the_steps_counts_no_rows(batch: str) -> None:
+    found = rank("len(scores)", before="n, scores = 0, []", batch=f"n += 1\nif n % 2 == 0:\n    {batch}")
+    assert not found.is_own
+    assert not found.of(Mark.ROWS)
+
+
 LOOP = "for i, (x, y) in enumerate(loader):"
 
 

@@ -197,8 +197,10 @@ def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[P
         program = Program(files, project, named)
         notes = _imported_by_name(program) or _made_by_settings(program) or _picked_by_name(program)
     notes = notes or _given_own_gradients(files)
-    shown = [*named, *(f for f in files if f.path in notes and f not in named)]
-    return [replace(u, notes=notes.get(u.path, ())) for u in _unchanged(shown)]
+    others = [f for f in files if f.path in notes and f not in named]
+    see = f"nothing to migrate was found: see the note in {' and '.join(f.path for f in others)}" if others else ""
+    results = [replace(u, notes=notes.get(u.path, ())) for u in _unchanged([*named, *others])]
+    return [r if r.notes else replace(r, because=r.because or see) for r in results]
 
 
 def _in_broken_files(files: Sequence[Parsed], project: Project) -> dict[str, tuple[Note, ...]]:

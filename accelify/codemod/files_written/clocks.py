@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Effect, Trait
@@ -187,19 +186,7 @@ class Clocks:
                 value = statement.value if isinstance(statement, _ASSIGNMENTS) else None
                 if value is not None and ast.unparse(write.value) == owner:
                     yield value
-        yield from self._defaults.get(node.attr, ())
-
-    @cached_property
-    def _defaults(self) -> dict[str, list[ast.expr]]:
-        """The defaults of the script's options."""
-        found: dict[str, list[ast.expr]] = {}
-        for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-                default = [k.value for k in call.keywords if k.arg == "default"]
-                options = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-                for name in options:
-                    found.setdefault(name.lstrip("-").replace("-", "_"), []).extend(default)
-        return found
+        yield from self.tracer.option_values(node.attr)
 
 
 def _variables_of(place: Value) -> Scope | None:

@@ -90,23 +90,14 @@ class Apex:
         writes = self.settings.tracer.writes(owner, given.id) if isinstance(given, ast.Name) and owner else []
         if len(writes) == 1 and isinstance(writes[0], ast.Name):
             level = self.settings.tracer.assigned(writes[0]) or given
-        value = self._default(level.attr) if isinstance(level, ast.Attribute) else getattr(level, "value", None)
+        if isinstance(level, ast.Attribute):
+            value = next((getattr(v, "value", None) for v in self.settings.tracer.option_values(level.attr)), None)
+        else:
+            value = getattr(level, "value", None)
         if value not in LEVELS:
             raise NotUnderstood(call, "cannot tell that its level is `O1` or `O2`")
         self.found.level = str(value)
         self.found.level_option = level if isinstance(level, ast.Attribute) else None
-
-    def _default(self, name: str) -> object:
-        """The default of the option that a parser of the script's keeps under a name."""
-        for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-                options = [
-                    a.value.lstrip("-") for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)
-                ]
-                default = next((k.value for k in call.keywords if k.arg == "default"), None)
-                if name in [o.replace("-", "_") for o in options] and isinstance(default, ast.Constant):
-                    return default.value
-        return None
 
     def _scaled(self, call: ast.Call) -> frozenset[str]:
         """`with amp.scale_loss(loss, optimizer) as scaled: scaled.backward()`"""

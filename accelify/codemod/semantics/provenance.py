@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeGuard
 
 from accelify.codemod.files.project import absolute
@@ -57,6 +58,20 @@ class Tracer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.flow = program.flow
+
+    @cached_property
+    def _options(self) -> dict[str, list[ast.keyword]]:
+        """What is said of the options of a command line, by the attributes that get their values."""
+        found: dict[str, list[ast.keyword]] = {}
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+                for text in (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)):
+                    found.setdefault(text.lstrip("-").replace("-", "_"), []).extend(call.keywords)
+        return found
+
+    def option_values(self, attribute: str, *others: str) -> list[ast.expr]:
+        """The defaults of the options whose values an attribute gets; the values of other keywords, too: `choices`."""
+        return [k.value for k in self._options.get(attribute, ()) if k.arg in ("default", *others)]
 
     def chains(self, node: ast.expr, seen: tuple[object, ...] = ()) -> list[Chain]:
         """The ways back from an expression; several where branches or callers differ."""
@@ -481,14 +496,21 @@ def imported_by_name(program: Program, word: str) -> Iterator[tuple[ast.Call, li
 def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:
     """The calls of what a configuration names, each with the other files of the repository that have a word.
 
-    hydra.utils.instantiate(cfg.agent)
+    hydra.utils.instantiate(cfg.agent)    import_module(config["trainer"])
     """
     read = {absolute(p.path) for p in program.files}
     for call in program.calls:
-        if any(map(names.is_configured, program.called(call))) and program.frame(call) in program.reachable:
+        is_named = any(map(names.is_configured, program.called(call))) or _imports_what_is_unknown(program, call)
+        if is_named and program.frame(call) in program.reachable:
             listed = program.flow.project.having(program.parsed(call), word)
             if others := [p for p in listed if absolute(p) not in read]:
                 yield call, others
+
+
+def _imports_what_is_unknown(program: Program, call: ast.Call) -> bool:
+    """Whether a call imports a module of whose name not even the beginning is known."""
+    is_import = any(map(names.runs_code, program.called(call))) and bool(call.args)
+    return is_import and not isinstance(call.args[0], ast.Constant) and not any(_beginnings(program, call.args[0]))
 
 
 def chosen_among_variables(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:
@@ -521,11 +543,17 @@ def _is_picked_by_name(program: Program, node: ast.expr) -> bool:
 
 
 def _beginnings(program: Program, node: ast.expr) -> Iterator[str]:
-    """The texts that a name begins with, or is: the items of a table that it is looked up in."""
+    """The texts that a name begins with, or is: the items of a table that it is looked up in, an option's defaults."""
+    tracer = program.once(Tracer)
     yield from (v.value for v in program.values(node) if isinstance(v, Constant) and isinstance(v.value, str))
-    chains = program.once(Tracer).chains(node) if isinstance(node, ast.Name) else []
+    chains = tracer.chains(node) if isinstance(node, ast.Name) else []
     given = [value for chain in chains if (value := chain[-1].value) is not None]
-    yield from map(_beginning, given or [node])
+    for value in given or [node]:
+        listed = tracer.option_values(value.attr, "choices") if isinstance(value, ast.Attribute) else []
+        yield from (
+            t.value for n in listed for t in ast.walk(n) if isinstance(t, ast.Constant) and isinstance(t.value, str)
+        )
+        yield _beginning(value)
 
 
 def _beginning(node: ast.expr) -> str:

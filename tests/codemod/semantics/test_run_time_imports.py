@@ -21,6 +21,14 @@ def run(loader):
         model(x).mean().backward()
         optimizer.step()
 """
+OPTIONS = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument('--kind', default='runners.plain')
+parser.add_argument('--other', '-o', choices=['runners.own', 'runners.plain'], required=True)
+parser.add_argument('--number', default=3)
+args = parser.parse_args()
+"""
 TABLE = "KINDS = {'plain': 'runners.plain', 'own': 'runners.own'}\n"
 
 
@@ -32,6 +40,10 @@ TABLE = "KINDS = {'plain': 'runners.plain', 'own': 'runners.own'}\n"
         ("importlib.import_module('runners.' + kind)", ["own", "plain"]),
         ("__import__(f'runners.{kind}')", ["own", "plain"]),
         ("importlib.import_module('runners.plain')", ["plain"]),
+        (f"{OPTIONS}importlib.import_module(args.kind)", ["plain"]),
+        (f"{OPTIONS}name = args.kind\nimportlib.import_module(name)", ["plain"]),
+        (f"{OPTIONS}importlib.import_module(args.other)", ["own", "plain"]),
+        (f"{OPTIONS}importlib.import_module(args.number)", []),
         ("importlib.import_module('readers.' + kind)", []),
         ("importlib.import_module(kind)", []),
         ("KINDS = {'json': 'json'}\nimportlib.import_module(KINDS[kind])", []),
@@ -66,6 +78,9 @@ def test_a_script_that_trains_by_such_an_import_is_not_passed_over(
         ("import hydra\nagent = hydra.utils.instantiate(config.agent)\n", True),
         ("from hydra.utils import instantiate as make\nagent = make(config.agent)\n", True),
         ("from hydra.utils import get_class\nagent = get_class(config.agent.name)()\n", True),
+        ("import importlib\nagent = importlib.import_module(config['agent']).Agent()\n", True),
+        ("import importlib\nagent = importlib.import_module(config.agent).Agent()\n", True),
+        ("import importlib\nagent = importlib.import_module('json').dumps({})\n", False),
         ("from hydra.utils import get_original_cwd\nagent = get_original_cwd()\n", False),
         ("import hydra\nimport runners.plain\nagent = runners.plain.model\n", False),
     ],
@@ -159,3 +174,15 @@ def test_a_script_that_trains_what_is_picked_by_its_name(
     (result,) = rewrite_together(("main.py",), Options())
     assert result.status is Status.UNCHANGED
     assert ["(runners.py)" in n.message for n in result.notes] == [True] * is_said
+
+
+def test_a_registry_in_another_file_is_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    registry = "KINDS = {}\ndef add(cls):\n    KINDS[cls.__name__] = cls\n    return cls\n"
+    Path("registry.py").write_text(f"{registry}def build(name):\n    return KINDS[name]()\n")
+    text = CHOSEN.replace("class Plain", "@add\nclass Plain")
+    Path("runners.py").write_text(f"from registry import add\n{text}")
+    Path("main.py").write_text("import sys, runners\nfrom registry import build\nbuild(sys.argv[1]).train()\n")
+    main, registry_file = rewrite_together(("main.py",), Options())
+    assert main.because == "nothing to migrate was found: see the note in registry.py"
+    assert "(runners.py)" in registry_file.notes[0].message

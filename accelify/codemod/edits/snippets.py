@@ -57,6 +57,12 @@ def passed_to(node: cst.CSTNode, function: str) -> cst.BaseExpression:
     return cst.Call(cst.parse_expression(function), [cst.Arg(bare(node))])
 
 
+def agreed(node: cst.CSTNode, speaker: str, template: str = "{value}") -> cst.BaseExpression:
+    """`accelerator.broadcast_object_list([time.time()])[0]`: process 0's value in all."""
+    assert isinstance(node, cst.BaseExpression)
+    return expression(f"{speaker}.broadcast_object_list([{template}])[0]", value=bare(node))
+
+
 def coded(node: cst.CSTNode, code: str) -> cst.BaseExpression:
     """An expression from text for another one, in parentheses where that had some."""
     made = cst.parse_expression(code)

@@ -43,6 +43,53 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
                 yield node
 
 
+def decided_by_one(metrics: Metrics) -> set[ast.If | ast.While]:
+    """Those of these conditions that say only whether the training goes on, and that all ranks come to equally often.
+
+    One rank may decide for all then. A step that a rank leaves out because of its own batch is no such decision.
+    """
+    training = metrics.measured.training
+    learning, apart = _Steps(metrics, {*training.backwards, *training.steps}), list(decided_apart(metrics))
+    signalled = (n for n in apart if not metrics.ranks.of(n.test).of(Mark.SIGNAL))
+    found = {n for n in signalled if isinstance(n, ast.While) or learning.only_end_by(n)}
+    while left := {n for n in found if not _is_met_by_all(metrics, n, {*apart} - found, found, _DEPTH)}:
+        found -= left
+    return found
+
+
+def follows(metrics: Metrics, test: ast.expr, decided: Container[ast.AST]) -> bool:
+    """Whether a value differs between ranks only by what some conditions decide, on which all ranks agree."""
+    differing = [o for o in metrics.ranks.of(test).origins if o.differs]
+    return bool(differing) and all(o.mark is Mark.CHOSEN and o.node in decided for o in differing)
+
+
+def _is_met_by_all(
+    metrics: Metrics, node: ast.AST, apart: Container[ast.AST], alike: Container[ast.AST], depth: int
+) -> bool:
+    """Whether all ranks come to a node equally often, where they decide some conditions apart and others alike."""
+    program, frame = metrics.measured.program, metrics.measured.program.frame(node)
+    for around in (node, *program.ancestors(node)):
+        if around is frame.node:
+            break
+        if isinstance(around, ast.Try) and around.handlers:
+            return False
+        tests = (t for t in _tests(metrics, around) if t is not node and t not in alike)
+        if any(t in apart or _is_own(metrics, t.test) for t in tests):
+            return False
+        if isinstance(around, _LOOPS) and around not in metrics.ranks.rounds and metrics.ranks.is_own(around.iter):
+            return False
+    calls = program.calls_of(frame) if frame.is_function else ()
+    return all(depth and _is_met_by_all(metrics, call, apart, alike, depth - 1) for call in calls)
+
+
+def _tests(metrics: Metrics, around: ast.AST) -> Iterator[ast.If | ast.While | ast.IfExp]:
+    """The conditions by which a statement round a node is run, or run once more."""
+    if isinstance(around, (ast.If, ast.While, ast.IfExp)):
+        yield around
+    if isinstance(around, (ast.While, *_LOOPS)):
+        yield from metrics.ranks.leaving(around)
+
+
 def _saves_at_a_signal(metrics: Metrics, node: ast.If | ast.While) -> bool:
     """Whether a process writes a file when it gets a signal, though only the main process may write it."""
     is_of_signal = bool(metrics.ranks.of(node.test).of(Mark.SIGNAL))
@@ -186,6 +233,12 @@ class _Steps:
         """Whether a condition decides about a step, or whether what holds one goes on."""
         inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
         return self._are_in(inside) or any(self._are_left_by(n, node) for n in inside)
+
+    def only_end_by(self, node: ast.If | ast.While) -> bool:
+        """Whether a condition takes no step, but leaves loops and functions that do."""
+        inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
+        leaving = [n for n in inside if self._are_left_by(n, node)]
+        return not self._are_in(inside) and not any(isinstance(n, (ast.Continue, ast.Raise)) for n in leaving)
 
     def go_on_by(self, node: ast.If | ast.While, files: FileQuestions) -> bool:
         """Whether a loop that takes steps goes on until a file is there, or is there no more."""

@@ -874,6 +874,10 @@ class Ranks:
             found |= self._chosen(self._of(test.test), test)
         return found
 
+    def leaving(self, loop: ast.AST) -> list[ast.If]:
+        """The conditions under which a round of a loop, or the loop, ends early."""
+        return [*self._leaving(loop, ast.Continue), *self._leaving(loop, ast.Break)]
+
     def _leaving(self, loop: ast.AST, how: type[ast.Break | ast.Continue]) -> list[ast.If]:
         """The conditions under which a round, or its loop, ends early."""
         if (loop, how) not in self._left_by:

@@ -309,7 +309,7 @@ def _one_name(script: Script, clock: ast.expr, about: tuple[str, str]) -> Change
         if script.options.runtime.has("broadcast_object_list"):
             message += f", as in `name = {speaker}.broadcast_object_list([name])[0]`"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
-    spoken = Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))
+    spoken = Replace(clock, partial(snippets.agreed, speaker=speaker), (clock,), (name,))
     return Change(NAME, path, clock.lineno, reason, (spoken, *script.library_import(clock, speaker)))
 
 
@@ -352,12 +352,6 @@ def _is_first_iterated(program: Program, around: ast.AST, node: ast.AST) -> bool
 
 def _asks(test: ast.expr) -> bool:
     return asks_for_one(test) or any(isinstance(n, ast.Call) for n in ast.walk(test))
-
-
-def agreed(node: cst.CSTNode, speaker: str) -> cst.BaseExpression:
-    """`accelerator.broadcast_object_list([time.time()])[0]`."""
-    assert isinstance(node, cst.BaseExpression)
-    return snippets.expression(f"{speaker}.broadcast_object_list([{{clock}}])[0]", clock=node)
 
 
 def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:

@@ -22,7 +22,7 @@ from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
-from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, skipped_apart
+from accelify.codemod.metrics.decisions import skipped_apart
 from accelify.codemod.metrics.forward_state import carried_states, forward_states, hook_states, refreshing_passes
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import (
@@ -32,7 +32,6 @@ from accelify.codemod.metrics.progress import (
     overstated_samples,
     shrunken_schedules,
 )
-from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
@@ -118,7 +117,6 @@ def find(script: Script) -> Iterator[Remark]:
                 yield from _evaluation(script, node)
     yield from _elsewhere(script)
     yield from _gone_over(script)
-    yield from _uneven(script)
     yield from _failing(script)
     yield from _stopped_by_hand(script)
     divides = script.options.keep_global_batch and not script.preparation.sharded
@@ -318,36 +316,6 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
         return False
     around = [b for b in script.program.branches_round(node) if script.program.inside(b[0], loop)]
     return any(phase.is_over(branching.test, holds) for branching, holds in around)
-
-
-def _uneven(script: Script) -> Iterator[Remark]:
-    """Actions that one process may take and another not, though all must together: they would wait for each other."""
-    for node in decided_apart(script.metrics):
-        message = _why_apart(script, node.test)
-        if script.run.ends_apart:
-            message += (
-                "processes may take different numbers of steps. One that has finished joins the others' steps "
-                f"without data until all have called `{script.reach.name}.wait_for_everyone()`: before that, the "
-                "script must not do anything else that needs all processes"
-            )
-        else:
-            message += (
-                "processes that decide differently wait for each other and hang; decide from a value that is reduced "
-                "across processes"
-            )
-        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-
-
-def _why_apart(script: Script, test: ast.expr) -> str:
-    """The beginning of a message on a condition that may hold on one process and not on another."""
-    marks = {o.mark for o in script.metrics.ranks.of(test).origins if o.differs}
-    if Mark.SIGNAL in marks:
-        return "a signal may come to one process alone, while only the main process saves: "
-    if marks == {Mark.CLOCK}:
-        return "this is decided by each process's own clock: "
-    if not marks and FileQuestions(script.metrics).are_in(test):
-        return "this is decided by a file that one process may find and another not yet: "
-    return "this is decided from one process's own data: "
 
 
 def _failing(script: Script) -> Iterator[Remark]:

@@ -1,0 +1,74 @@
+"""Let all processes decide alike when the training goes on, and when it ends.
+
+    if loss.item() < 0.01:      ->    if accelerator.broadcast_object_list([loss.item() < 0.01])[0]:
+        break                             break
+    while time.time() < end:    ->    while accelerator.broadcast_object_list([time.time() < end])[0]:
+
+Why: what a process measures on its shard of the data, and its clock, are its own. One that stops, or leaves out a step,
+while the others go on keeps them waiting. So all decide as process 0 does, where all come to the decision equally
+often, and it is one about going on.
+Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; and
+agents, whose processes may take different numbers of steps. A note says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Remark, Replace
+from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, decided_by_one, follows
+from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script
+
+NAME = "decisions"
+_OWN_DATA = "this is decided from one process's own data: "
+_ALL = "all processes decide as process 0 does here"
+
+
+def find(script: Script) -> Iterator[Change | Remark]:
+    """A change for each decision that one process may take for all; else a note."""
+    can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
+    by_one = decided_by_one(script.metrics) if can_speak and not script.run.ends_apart else set()
+    for node in decided_apart(script.metrics):
+        path, test, accelerator = script.path(node), node.test, script.accelerator(node.test)
+        if follows(script.metrics, test, by_one - {node}):
+            continue
+        if node not in by_one or accelerator is None:
+            yield Remark(NAME, path, node, _told(script, test), Tier.REVIEW)
+            continue
+        is_bool = script.effects.kinds.of(test) <= {"number"}  # a tensor of another process's GPU is none of this one's
+        said = partial(snippets.agreed, speaker=accelerator, template="{value}" if is_bool else "bool({value})")
+        edit = Replace(test, said, keeps=(test,), reads=(accelerator.split(".")[0],))
+        is_of_data = _why_apart(script, test) == _OWN_DATA
+        reason = f"{_ALL}, from its own data: reduce the value if it should cover all data" if is_of_data else _ALL
+        yield Change(NAME, path, node.lineno, reason, (edit,), Tier.REVIEW if is_of_data else Tier.SAFE)
+
+
+def _told(script: Script, test: ast.expr) -> str:
+    """A note on a condition that may hold on one process and not on another."""
+    message = _why_apart(script, test)
+    if script.run.ends_apart:
+        return message + (
+            "processes may take different numbers of steps. One that has finished joins the others' steps "
+            f"without data until all have called `{script.reach.name}.wait_for_everyone()`: before that, the "
+            "script must not do anything else that needs all processes"
+        )
+    return message + (
+        "processes that decide differently wait for each other and hang; decide from a value that is reduced "
+        "across processes"
+    )
+
+
+def _why_apart(script: Script, test: ast.expr) -> str:
+    marks = {o.mark for o in script.metrics.ranks.of(test).origins if o.differs}
+    if Mark.SIGNAL in marks:
+        return "a signal may come to one process alone, while only the main process saves: "
+    if marks == {Mark.CLOCK}:
+        return "this is decided by each process's own clock: "
+    if not marks and FileQuestions(script.metrics).are_in(test):
+        return "this is decided by a file that one process may find and another not yet: "
+    return _OWN_DATA

@@ -1,0 +1,63 @@
+"""Decisions that one process takes for all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.pairs import run
+from tests.codemod.training_scripts import STEP, script
+
+BEFORE = "import os, time\nbegun, best, wait, done = time.time(), 9.0, 0, False"
+
+
+def decided(**slots: str) -> tuple[list[str], int]:
+    """What process 0 decides for all, and how many notes there are on decisions."""
+    result = run(script(before=BEFORE, **slots))
+    lines = [line.strip() for line in result.after.decode().splitlines() if "broadcast_object_list" in line]
+    return [line.replace("accelerator.broadcast_object_list", "") for line in lines], sum(
+        n.rule == "decisions" and "hang" in n.message for n in result.notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "end_of_epoch", "expected"),
+    [
+        ("", "if loss.item() < 0.1:\n    break", ["if ([loss.item() < 0.1])[0]:"]),
+        ("if loss < 0.1: break", "", ["if ([bool(loss < 0.1)])[0]: break"]),
+        ("if loss.item() < 0.1:\n    done = True\n    break", "if done: break", ["if ([loss.item() < 0.1])[0]:"]),
+        (
+            "",
+            "if loss.item() < best: best, wait = loss.item(), 0\nelse:\n    wait += 1\n    if wait > 3: break",
+            ["if ([loss.item() < best])[0]: best, wait = loss.item(), 0"],
+        ),
+        ("if time.time() - begun > 60: exit()", "", ["if ([time.time() - begun > 60])[0]: exit()"]),
+        ("if os.path.exists('stop'): break", "", ["if ([os.path.exists('stop')])[0]: break"]),
+        ("", "while loss.item() > best:\n    best += 1", []),
+        ("", "if epoch == 3: break", []),
+    ],
+)
+def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) -> None:
+    assert decided(step=STEP + step, end_of_epoch=end_of_epoch) == (expected, 0)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        STEP.replace("loss.backward()", "if torch.isnan(loss): continue\nloss.backward()"),
+        STEP + "if (y == 0).any(): continue\n",
+        STEP + "for row in x:\n    if row.sum() > 0: break\n    model(row).sum().backward()\n",
+        STEP + "try:\n    if loss.item() < 0.1: break\nexcept ValueError:\n    pass\n",
+        STEP.replace("optimizer.step()", "if loss.item() < 3: optimizer.step()"),
+    ],
+)
+def test_a_process_s_own_batch_is_not_decided_by_another(step: str) -> None:
+    lines, notes = decided(step=step)
+    assert not lines
+    assert notes
+
+
+def test_a_loop_that_asks_in_each_round() -> None:
+    text = script(before=BEFORE, set_up="loss, epoch = torch.ones(1), 0")
+    text = text.replace("for epoch in range(2):", "while loss.item() > 0.1 and epoch < 20:")
+    after = run(text).after.decode()
+    assert "while accelerator.broadcast_object_list([loss.item() > 0.1 and epoch < 20])[0]:" in after

@@ -6,7 +6,7 @@ Why: at module level when the script's set-up is there; at the top of the functi
 that importing the file starts nothing. A script takes the accelerator of a module that it imports, if that has one:
 two would not know each other's loaders. A `device` parameter whose uses are all gone becomes `accelerator`, at the
 definition and at every call; else a parameter is added, the last one, so that no other moves. A class that owns its
-loop keeps `self.accelerator`.
+loop keeps `self.accelerator`. `locals()`, of which scripts make files of settings, goes without it.
 Left alone: functions that are passed on as values: their callers are not known, so the file is declined.
 """
 
@@ -45,6 +45,7 @@ def find(script: Script) -> Iterator[Found]:
         yield from _parameter(script, function, given)
     for cls, calls in script.reach.constructed.items():
         yield from _constructed(script, cls, calls)
+    yield from _listed(script)
 
 
 def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
@@ -148,6 +149,18 @@ def _constructed(script: Script, cls: Scope, calls: Sequence[ast.Call]) -> Itera
             Replace(call, make, keeps=(call.func,), reads=(given.split(".")[0],))
         )
     yield from _passed(cls.qualified_name, edits, lines)
+
+
+def _listed(script: Script) -> Iterator[Change]:
+    """`locals()` without the accelerator, which no file of settings takes, in functions that have it as a variable."""
+    holding = {f for f in (*script.reach.homes, *script.reach.parameters) if f.kind == "function"}
+    name = script.reach.name
+    for call in (c for c in script.program.calls if not c.args and script.program.frame(c) in holding):
+        if "locals" in script.program.called(call):
+            key = snippets.quoted_as(script.program.parsed(call).text, repr(name))
+            code = f"{{k: v for k, v in {ast.unparse(call)}.items() if k != {key}}}"
+            edit = Replace(call, partial(_just, code=code), keeps=(call,))
+            yield Change(NAME, script.path(call), call.lineno, f"`{name}` is no variable of the script's own", (edit,))
 
 
 def _passed(name: str, edits: dict[str, list[Edit]], lines: dict[str, int]) -> Iterator[Change]:

@@ -115,3 +115,38 @@ def test_a_class_without_a_constructor_of_another_file(tmp_path: Path, monkeypat
     main, steps = (r.after.decode() for r in rewrite_together(("main.py",), Options()))
     assert "step = steps.Step(accelerator)" in main
     assert "def __init__(self, accelerator):" in steps
+
+
+IN_A_FUNCTION = """\
+import json
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def {head}:
+    {asked}
+    for x, y in DataLoader(data):
+        loss = model(x).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+{call}
+"""
+MADE = "model = nn.Linear(4, 2)\n{}optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+@pytest.mark.parametrize("asked", ["locals()", "dict(locals())"])
+def test_local_variables_that_are_written_are_the_scripts_own(asked: str) -> None:
+    home = IN_A_FUNCTION.format(
+        head="main(data, lr=0.1)", asked=f"print(json.dumps({asked}))\n    " + MADE.format("    "), call="main([1])"
+    )
+    without = "{k: v for k, v in locals().items() if k != 'accelerator'}"
+    assert f"json.dumps({asked.replace('locals()', without)})" in migrated(home)
+    of_all = IN_A_FUNCTION.format(
+        head="fit(data)", asked=f"print({asked})", call=f"{MADE.format('')}\nfit([1])\nsettings = {asked}"
+    )
+    assert f"print({asked})" in migrated(of_all)  # the accelerator is a global there
+    assert f"settings = {asked}" in migrated(of_all)

@@ -667,3 +667,20 @@ def test_what_a_function_asks_what_it_is_is_left_to_the_run(lines: str) -> None:
         after = run(text + end).after.decode()
         assert lines in after
         assert "Accelerator(mixed_devices=True)" in after
+
+
+@pytest.mark.parametrize(
+    ("test", "call", "is_read"),
+    [
+        ("backend == 'tf'", "pick(y, backend='pt')", False),
+        ("backend == 'tf'", "pick(y)", True),
+        ("backend == 'tf'", "pick(y, name)", True),
+        ("backend != 'pt'", "pick(y, 'pt')", False),
+        ("not torch.is_tensor(z) and backend == 'tf'", "pick(y, 'pt')", False),
+        ("backend == 'tf'", "print(y)", True),  # nothing in the program calls it
+    ],
+)
+def test_what_no_call_gets_to_is_left(test: str, call: str, is_read: bool) -> None:
+    pick = f"def pick(z, backend='tf'):\n    if {test}:\n        return np.where(z == 1)[0]\n    return z.tolist()"
+    text = script(imports=NUMPY, before=f"name = input()\n{pick}", batch=call)
+    assert ("np.where((z == 1).cpu())" in migrated(text)) is (is_read and "pick" in call)

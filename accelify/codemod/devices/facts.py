@@ -530,6 +530,12 @@ class Placed:
     defaulted: Mapping[tuple[ast.Call, str], ast.expr] = field(default_factory=dict)
 
 
+def _is_passed_by(program: Program, node: ast.expr) -> bool:
+    """Whether no call of a function gets to a place in it: `if backend == "tf":` where all say another."""
+    conditions, body = program.once(Conditions), program.frame(node).body
+    return bool(body) and not conditions.worlds(node) and bool(conditions.worlds(body[0]))
+
+
 def devices_of(
     own: Own,
     files: frozenset[str],
@@ -567,7 +573,8 @@ def devices_of(
     homemade = tensor if not brought.bringing else None
     changed = {t: host.shared[t] for t in lattice.on_device(host.shared)}
     may_mix = may_mix and own.has_model and not host.asked and not (changed and tensor is not None)
-    may_be_there = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
+    read = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
+    may_be_there = [t for t in read if not _is_passed_by(program, t)]
     own_reads = [t for t in may_be_there if placed.meetings.is_tensor(t)]
     kept = (read for call in host.calls for read in host.kept(call))
     kinds = own.effects.kinds

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Value, Values
+from accelify.codemod.semantics.values import ClassValue, Element, External, FunctionValue, Made, Member, Value, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +194,13 @@ class Reacher:
                 yield (
                     call,
                     f"this calls `{name}`, which needs the accelerator, or `{others[0]}`, which does not take it",
+                )
+            elif any(isinstance(callee, (Made, Member, Element)) for callee in self._callees(call)):
+                name = calls[call].qualified_name
+                yield (
+                    call,
+                    f"this calls `{name}`, which needs the accelerator, or something else that is known only at run "
+                    f"time, and may not take it: call `{name}` by its name",
                 )
 
     def _untaking(self, callee: Value) -> Iterator[str]:

@@ -214,6 +214,33 @@ def test_a_call_that_may_reach_what_does_not_take_it(other: str, chosen: str, na
     ]
 
 
+BUILDS = """\
+class Trainer:
+    def __init__(self, size=1):
+        need()
+{maker}
+def main():
+    first()
+    {built}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("maker", "built", "is_known"),
+    [
+        ("class Config:\n    def __init__(self, cls): self.cls = cls\n    def __call__(self): return self.cls()",
+         "Config({})()", False),
+        ("def build(cls, **kwargs): return cls(**kwargs)", "build({}, size=2)", False),
+        ("def build(cls): return cls()", "build(Trainer)", True),
+    ],
+)  # fmt: skip
+def test_a_factory_of_whatever_class_it_is_given(maker: str, built: str, is_known: bool) -> None:
+    made = f"{built.format('Trainer')}\n    {built.format('load(name).cls')}"
+    _, found = reach(BUILDS.format(maker=maker, built=made), "need()", "first()")
+    assert any("something else that is known only at run time" in said for _, said in found.obstacles) is not is_known
+
+
 @pytest.mark.parametrize("other", ["def other(x):\n    also()", "def other(): pass", "def other(x, y): pass"])
 def test_a_call_whose_arguments_fit_only_what_takes_it(other: str) -> None:
     chosen = "    run = {1: f, 2: other}[name]\n    run(1)\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.devices.facts import Own, Placed, devices_of
@@ -157,22 +158,22 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
     precision = precision or Apex(program, code.training, settings).find()
     own = _own(code, layout)
 
-    def early(after: ast.stmt) -> EarlyCode:
-        return EarlyCode(program, replace(layout.access, after=after))
+    def early(*after: ast.stmt) -> EarlyCode:
+        return EarlyCode(program, replace(layout.access, after=_last_of_each(program, after)))
 
-    def moved_before(after: ast.stmt, cpu: CpuSetting | None = None) -> tuple[ast.Call, ...]:
-        return own.moved_early(early(after), cpu)
+    def moved_before(after: Sequence[ast.stmt], cpu: CpuSetting | None = None) -> tuple[ast.Call, ...]:
+        return own.moved_early(early(*after), cpu)
 
     too_late = precision is not None and precision.after is not None and start.is_needed_before(precision.after)
-    if precision is not None and precision.after is not None and (too_late or moved_before(precision.after)):
+    if precision is not None and precision.after is not None and (too_late or moved_before([precision.after])):
         precision = replace(precision, stays=(precision.after, "the accelerator is needed before this line"))
     if precision is not None and precision_stays is not None:
         precision = replace(precision, stays=precision_stays)
     options = Cpu(program, roles, tracer, reach, layout.prepared)
     cpu = options.find(set(layout.files))
-    if cpu is not None and cpu.after and moved_before(program.last(cpu.after), cpu):
+    if cpu is not None and cpu.after and moved_before(cpu.after, cpu):
         cpu = options.find(set(layout.files), by_branch=True)
-    if cpu is not None and cpu.after and own.named_early(early(program.last(cpu.after)), layout.files):
+    if cpu is not None and cpu.after and own.named_early(early(*cpu.after), layout.files):
         at_once = options.find(set(layout.files), by_branch=True)
         cpu = at_once if at_once is not None and not at_once.after else cpu
     if cpu is not None and any(start.is_needed_before(s) or start.draws_before(s) for s in cpu.after):
@@ -181,8 +182,14 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
     after = list(cpu.after) if cpu is not None else []
     if precision is not None and precision.is_taken_over and precision.after is not None:
         after.append(precision.after)
-    access = replace(layout.access, after=program.last(after) if after else None)
+    access = replace(layout.access, after=_last_of_each(program, after))
     return replace(layout, access=access, precision=precision, cpu=cpu)
+
+
+def _last_of_each(program: Program, statements: Sequence[ast.stmt]) -> tuple[ast.stmt, ...]:
+    """Of some statements, the last of each function or module."""
+    frames = dict.fromkeys(map(program.frame, statements))
+    return tuple(program.last([s for s in statements if program.frame(s) is frame]) for frame in frames)
 
 
 # Sharded loops and moves: decided before anything is computed from them.

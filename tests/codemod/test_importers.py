@@ -994,3 +994,38 @@ def test_a_registry_may_make_what_trains(tmp_path: Path, key: str, made: str, *,
     notes = [n.message for r in found.values() for n in r.notes if n.rule == "callers"]
     assert [n for n in notes if n.endswith("name the file that you use as well (runner.py)")] == notes
     assert bool(notes) is is_told
+
+
+PARSED = """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+use_cuda = not args.no_cuda and torch.cuda.is_available()
+"""
+OPTION = CALLER.replace("\ndevice =", f"\n{PARSED}device =").replace("torch.cuda.is_available() else", "use_cuda else")
+IN_MAIN = OPTION.replace("import engine\n", "import engine\ndef main():\n", 1)
+IN_MAIN = IN_MAIN.partition("main():\n")[0] + "main():" + IN_MAIN.partition("main():\n")[2].replace("\n", "\n    ")
+DEAD = "\ndef train_backwards(args, model, loader, optimizer, device):\n" + ENGINE.partition("\n")[2]
+
+
+@pytest.mark.parametrize("other", [OPTION, f"{IN_MAIN}\nmain()\n"])
+def test_each_script_gives_the_accelerator_the_option_that_it_parses(tmp_path: Path, other: str) -> None:
+    found = rewritten(tmp_path, "main.py", engine=ENGINE, main=OPTION, other=other)
+    for path in ("main.py", "other.py"):
+        lines = [line.strip() for line in found[path].after.decode().splitlines()]
+        assert lines.index("accelerator = Accelerator(cpu=args.no_cuda)") > lines.index("args = parser.parse_args()")
+
+
+def test_scripts_with_different_options_have_none_of_them(tmp_path: Path) -> None:
+    other = OPTION.replace("not args.no_cuda", "args.gpu").replace("--no-cuda", "--gpu")
+    found = rewritten(tmp_path, "main.py", engine=ENGINE, main=OPTION, other=other)
+    assert b"Accelerator()" in found["main.py"].after
+    assert b"Accelerator()" in found["other.py"].after
+
+
+def test_a_function_that_nothing_calls_decides_about_no_option(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "main.py", engine=ENGINE + DEAD, main=OPTION)
+    assert b"accelerator = Accelerator(cpu=args.no_cuda)\n" in found["main.py"].after
+    assert b"    accelerator = Accelerator()\n" in found["engine.py"].after

@@ -39,11 +39,12 @@ class CpuSetting(Setting):
     """A setting that keeps the accelerator on the CPU.
 
     wishes: the conditions for a GPU, as they are written. numbered: the options behind it that may also be one GPU by
-    its number: `--device cuda:1`.
+    its number: `--device cuda:1`. homes: those of the accelerator where it is known.
     """
 
     wishes: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
+    homes: frozenset[Scope] = frozenset()
 
 
 class Cpu:
@@ -63,8 +64,10 @@ class Cpu:
     def find(self, files: Collection[str], *, by_branch: bool = False) -> CpuSetting | None:
         """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood.
 
-        Several homes must have the same one, and have it from the beginning. by_branch: as `Settings` says.
+        Several homes must have the same one, but for functions that nothing calls. by_branch: as `Settings` says.
         """
+        run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.named)
+        homes = [h for h in self.reach.homes if h.kind != "function" or h in run] or [*self.reach.homes]
         named, moving = [*self._named(files)], [*self._moving()] if not self._always_moves(files) else []
         if any(map(self._wished, named)):
             # A model that any GPU would get follows the device that its batches are brought to.
@@ -74,15 +77,17 @@ class Cpu:
         if choices:
             each = [
                 self._of_home(home, choices, by_branch=by_branch) or self._by_value(home, said, said.given)
-                for home in self.reach.homes
+                for home in homes
             ]
         else:
-            each = [self._by_name(home) or self._by_value(home, said, said.sites) for home in self.reach.homes]
+            each = [self._by_name(home) or self._by_value(home, said, said.sites) for home in homes]
         known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
-        if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
+        if not is_one:
             return None
-        return replace(known[0], wishes=frozenset(wish for setting in known for wish in setting.wishes))
+        after = tuple(statement for setting in known for statement in setting.after)
+        wishes = frozenset(wish for setting in known for wish in setting.wishes)
+        return replace(known[0], after=after, wishes=wishes, homes=frozenset(homes))
 
     def stranded(self, files: Collection[str], access: Access) -> Iterator[ast.Call]:
         """The moves out of the accelerator's reach, by an option that decides about the model and not about it."""

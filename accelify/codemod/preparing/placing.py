@@ -24,7 +24,7 @@ _FIRST = -1  # before whatever else is inserted at the same place
 class Access:
     """The accelerator, place by place.
 
-    sites: what needs it. after: the statement of its home after which it can be created; None where any will do.
+    sites: what needs it. after: the statements after which it can be created, the last of each home that has any.
     created_below: the statement of each home below which it is created: an import, or what may set anything.
     run_before: the functions that a home's module calls before it is created, and what they call.
     shared_by: for homes that get it from another module, the import of that module in their file, and its name there.
@@ -33,7 +33,7 @@ class Access:
     program: Program
     reach: Reach
     sites: tuple[ast.AST, ...]
-    after: ast.stmt | None = None
+    after: tuple[ast.stmt, ...] = ()
     created_below: dict[Scope, ast.stmt | None] = field(init=False, repr=False, compare=False)
     run_before: frozenset[Scope] = field(init=False, repr=False, compare=False)
     shared_by: dict[Scope, tuple[ast.stmt, str]] = field(init=False, repr=False, compare=False)
@@ -48,7 +48,8 @@ class Access:
         """The expression for the accelerator at a node; None where it does not reach."""
         frame = self.program.frame(node)
         found = self.reach.expression(frame)
-        if self.after is not None and frame is self.program.frame(self.after) and not self._is_after_creation(node):
+        after = next((s for s in self.after if self.program.frame(s) is frame), None)
+        if after is not None and not self._is_after(node, after):
             return None
         if found is None or frame.kind != "module":
             return None if found == self.reach.name and frame in self.run_before else found
@@ -58,17 +59,20 @@ class Access:
         early: set[Scope] = set()
         for root in self.reach.homes:
             if root.kind == "module" and root not in self.reach.guarded:
-                last = self.after or self.created_below[root]
+                last = self.known_after(root) or self.created_below[root]
                 calls = (
                     c for c in self.program.calls_in(root) if last is not None and self.program.before_end(c, last)
                 )
                 early |= {f for call in calls for f in self.program.flow.callees.get(call, ())}
         return self.program.run_from(early) - set(self.reach.parameters)
 
-    def _is_after_creation(self, node: ast.AST) -> bool:
-        if self.after is None or isinstance(node, ast.Module):
-            return False
-        return self.program.is_after(self.program.statement(node), self.after)
+    def known_after(self, home: Scope) -> ast.stmt | None:
+        """The statement of a home after which its accelerator can be created; None where any will do."""
+        frame = self.program.flow.method(home, "__init__") if home.kind == "class" else home
+        return next((s for s in self.after if self.program.frame(s) is frame), None)
+
+    def _is_after(self, node: ast.AST, statement: ast.stmt) -> bool:
+        return not isinstance(node, ast.Module) and self.program.is_after(self.program.statement(node), statement)
 
     def _is_after_home(self, node: ast.AST, root: Scope) -> bool:
         if root not in self.reach.homes:
@@ -170,8 +174,8 @@ class Access:
 
     def creation_edit(self, home: Scope, code: str) -> Insert:
         """The line that creates the accelerator in one of its homes."""
-        if self.after is not None:
-            return Insert(self._imported_by(home, self.after), "after", code)
+        if (after := self.known_after(home)) is not None:
+            return Insert(self._imported_by(home, after), "after", code)
         if home.kind == "class":
             init = constructor(self.program, home)
             if init is not None:
@@ -335,7 +339,8 @@ class EarlyCode:
     def _frame(self, home: Scope) -> Scope | None:
         if home.kind != "class":
             return home
-        return constructor(self.program, home) if self.access.after is None else self.program.frame(self.access.after)
+        after = self.access.known_after(home)
+        return constructor(self.program, home) if after is None else self.program.frame(after)
 
     @cached_property
     def _leading(self) -> dict[Scope, list[ast.AST]]:

@@ -19,6 +19,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.devices.options import CpuSetting
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, Found, Insert, Obstacle, Replace
 from accelify.codemod.libraries import vocabulary
@@ -67,12 +68,12 @@ def _shared(script: Script, home: Scope) -> Change:
 
 
 def _create(script: Script, home: Scope) -> Iterator[Change]:
-    after = script.access.after
+    after = script.access.known_after(home)
     holder = None
     if home.kind == "class":
         holder = constructor(script.program, home) if after is None else script.program.frame(after)
     owner = "" if home.kind != "class" else f"{_self(holder)}." if holder is not None else "self."
-    value = script.reach.name if home in script.access.shared_by else _call(script)
+    value = script.reach.name if home in script.access.shared_by else _call(script, home)
     insert = script.access.creation_edit(home, f"{owner}{script.reach.name} = {value}")
     line = insert.node.lineno
     if after is not None:
@@ -82,9 +83,9 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
     yield Change(NAME, home.module, line, "creates the accelerator, one for the whole run", (insert,))
 
 
-def _call(script: Script) -> str:
+def _call(script: Script, home: Scope) -> str:
     settings = [script.options.runtime.sharing] if script.options.keep_global_batch else []
-    if cpu := _cpu(script):
+    if cpu := _cpu(script, home):
         source = script.program.flow.parsed_of[script.reach.homes[0].module].text
         settings.append(f"cpu={snippets.quoted_as(source, cpu)}")
     if script.devices.mixed is not None:
@@ -94,10 +95,11 @@ def _call(script: Script) -> str:
     return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))
 
 
-def _cpu(script: Script) -> str:
+def _cpu(script: Script, home: Scope) -> str:
     """The condition that keeps the accelerator on the CPU: an option, or that there is no GPU the script knows."""
-    chosen = [script.devices.cpu.text] if script.devices.cpu is not None else []
-    chosen = [code for code in chosen if code != "False"]
+    cpu = script.devices.cpu
+    is_known = cpu is not None and (not isinstance(cpu, CpuSetting) or home in cpu.homes)
+    chosen = [cpu.text] if cpu is not None and is_known and cpu.text != "False" else []
     if script.devices.is_for_cuda and imports_torch(script.reach.homes[0].root):
         chosen.append("not torch.cuda.is_available()")
     return " or ".join(chosen)

@@ -10,6 +10,7 @@ from accelify.codemod.edits.values import Change, Insert, Obstacle
 from accelify.codemod.semantics.flow_graph import Graph
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Instance
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -76,6 +77,9 @@ class Inserted:
             return True
         if not writes or not isinstance(writes[0], ast.Attribute):
             return False
+        held = self.program.values(writes[0].value)
+        if not held or not all(isinstance(v, Instance) for v in held):
+            return False  # `args.device` of what a library parsed
         return all(self.program.frame(w) is frame for w in self.program.attribute_writes[writes[0].attr])
 
     def _emptied(self, frame: Scope, text: str) -> list[ast.expr]:

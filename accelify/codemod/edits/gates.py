@@ -6,7 +6,7 @@ import ast
 import io
 import tokenize
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 
 import libcst as cst
 
@@ -126,6 +126,7 @@ def name_troubles(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] = (
     tree = parse_text(text, parsed.path)
     nodes, parents, _ = nodes_of(tree)
     after = _name_troubles(tree, nodes, parents)
+    after.update(_missing_at_times(tree, ControlFlow(tree, parents), _names_in(parsed.tree)))
     if not after:
         return after
     before = _name_troubles(parsed.tree, parsed.nodes, parsed.parents)
@@ -133,6 +134,21 @@ def name_troubles(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] = (
     unread = [(f"parameter `{function}:{name}`", f"import `{name}`", f"variable `{name}`") for function, name in kept]
     allowed = {f"unused {what}" for kinds in unread for what in kinds}
     return Counter({trouble: times for trouble, times in new.items() if trouble not in allowed})
+
+
+def _names_in(tree: ast.Module) -> set[str]:
+    return {name for scope in bindings("<module>", tree).root.walk() for name in (*scope.writes, *scope.reads)}
+
+
+def _missing_at_times(tree: ast.Module, flow: ControlFlow, known: Set[str]) -> Iterator[str]:
+    """The new names that are read where a way leads that has not bound them."""
+    for scope in bindings("<module>", tree).root.walk():
+        for name in scope.reads.keys() & scope.writes.keys() - known if scope.kind in ("module", "function") else ():
+            writes = scope.writes[name]
+            is_given = any(isinstance(w, ast.arg) for w in writes) or scope.owner(name) is not scope
+            reads = [] if is_given else [r for r in scope.reads[name] if flow.is_reachable(r)]
+            if not all(flow.is_covered(writes, r) for r in reads):
+                yield f"`{name}` may be read before it is there"
 
 
 def _given_by_stars(parsed: Parsed) -> set[str]:

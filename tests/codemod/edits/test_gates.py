@@ -106,6 +106,8 @@ def test_a_statement_that_no_edit_touches_and_that_is_gone_or_there_twice_is_cau
         ("def f():\n    a = 1\n    return a\n", "def f():\n    a = 1\n    return 1\n", "unused variable `a`"),
         ("print(1)\nif 1:\n    a = 1\n", "print(a)\nif 1:\n    a = 1\n", "`a` is read before it is there"),
         ("def f():\n    a = 1\n    g(a)\n", "def f():\n    g(a)\n    a = 1\n", "`a` is read before it is there"),
+        ("c = 1\nprint(c)\n", "c = 1\nif c:\n    a = 1\nprint(a, c)\n", "`a` may be read before it is there"),
+        ("f(c)\n", "def f(c):\n    if c:\n        a = 1\n    print(a)\n", "`a` may be read before it is there"),
     ],
 )
 def test_a_name_that_dangles_is_caught(before: str, after: str, trouble: str) -> None:
@@ -121,6 +123,11 @@ def test_a_name_that_a_star_import_gives_is_there_before_it_is_bound_anew() -> N
 def test_a_name_that_an_earlier_round_gave_a_value_is_there() -> None:
     after = "def f():\n    for i in range(2):\n        print(a) if i else 0\n        a = 1\n"
     assert gates.binds_its_names(parsed("def f():\n    a = 1\n    print(a)\n"), after) is None
+
+
+def test_a_new_name_that_each_way_binds_is_there() -> None:
+    for after in ("if c:\n    a = 1\nelse:\n    raise c\nprint(a)\n", "if c:\n    a = 1\n    print([a for b in c])\n"):
+        assert gates.binds_its_names(parsed("c = 1\nprint(c)\n"), f"c = 1\n{after}") is None
 
 
 def test_what_dangled_before_may_dangle_still() -> None:

@@ -254,7 +254,9 @@ class Settings:
             is_inside = statement is not write  # `Config.use_cuda` is known below the class, and what it sets is not
             if isinstance(statement, (*LOOPS, ast.FunctionDef, ast.ClassDef)) and is_inside:
                 return False
-            if statement is not None and not isinstance(statement, (ast.Import, ast.ImportFrom)):
+            is_import = isinstance(statement, (ast.Import, ast.ImportFrom))
+            is_above = is_import and self.guard is None and self.frame is not None and self.frame.kind == "module"
+            if statement is not None and not is_above:
                 self._after.append(statement)
         return bool(writes)
 

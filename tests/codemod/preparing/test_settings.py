@@ -83,6 +83,16 @@ def test_the_statements_after_which_it_is_known() -> None:
     assert settled("amp", TEXT.replace("amp = args.amp", "for amp in args.amps:\n    pass")) is None
 
 
+@pytest.mark.parametrize("first", ["from configs import args", "import configs as args", "global args; import args"])
+def test_an_import_in_the_function_itself_comes_first(first: str) -> None:
+    facts = Facts(f"def main():\n    {first}\n    need()\n    use(args.amp)\nmain()\n")
+    needs = {facts.scope("main"): facts.call("need()")}
+    reach = Reacher(facts.program, "accelerator", needs).solve()  # type: ignore[arg-type]
+    found = Settings(facts.program, facts.roles, facts.tracer, reach).settle(facts.call("use(").args[0])
+    assert found is not None
+    assert texts(found.after) == [first.rpartition("; ")[2]]
+
+
 def test_without_one_home_nothing_is_settled() -> None:
     facts = Facts("use(1)\n")
     reach = Reacher(facts.program, "accelerator", {}).solve()

@@ -296,6 +296,12 @@ def clips_gradients(name: str | None) -> bool:
     return _has_trait(name, Trait.CLIPS_GRADIENTS)
 
 
+def makes_items(name: str | None) -> bool:
+    """Calls that make a dictionary of another, of pairs, and of what they are given by name."""
+    row = table.function(name)
+    return row is not None and Trait.ITEMS in row.traits
+
+
 def same_values(name: str | None) -> bool:
     """Functions of torch whose result has the values of their first argument: `torch.tensor`."""
     row = table.function(name)

@@ -175,6 +175,7 @@ class Trait(Enum):
     NORMALIZES = "normalizes"  # what an environment gives, by statistics of what it gave before
     MULTIPLIES = "multiplies"  # the product of two matrices
     FOLDS = "folds"  # divides all rows into some to train on and others, time after time
+    ITEMS = "items"  # what it is given becomes items of a dictionary, of others of the kind attributes
     COUNTS = "counts"  # yields numbers in their order
     STOPS = "stops"  # yields no more items of one argument than another says or has
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else

@@ -13,7 +13,7 @@ from accelify.codemod.understand import understand
 
 TRAINING = """\
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from queue import Queue
 import numpy as np
 import torch

@@ -622,7 +622,14 @@ def test_an_attribute_that_a_method_of_another_file_sets(
     assert found.is_own is is_own
 
 
-@pytest.mark.parametrize("made", ["defaultdict(Tally)", "defaultdict(lambda: Tally())", "{'loss': Tally()}"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        *("defaultdict(Tally)", "defaultdict(lambda: Tally())", "{'loss': Tally()}", "OrderedDict(loss=Tally())"),
+        *("OrderedDict([('loss', Tally())])", "dict(zip(['loss', 'error'], [Tally(), Tally()]))"),
+        *("OrderedDict({'loss': Tally()})", "dict((k, Tally()) for k in ['loss'])", "dict([('loss', Tally())])"),
+    ],
+)
 def test_a_meter_in_a_dictionary_is_own(made: str) -> None:
     tally = "class Tally:\n    def __init__(self): self.n = 0.0\n    def add(self, x): self.n += x"
     batch = "meters['loss'].add(loss.item())"

@@ -121,9 +121,11 @@ mutates=0 passes=element
     -: next anext
 
 # --- containers: `keeps` says which argument is in it afterwards ---
-returns=dict
+returns=dict traits=items
     -: dict
-    collections: OrderedDict ChainMap UserDict
+    collections: OrderedDict
+returns=dict
+    collections: ChainMap UserDict
     types: SimpleNamespace MappingProxyType
     argparse: Namespace
     easydict: EasyDict

@@ -292,6 +292,7 @@ class Calls(Containers):
 
     def _library(self, node: ast.Call, name: str, arguments: list[Values], keywords: Keywords) -> Values:
         own = Calls._partial if name == "functools.partial" else _BUILTINS.get(name)
+        own = Calls._dict_made if names.makes_items(name) else own
         found = own(self, node, arguments, keywords) if own is not None else None
         if found is not None:
             return found
@@ -365,6 +366,7 @@ class Calls(Containers):
         self._put_given(node, node)
         for value in arguments[0] if arguments else ():
             self._put_all(node, value)
+            self._put_pairs(node, value)
         return frozenset({Collection(node)}).union(*(only(values, Parameters) for values in arguments[:1]))
 
     def _hand_out(self, given: Iterable[Value]) -> None:
@@ -465,5 +467,4 @@ _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values 
     "setattr": Calls._setattr,
     "next": Calls._next,
     "map": Calls._mapped,
-    "dict": Calls._dict_made,
 }

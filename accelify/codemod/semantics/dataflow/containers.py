@@ -30,6 +30,7 @@ from accelify.codemod.semantics.values import (
 )
 
 PASSED = frozenset({"element", "items", "same", "values"})
+_LISTS = (ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
 class Containers(Memory):
@@ -182,6 +183,13 @@ class Containers(Memory):
         if isinstance(value, Collection) and value.node is not node:
             for key in [*(k.value for k in self._keys(value.node) if isinstance(k, Constant)), "*"]:
                 self._put(node, key, self._get(("item", value.node, key)), ((value.node, key),))
+
+    def _put_pairs(self, node: ast.AST, value: Value) -> None:
+        """Put the values of pairs into a dictionary: `dict(zip(names, meters))`, `dict([("loss", meter)])`."""
+        is_listed = isinstance(value, Collection) and isinstance(value.node, _LISTS)
+        if is_listed or isinstance(value, (View, Generated)):
+            for pair in self.elements(value):
+                self._put(node, "*", self._item(pair, 1))
 
     def _item(self, value: Value, key: object) -> Values:
         """`value[key]`, or the part of `value` at a position when it is unpacked."""

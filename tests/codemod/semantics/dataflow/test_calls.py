@@ -413,3 +413,13 @@ def test_a_defaultdict_puts_in_what_its_factory_makes(factory: str, read: str) -
         assert "a Meter" in values(f"{head}{cls}A().f()\n", read)
     else:
         assert "a Meter" in values(f"{head}{read}\n", read)
+
+
+@pytest.mark.parametrize("kind", ["dict", "OrderedDict"])
+@pytest.mark.parametrize(
+    "given",
+    ["zip(['a'], [Meter()])", "[('a', Meter())]", "((k, Meter()) for k in 'a')", "{'a': Meter()}", "a=Meter()"],
+)
+def test_a_dictionary_holds_what_it_is_made_of(kind: str, given: str) -> None:
+    head = "from collections import OrderedDict\nclass Meter: pass\n"
+    assert "a Meter" in values(f"{head}meters = {kind}({given})\nmeters['a']\n", "meters['a']")

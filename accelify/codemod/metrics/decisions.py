@@ -15,10 +15,12 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Instance, Made
+from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.row_groups import collate_functions
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LOOPS = (ast.For, ast.AsyncFor)
 _MADE_OF = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call)
 _DEPTH = 3  # variables and functions that a question is followed through
@@ -51,10 +53,37 @@ def decided_by_one(metrics: Metrics) -> set[ast.If | ast.While]:
     training = metrics.measured.training
     learning, apart = _Steps(metrics, {*training.backwards, *training.steps}), list(decided_apart(metrics))
     signalled = (n for n in apart if not metrics.ranks.of(n.test).of(Mark.SIGNAL))
-    found = {n for n in signalled if isinstance(n, ast.While) or learning.only_end_by(n)}
+    found = {n for n in signalled if _is_for_all(metrics, learning, n)}
     while left := {n for n in found if not _is_met_by_all(metrics, n, {*apart} - found, found, _DEPTH)}:
         found -= left
     return found
+
+
+def _is_for_all(metrics: Metrics, learning: _Steps, node: ast.If | ast.While) -> bool:
+    """Whether a condition is about going on; or about taking a step as long as a loss is high or low enough."""
+    if isinstance(node, ast.While) or learning.only_end_by(node):
+        return True
+    return not learning.is_left_early(node) and _compares_losses(metrics, node.test)
+
+
+def _compares_losses(metrics: Metrics, test: ast.expr) -> bool:
+    """`errD.item() > 0.3`, of a loss on which a backward pass runs; not what asks whether it is one at all."""
+    program, training = metrics.measured.program, metrics.measured.training
+    losses = {ast.unparse(loss) for backward in training.backwards for loss in losses_of(program, backward)}
+    sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
+    is_ordered = isinstance(test, ast.Compare) and all(isinstance(op, _ORDER) for op in test.ops)
+    return is_ordered and all(_number_of(s) in losses or not metrics.ranks.is_own(s) for s in sides)
+
+
+def _number_of(node: ast.expr) -> str:
+    """`loss` of `loss.data.item()` and `float(loss)`"""
+    if isinstance(node, ast.Attribute) and methods.is_view(node.attr):
+        return _number_of(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+        return _number_of(node.func.value)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "float" and node.args:
+        return _number_of(node.args[0])
+    return ast.unparse(node)
 
 
 def follows(metrics: Metrics, test: ast.expr, decided: Container[ast.AST]) -> bool:
@@ -237,8 +266,12 @@ class _Steps:
     def only_end_by(self, node: ast.If | ast.While) -> bool:
         """Whether a condition takes no step, but leaves loops and functions that do."""
         inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
-        leaving = [n for n in inside if self._are_left_by(n, node)]
-        return not self._are_in(inside) and not any(isinstance(n, (ast.Continue, ast.Raise)) for n in leaving)
+        return not self._are_in(inside) and not self.is_left_early(node)
+
+    def is_left_early(self, node: ast.If | ast.While) -> bool:
+        """Whether a round of a loop that takes steps ends early, or an error is raised, by a condition."""
+        inside = (n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s))
+        return any(isinstance(n, (ast.Continue, ast.Raise)) and self._are_left_by(n, node) for n in inside)
 
     def go_on_by(self, node: ast.If | ast.While, files: FileQuestions) -> bool:
         """Whether a loop that takes steps goes on until a file is there, or is there no more."""

@@ -34,6 +34,12 @@ def decided(**slots: str) -> tuple[list[str], int]:
         ("if os.path.exists('stop'): break", "", ["if ([os.path.exists('stop')])[0]: break"]),
         ("", "while loss.item() > best:\n    best += 1", []),
         ("", "if epoch == 3: break", []),
+        ("if float(loss) > 0.3: optimizer.step()", "", ["if ([float(loss) > 0.3])[0]: optimizer.step()"]),
+        (
+            "if 3 > loss.data.item() >= best:\n    loss.backward()",
+            "",
+            ["if ([3 > loss.data.item() >= best])[0]:"],
+        ),
     ],
 )
 def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) -> None:
@@ -47,7 +53,9 @@ def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) ->
         STEP + "if (y == 0).any(): continue\n",
         STEP + "for row in x:\n    if row.sum() > 0: break\n    model(row).sum().backward()\n",
         STEP + "try:\n    if loss.item() < 0.1: break\nexcept ValueError:\n    pass\n",
-        STEP.replace("optimizer.step()", "if loss.item() < 3: optimizer.step()"),
+        STEP.replace("optimizer.step()", "if loss.item() < 3: optimizer.step()\nelse: continue"),
+        STEP.replace("optimizer.step()", "if (y == 0).sum() > 0: optimizer.step()"),
+        STEP.replace("optimizer.step()", "if loss == loss: optimizer.step()"),
     ],
 )
 def test_a_process_s_own_batch_is_not_decided_by_another(step: str) -> None:

@@ -379,7 +379,11 @@ class Ranks:
         made = (d for d in self.chains.definitions(node) if d.kind is Kind.ASSIGNMENT)
         values = [v for d in made if (v := self._assigned(d.node)[0]) is not None]
         parts = (p for v in values for p in ([v.body, v.orelse] if isinstance(v, ast.IfExp) else [v]))
-        return any(self.chains.kinds.of(part) == {"number"} for part in parts)
+        return any(self.chains.kinds.of(part) == {"number"} or self._is_option(part) for part in parts)
+
+    def _is_option(self, node: ast.expr) -> bool:
+        """`args.steps`, which the command line gives: a number, or a text."""
+        return isinstance(node, ast.Attribute) and self.is_options(node.value)
 
     def _find_running(self, definition: Definition) -> Loop | None:
         if definition.kind not in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE) or self._is_of_a_number(definition):

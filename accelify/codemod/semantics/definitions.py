@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -515,7 +515,7 @@ class _Objects:
     def __init__(self, names: _Names) -> None:
         self.names = names
         self.outer: dict[Variable, dict[Variable, None]] = {}  # dictionaries for their order
-        self.inner: dict[Variable, dict[Variable, None]] = {}
+        self.inner: dict[Variable, dict[Variable, frozenset[str | None]]] = {}  # under which keys; None for any
 
     def copy(self) -> _Objects:
         """One to which connections can be added."""
@@ -552,7 +552,7 @@ class _Objects:
         if isinstance(target, ast.Starred):
             self.take(target.value, value)
         elif isinstance(target, ast.Subscript):
-            self.put(value, target.value)
+            self.put(value, target.value, _key(target.slice))
         else:
             self.bind(target, value)
 
@@ -563,10 +563,10 @@ class _Objects:
             return
         for each in _alternatives(value):
             if isinstance(each, _DISPLAYS):
-                for part in _parts(each):
-                    self.put(part, target)
+                for key, part in _items(each):
+                    self.put(part, target, key)
             elif isinstance(each, ast.Subscript):
-                self.take(target, each.value)
+                self.take(target, each.value, self._first_key(each))
             else:
                 same = self.names.variable(each)
                 if same is not None and isinstance(each, (ast.Name, ast.Attribute)):
@@ -584,8 +584,8 @@ class _Objects:
         for source in sources:
             self.take(target, source)
 
-    def take(self, target: ast.expr, container: ast.expr) -> None:
-        """A target gets a part of a container."""
+    def take(self, target: ast.expr, container: ast.expr, key: str | None = None) -> None:
+        """A target gets a part of a container, what it has under a key if that is known."""
         if isinstance(target, (ast.Tuple, ast.List)):
             for each in target.elts:
                 self.take(each, container)
@@ -595,23 +595,25 @@ class _Objects:
             parts = _parts(each) if isinstance(each, _DISPLAYS) else ()
             for part in parts:
                 self.assign(target, part)
-            for holder in self.path(each):
+            for at, holder in enumerate(self.path(each)):
                 if into is not None:
-                    self.hold(holder, into)
+                    self.hold(holder, into, None if at else key)
 
-    def put(self, value: ast.expr, container: ast.expr) -> None:
-        """A value becomes a part of a container."""
+    def put(self, value: ast.expr, container: ast.expr, key: str | None = None) -> None:
+        """A value becomes a part of a container, under a key if that is known."""
+        key = key if self.names.variable(container) is not None else self._first_key(container)
         for each in _alternatives(value):
             for part in _parts(each) if isinstance(each, _DISPLAYS) else ():
-                self.put(part, container)
+                self.put(part, container, key)
             for root in self.path(each)[:1]:
-                for holder in self.path(container):
-                    self.hold(holder, root)
+                for at, holder in enumerate(self.path(container)):
+                    self.hold(holder, root, None if at else key)
 
-    def hold(self, outer: Variable, inner: Variable) -> None:
+    def hold(self, outer: Variable, inner: Variable, key: str | None = None) -> None:
         if outer != inner:
             self.outer.setdefault(inner, {})[outer] = None
-            self.inner.setdefault(outer, {})[inner] = None
+            held = self.inner.setdefault(outer, {})
+            held[inner] = held.get(inner, frozenset()) | {key}
 
     def path(self, node: ast.expr) -> list[Variable]:
         """The variables on the way to an object: `c`, `b` and `a` for `a.b[0].c`; not `self`."""
@@ -631,12 +633,25 @@ class _Objects:
         for each in _alternatives(changed):
             path = self.path(each)
             is_part = isinstance(each, (ast.Subscript, ast.Starred))
-            inner = _closure(path[:1], self.inner) if is_part and path else path
+            inner = self._held_by(path[0], self._first_key(each)) if is_part and path else path
             found.update(dict.fromkeys(_closure(inner, self.outer)))
         return list(found)
 
+    def _held_by(self, holder: Variable, key: str | None) -> list[Variable]:
+        """A variable and all that its object may hold under a key."""
+        parts = self.inner.get(holder, {})
+        return [holder, *_closure((v for v, keys in parts.items() if not key or keys & {key, None}), self.inner)]
 
-def _closure(start: Iterable[Variable], edges: dict[Variable, dict[Variable, None]]) -> list[Variable]:
+    def _first_key(self, node: ast.expr) -> str | None:
+        """`a` of `held["a"][0].b`"""
+        key = None
+        while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)) and self.names.variable(node) is None:
+            key = _key(node.slice) if isinstance(node, ast.Subscript) else None
+            node = node.value
+        return key
+
+
+def _closure(start: Iterable[Variable], edges: Mapping[Variable, Iterable[Variable]]) -> list[Variable]:
     found: dict[Variable, None] = {}
     stack = list(start)
     while stack:
@@ -656,6 +671,16 @@ def _alternatives(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, (ast.NamedExpr, ast.Await)):
         return _alternatives(node.value)
     return [node]
+
+
+def _key(node: ast.expr | None) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _items(node: ast.List | ast.Tuple | ast.Set | ast.Dict) -> list[tuple[str | None, ast.expr]]:
+    """The parts of a display with their keys."""
+    keys = [_key(key) for key in node.keys] if isinstance(node, ast.Dict) else [None for _ in node.elts]
+    return [*zip(keys, _parts(node), strict=True)]
 
 
 def _parts(node: ast.List | ast.Tuple | ast.Set | ast.Dict) -> list[ast.expr]:

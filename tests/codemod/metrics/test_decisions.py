@@ -96,6 +96,14 @@ class Pairs:
 """
 
 
+def test_a_counter_of_steps_beside_own_values_in_a_dict() -> None:
+    """What is counted down from an option, and up from a checkpoint that holds losses, too."""
+    before = "import argparse\nargs = argparse.ArgumentParser().parse_args()\nleft = args.steps"
+    state = "state = {'args': args.__dict__, 'losses': [], 'counts': {'t': 0}}\nt = state['counts']['t']\n"
+    step = f"if left > 0:\n    state['losses'].append(x.sum().item())\n    left -= 1\nif t > 9: break\nt += 1\n{STEP}"
+    assert not list(decided_apart(training(before=f"{before}\n{state}", step=step).script.metrics))
+
+
 @pytest.mark.parametrize("test", SIZES)
 def test_batches_of_a_prepared_loader_are_of_one_size(test: str) -> None:
     step = f"if {test}:\n    continue\n" + STEP

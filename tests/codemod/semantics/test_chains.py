@@ -71,9 +71,9 @@ def test_a_tensor_s_method_is_no_attribute_of_an_object(read: str, count: int) -
     ],
 )
 def test_a_number_is_not_changed_with_what_holds_it(made: str, put: str, is_changed: bool) -> None:
-    chains, tree = chains_of(f"kept = load()\n{made}\nbest = x\n{put}\nkept['train'].append(1)\nprint(best)")
+    chains, tree = chains_of(f"kept = load()\n{made}\nbest = x\n{put}\nkept['held'].append(1)\nprint(best)")
     read = tree.body[-1].value.args[0]  # type: ignore[attr-defined]  # a call
-    assert ("kept['train'].append(1)" in {ast.unparse(d.node) for d in chains.definitions(read)}) is is_changed
+    assert ("kept['held'].append(1)" in {ast.unparse(d.node) for d in chains.definitions(read)}) is is_changed
 
 
 def test_the_parameters_that_a_function_fills() -> None:

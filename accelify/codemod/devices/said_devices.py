@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from accelify.codemod.devices.destinations import GPU, HOST, NUMBERED, Destinations, asks_for_cpu, option_texts
 from accelify.codemod.devices.moves import Moves, is_lookup, is_option, last_name, options_in
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import names_read_in
+from accelify.codemod.semantics.values import Constant, ModuleValue
 
 _GPUS = {GPU.now, NUMBERED.now}
 _DEPTH = 4
@@ -53,10 +55,12 @@ class SaidDevices:
             if setting is None or not _asks(setting.code) or not self._may_be_the_cpu(device):
                 return None
             code = _of_device(setting.code)
-            is_said = is_option(device) or isinstance(setting.code, ast.Call) or self._is_either(device)
+            is_set = self._is_of_settings(device)
+            is_said = is_set or is_option(device) or isinstance(setting.code, ast.Call) or self._is_either(device)
             if not (self._bound or is_said):
                 return None  # it may be anything that a caller gives: the number of a process
-            known = Setting(ast.parse(asks_for_cpu(ast.unparse(code)), mode="eval").body, setting.after)
+            asked = f"{ast.unparse(code)} == 'cpu'" if is_set else asks_for_cpu(ast.unparse(code))
+            known = Setting(ast.parse(asked, mode="eval").body, setting.after)
             found[known.text] = Said(known, device, frozenset(self._numbered(device, code)))
         return next(iter(found.values())) if len(found) == 1 else None
 
@@ -64,7 +68,8 @@ class SaidDevices:
         """The values of the variables that hold the device, and what else something is moved to that is no variable."""
         yield from self._bound
         for move in self.moves.found:
-            if move.device is None or isinstance(move.device, (ast.Constant, ast.Call)) or is_option(move.device):
+            is_said = move.device is not None and (is_option(move.device) or self._is_of_settings(move.device))
+            if is_said or move.device is None or isinstance(move.device, (ast.Constant, ast.Call)):
                 yield move.device or move.call
             elif isinstance(move.device, ast.Attribute) and not self._bound:
                 value = self.tracer.only_value(move.device)  # a parameter: `self.device = device`
@@ -85,6 +90,23 @@ class SaidDevices:
                 found.append(device)
         return found if not self._bound else []
 
+    def _is_of_settings(self, device: ast.expr) -> bool:
+        """Whether a device is a text that another file of the project says: `DEVICE`, `config.device`."""
+        program, path = self.program, self.program.path(device)
+        texts = program.values(device)
+        if len(texts) != 1 or not all(isinstance(v, Constant) and vocabulary.is_device_text(v.value) for v in texts):
+            return False
+        if isinstance(device, ast.Name):
+            owner = program.scope(device).owner(device.id)
+            return owner is not None and all(isinstance(w, ast.alias) for w in self.tracer.writes(owner, device.id))
+        if not isinstance(device, ast.Attribute):
+            return False
+        held = program.values(device.value)
+        if held and all(isinstance(v, ModuleValue) for v in held):
+            return True
+        said = [w for w in program.attribute_writes.get(device.attr, ()) if program.values(w.value) & held]
+        return bool(said) and all(program.frame(w).kind == "module" and program.path(w) != path for w in said)
+
     def _is_either(self, device: ast.expr) -> bool:
         """Whether all callers give a device that may be the CPU or a GPU, and nothing else."""
         named = self.devices.of(device)
@@ -100,6 +122,8 @@ class SaidDevices:
 
     def _may_be_the_cpu(self, device: ast.expr) -> bool:
         """Whether the user may say the CPU, or a GPU, where the script says neither alone."""
+        if self._is_of_settings(device):
+            return True
         if is_option(device) and self.program.once(option_texts).get(last_name(device)) == ():
             return False  # a number
         if self.program.once(Kinds).of(device) == {"number"}:

@@ -195,6 +195,8 @@ class Settings:
         if owner is None or home is None:
             return None
         writes = self.tracer.writes(owner, node.id)
+        if owner.kind == "module" and owner is not home.root:
+            return self._imported(writes)
         if self._is_a_device_later(node, writes):
             value = self.tracer.value_at(node)
             if value is None:
@@ -217,6 +219,26 @@ class Settings:
             return self._argument(owner, write.arg, depth - 1)
         value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
         return None if value is None else self._at_home(value, depth - 1)
+
+    def _imported(self, writes: list[ast.AST]) -> ast.expr | None:
+        """A name for what another module imports, if the home's own module imports it, too."""
+        wanted = {self._import(write) for write in writes}
+        own = self.frame.root.writes if self.frame is not None else {}
+        for name, others in own.items():
+            if None not in wanted and wanted == {self._import(other) for other in others}:
+                return ast.Name(name, ast.Load())
+        return None
+
+    def _import(self, alias: ast.AST) -> tuple[Scope, str] | None:
+        """The module of the project that an import names, and what it takes from there."""
+        statement, path = self.program.statement(alias), self.program.path(alias)
+        if not isinstance(alias, ast.alias):
+            return None
+        if isinstance(statement, ast.ImportFrom):
+            module = self.program.flow.module_named(path, statement.module or "", statement.level)
+            return None if module is None else (module, alias.name)
+        module = self.program.flow.module_named(path, alias.name, 0) if alias.asname or "." not in alias.name else None
+        return None if module is None else (module, "")
 
     def _is_a_device_later(self, node: ast.Name, writes: list[ast.AST]) -> bool:
         """Whether a variable is read as an option that says which device it is given then: `if device == "cuda":`."""

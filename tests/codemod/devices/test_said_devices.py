@@ -8,6 +8,7 @@ import pytest
 
 from accelify.codemod.devices.said_devices import SaidDevices
 from accelify.codemod.preparing.settings import Settings
+from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated
 from tests.codemod.training_scripts import training
 
@@ -141,3 +142,57 @@ run(parser.parse_args())
 )
 def test_a_parameter_that_callers_give_the_cpu_or_a_gpu(device: str, setting: str) -> None:
     assert f"Accelerator({setting})" in migrated(AGENT.format(device=device)).replace("'cpu'", '"cpu"')
+
+
+SETTINGS = {
+    "from c import DEVICE": "DEVICE",
+    "import c": "c.DEVICE",
+    "import c as conf": "conf.DEVICE",
+    "from c import options": "options.DEVICE",
+}
+FIT = """\
+import torch
+{imports}
+from torch import nn
+from torch.utils.data import DataLoader
+
+def fit(model, loader, optimizer):
+    model.to({device})
+    for x, y in loader:
+        loss = model(x.to({device})).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+MADE = """\
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(torch.ones(8, 4), batch_size=2)
+fit(model, loader, optimizer)
+"""
+
+
+def cpu_of(main: str, **files: str) -> str | None:
+    script = Facts({"main.py": main, **{f"{name}.py": text for name, text in files.items()}}).script
+    return script.devices.cpu and script.devices.cpu.text
+
+
+@pytest.mark.parametrize("value", ["'cpu'", "'cuda'"])
+@pytest.mark.parametrize(("imports", "device"), SETTINGS.items())
+def test_a_device_that_a_file_of_settings_says(imports: str, device: str, value: str) -> None:
+    settings = f"from vendor import Options\noptions = Options()\noptions.DEVICE = {value}\nDEVICE = {value}\n"
+    assert cpu_of(FIT.format(imports=imports, device=device) + MADE, c=settings) == f"{device} == 'cpu'"
+
+
+@pytest.mark.parametrize("value", ["'cuda' if torch.cuda.is_available() else 'cpu'", "torch.device('cuda')", "3"])
+def test_a_file_that_asks_for_a_gpu_says_no_more_than_the_accelerator(value: str) -> None:
+    settings = f"import torch\nDEVICE = {value}\n"
+    assert cpu_of(FIT.format(imports="import c", device="c.DEVICE") + MADE, c=settings) is None
+
+
+@pytest.mark.parametrize("imported", ["import c", "from vendor import *"])
+def test_settings_are_asked_by_the_name_that_the_file_with_the_accelerator_has_for_them(imported: str) -> None:
+    engine = FIT.format(imports="import c as settings", device="settings.DEVICE")
+    main = f"from engine import *\n{imported}\n{MADE}"
+    expected = "c.DEVICE == 'cpu'" if imported == "import c" else None
+    assert cpu_of(main, engine=engine, c="DEVICE = 'cpu'\n") == expected

@@ -14,7 +14,7 @@ from typing import Any  # the arguments and results of all of torch's functions
 import torch
 from torch import overrides
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_iter, tree_map_only
+from torch.utils._pytree import tree_iter, tree_map, tree_map_only
 
 _Given = tuple[tuple[Any, ...], dict[str, Any]]  # positional and named arguments
 _HOST = torch.device("cpu")
@@ -99,10 +99,12 @@ class MixedDevices(overrides.TorchFunctionMode):
         """What a function was given, on one device; None where that is not why it was refused."""
         name = getattr(function, "__name__", "")
         before = [t.device for t in _tensors(given)]
-        if len(set(before)) < _MIXED and name not in _READS_HOST and name not in _COUNTS:
+        places = {*before, *([_HOST] if any(map(_is_array, tree_iter(given))) else [])}
+        if len(places) < _MIXED and name not in _READS_HOST and name not in _COUNTS:
             return None
         place = _HOST if name in _READS_HOST else self._place(name, given)
-        args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), given)
+        args, kwargs = tree_map(lambda each: torch.as_tensor(each) if _is_array(each) else each, given)
+        args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), (args, kwargs))
         first = _GRAPHS.get(name, 0)
         args = (*given[0][:first], *args[first:])
         if first:
@@ -133,6 +135,11 @@ def mixed_devices_of(device: torch.device) -> MixedDevices | None:
 
 def _tensors(given: Any) -> list[torch.Tensor]:
     return [each for each in tree_iter(given) if isinstance(each, torch.Tensor)]
+
+
+def _is_array(given: Any) -> bool:
+    """Whether it is one of NumPy's, which a comparison takes like a tensor in the host's memory."""
+    return hasattr(given, "__array_interface__") and given.ndim > 0 and not isinstance(given, torch.Tensor)
 
 
 def _is_count(given: Any) -> bool:

@@ -21,6 +21,8 @@ MIXES = {
     "print(type(out.detach().numpy()).__name__, np.asarray(out.detach()).shape, np.stack([out[0].detach()]).shape)": (
         "ndarray (6, 2) (1, 2)"
     ),
+    "o, a = out.detach(), np.zeros((6, 2)); print((a == o).device, (o == a).device)": "cuda:0 cuda:0",
+    "print(np.exp(out.detach()).device, np.ones(2)[y.cuda()].shape)": "cpu (6,)",
     "total = torch.zeros(1); total += out.sum().detach(); print(total.device)": "cpu",
     "rows[:2] = out[:2].detach(); rows.mul_(torch.ones(2).cuda()); print(rows.device)": "cpu",
     "print(rows[out.argmax(1)].device, out[y].device)": "cpu cuda:0",

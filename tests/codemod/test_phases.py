@@ -219,6 +219,9 @@ for epoch in range(2):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
+        if phase == "val":
+            print(loss.item())
         print(phase, score(seen))
 """)
+    assert not any("`loss`" in n.message for n in result.notes)
     assert any("`seen` covers this process's shard" in n.message for n in result.notes) is told

@@ -267,7 +267,9 @@ class Renewals:
     def _sets(self, method: Scope, name: str) -> bool:
         calls, _, stores = self._uses(method, name)
         sure = [*stores, *(c for c in calls if self._has(c, name, sets=True))]
-        return any(self.program.statement(n) in method.body for n in sure)
+        flow = self.chains.flow(method.node)
+        is_sure = any(self.program.statement(n) in method.body for n in sure)
+        return is_sure or (bool(sure) and flow.is_covered_after(sure, method.body[-1]))
 
     def _reads(self, method: Scope, name: str) -> bool:
         return self._is_exposed(*self._uses(method, name), name, method.node)
@@ -277,10 +279,17 @@ class Renewals:
         own = method.parameters[0].arg if method.parameters else ""
         nodes = [n for s in method.body for n in ast.walk(s)]
         parts = [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == name and ast.unparse(n.value) == own]
-        added = {n for n in parts if isinstance(self.program.parent(n), ast.AugAssign)}
-        stores: list[ast.AST] = [n for n in parts if isinstance(n.ctx, ast.Store) and n not in added]
+        stores: list[ast.AST] = [n for n in parts if self._is_replaced(n)]
         calls = [n for n in nodes if isinstance(n, ast.Call) and _object(n) in (own, "super()")]
         return calls, [n for n in parts if n not in stores], stores
+
+    def _is_replaced(self, part: ast.Attribute) -> bool:
+        """Whether another value is put into an attribute, or under a key of it: `self.log["loss"] = x`."""
+        holder = self.program.parent(part)
+        is_key = isinstance(holder, ast.Subscript) and holder.value is part and isinstance(holder.slice, ast.Constant)
+        target = holder if is_key and holder is not None else part
+        is_stored = isinstance(target, (ast.Attribute, ast.Subscript)) and isinstance(target.ctx, ast.Store)
+        return is_stored and not isinstance(self.program.parent(target), ast.AugAssign)
 
 
 def _object(call: ast.Call) -> str:

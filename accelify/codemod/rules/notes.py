@@ -284,7 +284,9 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue
         if script.distribution is not None and report.about not in _OF_SHARDS:
             continue  # the script has had these of one process before, and meant to
-        if report.about in _OF_SHARDS and _goes_over_all(script, report.node, report.loop):
+        if (report.about in _OF_SHARDS or report.about is About.LAST) and _goes_over_all(
+            script, report.node, report.loop
+        ):
             continue
         if report.about is About.SAVED_BY and _is_of_item_number(script, report.node):
             continue  # said of the counter
@@ -314,7 +316,8 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
         return False
     if not isinstance(phase.test, ast.Compare) or ast.unparse(source.slice) != ast.unparse(phase.test.left):
         return False
-    around = [b for b in script.program.branches_round(node) if script.program.inside(b[0], loop)]
+    rounds = (loop, *script.program.loops_round(loop)[:1])  # that of the phases round it
+    around = [b for b in script.program.branches_round(node) if any(script.program.inside(b[0], r) for r in rounds)]
     return any(phase.is_over(branching.test, holds) for branching, holds in around)
 
 

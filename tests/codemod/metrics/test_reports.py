@@ -573,7 +573,7 @@ def test_a_folder_that_is_missing_decides_about_no_save(test: str, is_reported: 
 PAIR = """
 class Pair:
     def __init__(self):
-        self.last, self.kept = None, 0
+        self.last, self.kept, self.log = None, 0, {{}}
     def give(self, x):
         self.x = x
     def forward(self):
@@ -596,6 +596,8 @@ pair = Pair()
         ("self.forward()", "pass", False),
         ("if y is None: return\n        self.forward()", "self.shown = self.loss.item()", False),
         ("self.out = self.forward()", "self.last = self.loss", False),
+        ("if len(y) > 2:\n            self.out = model(self.x)\n        else: self.forward()", "pass", False),
+        ("self.forward()", "self.log['loss'] = self.loss.item(); print(self.log)", False),
         ("self.forward()", "self.loss = self.loss + self.kept; self.kept = self.kept + self.out.mean()", True),
         (
             "self.forward()",

@@ -666,10 +666,13 @@ def _whole(models: dict[str, Item]) -> dict[str, Item]:
 
 
 def _is_listed(value: ast.Dict | ast.Call, key: object) -> bool:
-    """Whether a container has a key since it was made: `{"train": loader}`, `dict(train=loader)`."""
+    """Whether a container has something at a key since it was made: `{"train": loader}`, `dict(train=loader)`."""
     if isinstance(value, ast.Call):
-        return any(k.arg == key for k in value.keywords)
-    return any(isinstance(k, ast.Constant) and k.value == key for k in value.keys)
+        held = [k.value for k in value.keywords if k.arg == key]
+    else:
+        pairs = zip(value.keys, value.values, strict=True)
+        held = [v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key]
+    return any(not (isinstance(v, ast.Constant) and v.value is None) for v in held)
 
 
 def _within(chain: Chain) -> Chain:

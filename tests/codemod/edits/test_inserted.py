@@ -66,6 +66,7 @@ for x, y in loaders["train"]:
         ("loaders = dict()\nif semi:\n    loaders['train'] = DataLoader(data)\nloaders['val'] = 1\n", "    loaders"),
         ("loaders = {}\nfor phase in phases:\n    loaders[phase] = DataLoader(data)\n", "loaders"),
         ("loaders = {'val': 1}\nloaders['train'] = DataLoader(data)\n", "loaders"),
+        ("loaders = {'train': None}\nif semi:\n    loaders['train'] = DataLoader(data)\n", "    loaders"),
     ],
 )
 def test_an_element_is_prepared_where_it_is_put_into_its_container(filled: str, there: str) -> None:

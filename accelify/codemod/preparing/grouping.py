@@ -217,7 +217,8 @@ class Grouper:
     def _is_needed_in(self, node: ast.stmt, item: Item) -> bool:
         """Whether a branch trains, or iterates over a loader that one of them binds: `batches = iter(make())`."""
         plain = [s for s in ast.walk(node) if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], item.text)]
-        return any(self._uses(s, item) for s in plain)
+        headers = [s.iter for s in ast.walk(node) if isinstance(s, (ast.For, ast.AsyncFor))]
+        return any(self._uses(s, item) for s in [*plain, *headers])
 
     def _is_elif(self, node: ast.If) -> bool:
         parent = self.program.parent(node)
@@ -332,7 +333,7 @@ class Grouper:
         runs_on_parts = any(Effect.CALLS in row.effects and row.returns == "self" for row in rows)
         return runs_on_parts and isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in models
 
-    def _uses(self, statement: ast.stmt, item: Item) -> bool:
+    def _uses(self, statement: ast.AST, item: Item) -> bool:
         """Whether a statement needs an item prepared: it reads a loader, or it trains."""
         if item.kind == "loader":
             base = item.text.split("[")[0]
@@ -352,7 +353,7 @@ class Grouper:
         return any(self.program.frame(s) is item.frame and ast.unparse(stepped(s)) == item.text for s in steps)
 
 
-def trains(program: Program, training: Training, statement: ast.stmt) -> bool:
+def trains(program: Program, training: Training, statement: ast.AST) -> bool:
     """Whether a statement has a backward pass, or calls what has one."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
         return False
@@ -375,10 +376,11 @@ def _read_in(statement: ast.AST) -> Iterator[ast.expr]:
             yield node
 
 
-def _simple_in(statement: ast.stmt) -> list[ast.stmt]:
-    """The statements in another one that hold no others."""
+def _simple_in(statement: ast.stmt) -> list[ast.AST]:
+    """The statements in another one that hold no others, and what its loops go over."""
     inside = [n for n in ast.walk(statement) if isinstance(n, ast.stmt)]
-    return [s for s in inside if not any(isinstance(c, ast.stmt) for c in ast.iter_child_nodes(s))]
+    simple = [s for s in inside if not any(isinstance(c, ast.stmt) for c in ast.iter_child_nodes(s))]
+    return [*simple, *(s.iter for s in inside if isinstance(s, (ast.For, ast.AsyncFor)))]
 
 
 def _column(item: Item) -> int:

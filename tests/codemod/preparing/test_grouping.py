@@ -234,3 +234,17 @@ def test_a_model_made_twice_under_one_name_is_prepared_where_it_is_trained(
     shown, trained = after.split("model, optimizer = build()\n")[-2:]
     assert shown.count("model = accelerator.prepare(") == looked_at
     assert trained.startswith(("model, optimizer = accelerator", "loader, model, optimizer = accelerator")), after
+
+
+@pytest.mark.parametrize("opened", ["with open('log') as log:", "with torch.autograd.detect_anomaly():", "if size:"])
+def test_a_loader_is_prepared_where_its_loop_follows(opened: str) -> None:
+    body = indent(f"loader = DataLoader(data, batch_size=size)\n{BUILD}{TRAIN}", "    ")
+    text = migrated(f"{HEAD}def run(size):\n    print(size)\n" + indent(f"{opened}\n{body}", "    ") + "run(4)\n")
+    assert text.index("prepare(loader, model, optimizer)") < text.index("for x, y in loader")
+
+
+def test_a_loader_is_prepared_in_the_try_whose_loop_goes_over_it() -> None:
+    body = indent(f"loader = DataLoader(data, batch_size=size)\n{TRAIN}", "    ")
+    tries = f"{BUILD}try:\n{body}except RuntimeError:\n    loader = DataLoader(data, batch_size=1)\n{TRAIN}"
+    text = migrated(f"{HEAD}def run(size):\n    print(size)\n" + indent(tries, "    ") + "run(4)\n")
+    assert text.index("loader = accelerator.prepare(loader)") < text.index("for x, y in loader")

@@ -176,3 +176,30 @@ def test_an_imported_device_is_the_accelerators_unless_it_is_the_cpu(tmp_path: P
     after = rewritten(tmp_path, "own.py", own=IMPORTED, config=config)["own.py"].after.decode()
     assert f"noise = torch.randn(1).to({moved})\n" in after
     assert ("import where" in after) is (moved == "where")
+
+
+IF_THERE_IS_ONE = 'torch.ones(1, device="cuda" if torch.cuda.is_available() else "cpu")'
+
+
+@pytest.mark.parametrize(
+    ("device", "made"),
+    [
+        ("0", 'torch.ones(1, device="cuda")'),
+        ("0 if torch.cuda.is_available() else -1", IF_THERE_IS_ONE),
+        ("0 if torch.cuda.is_available() else 'cpu'", IF_THERE_IS_ONE),
+    ],
+)
+def test_a_number_that_stands_for_the_cpu_too_is_chosen_by_whether_there_is_a_gpu(
+    tmp_path: Path, device: str, made: str
+) -> None:
+    helper = f"import torch\ndef start():\n    device = {device}\n    return torch.ones(1, device=device)\n"
+    text = SCRIPT.format(function="from helper import start", call="    print(loss + start())")
+    found = rewritten(tmp_path, "main.py", main=text, helper=helper)
+    assert f"return {made}\n" in found["helper.py"].after.decode()
+
+
+def test_without_torch_such_a_number_is_left(tmp_path: Path) -> None:
+    helper = "from torch import cuda, ones\ndef start():\n    device = 0 if cuda.is_available() else -1\n"
+    text = SCRIPT.format(function="from helper import start", call="    print(loss + start())")
+    found = rewritten(tmp_path, "main.py", main=text, helper=f"{helper}    return ones(1, device=device)\n")
+    assert "helper.py" not in found or b"device=device" in found["helper.py"].after

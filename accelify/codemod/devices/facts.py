@@ -125,6 +125,13 @@ class Devices:
         """Whether a device may be the CPU where there is a GPU, by a choice that the accelerator does not know."""
         return any(d.now is Where.HOST for d in self.lattice.devices.resolved(self.lattice.devices.of(device)))
 
+    def is_gone_without_a_gpu(self, device: ast.expr) -> bool:
+        """Whether a device is no GPU on a machine that has none: `device = 0 if torch.cuda.is_available() else -1`."""
+        known = self.known
+        holds = OnGpu(known.program.once(Conditions), self.tracer, (), has_gpu=False).holds
+        devices = Destinations(known.program, known.roles, self.tracer, (), holds, lambda node: ())
+        return any(d.now is not Where.NUMBERED for d in devices.resolved(devices.of(device)))
+
     def follows_tensors(self, device: ast.expr) -> bool:
         """Whether a device is always where another tensor is, which is right in every process."""
         return self.lattice.devices.follows_tensors(device)

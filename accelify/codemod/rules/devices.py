@@ -32,6 +32,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
 from accelify.codemod.libraries import methods, vocabulary
 from accelify.codemod.preparing.reach import constructor
+from accelify.codemod.preparing.settings import imports_torch
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
@@ -130,7 +131,12 @@ def _without_bare_numbers(script: Script) -> Iterator[Change]:
     for place in script.devices.numbers:
         call = script.program.parent(place)
         is_method = isinstance(call, ast.Call) and call.args == [place] and ast.unparse(call.func).endswith(".cuda")
-        edit = Replace(place, partial(_just, code='"cuda"'))
+        code = '"cuda"'
+        if script.devices.is_gone_without_a_gpu(place):
+            if not imports_torch(script.program.frame(place).root):
+                continue
+            code = '"cuda" if torch.cuda.is_available() else "cpu"'
+        edit = Replace(place, partial(_just, code=code))
         if isinstance(call, ast.Call) and is_method and not call.keywords:
             edit = Replace(call, _without_arguments, keeps=(call.func,))
         yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", (edit,))

@@ -41,6 +41,13 @@ _ALWAYS = (
 )
 
 
+_LED = (
+    ". The gradients were the same on all ranks: something else is each rank's own (noise on weights or gradients, "
+    "clipping, a condition on its own loss, a gradient that did not come through accelerator.backward). Make it the "
+    "same on all ranks: accelerator.broadcast, or reduce. Until then all take over rank 0's parameters after each step"
+)
+
+
 class Diverged(AccelifyError, RuntimeError):
     """Ranks whose optimizers no longer do the same. The same on every rank."""
 
@@ -53,7 +60,9 @@ class Agreement:
     """The comparison of what the ranks train: what optimizers do, parameters, and the buffers of trained models.
 
     What the forward pass sets from each rank's own batch becomes rank 0's: weights before their first step, once; what
-    no optimizer steps (codebooks, averages) from then on after each backward pass, as buffers do anyhow.
+    no optimizer steps (codebooks, averages) from then on after each backward pass, as buffers do anyhow. Weights that
+    the script itself changes otherwise on each rank become rank 0's after each step: what rank 0 has drawn or decided
+    holds, as in one process. Rates and numbers of steps must be the same.
     """
 
     def __init__(
@@ -70,6 +79,8 @@ class Agreement:
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._watched: list[tuple[weakref.ref[Optimizer], RemovableHandle]] = []
         self._doubted: set[int] = set()
+        self._is_led = False
+        self._due: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._asked: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
     def watch(self, optimizer: Optimizer) -> None:
@@ -91,6 +102,7 @@ class Agreement:
     def check(self) -> None:
         """Compare, at some of the backward passes for which this is called. Raises: Diverged."""
         self._passes += 1
+        self._due.update(self._asked)
         if self._followed:
             self._take_over(self._followed)
         if self._passes & (self._passes - 1) if self._passes < INTERVAL else self._passes % INTERVAL:
@@ -119,16 +131,27 @@ class Agreement:
             if optimizer not in self._asked:
                 self._asked.add(optimizer)
                 optimizer.register_step_post_hook(self._check_step)
+        self._due.update(self._asked)
 
     def _check_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Have rank 0's parameters where they still differ after a step, and from then on after each one.
+
+        Only the first step after a backward pass is one that all ranks take.
+        """
         stepped = {id(one) for one in _readable(optimizer)}
-        if not self._doubted & stepped:
+        is_asked = optimizer in self._due and (self._is_led or self._doubted & stepped)
+        self._due.discard(optimizer)
+        if not is_asked:
             return
-        self._doubted = set()
+        self._doubted -= stepped
         tensors = {name: one for name, one in self._tensors().items() if id(one) in stepped}
         found = find_divergence(self._collectives, "step, what it has made of the parameters", tensors)
-        if found is not None:
-            raise Diverged(f"step at {call_site()}: {found}. {_ALIKE}")
+        if found is None:
+            return
+        self._take_over(found.names)
+        if not self._is_led:
+            self._is_led = True
+            warnings.warn(f"step at {call_site()}: {found}{_LED}", stacklevel=2)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         models = list(self._models())

@@ -1,8 +1,10 @@
 """What changes a model on one rank alone is told: by a save, and with `debug` by the next backward pass."""
 
+import copy
 import dataclasses
 import tempfile
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -58,23 +60,19 @@ def a_save_by_one_rank_alone_is_named(accelerator):
         accelerator.save_state("never") if accelerator.is_main_process else accelerator.wait_for_everyone()
 
 
-def _step(accelerator, model, optimizer):
+def _step(accelerator, model, optimizer, change=lambda: None):
     accelerator.backward(model(torch.ones(1, 3)).sum())
+    change()
     optimizer.step()
+    optimizer.zero_grad()
 
 
 def optimizers_that_do_something_else_are_named(accelerator):
     def rate(optimizer, model, is_here):
         optimizer.param_groups[0]["lr"] = 0.1 if is_here else 0.2
 
-    def clipping(optimizer, model, is_here):
-        nn.utils.clip_grad_norm_(model.parameters(), 1e-3 if is_here else 1.0)
-
     def steps(optimizer, model, is_here):
         optimizer.step() if is_here else None
-
-    def noise(optimizer, model, is_here):
-        model.weight.grad += torch.full_like(model.weight, float(is_here))
 
     def moments(optimizer, model, is_here):
         optimizer.state[model.weight]["exp_avg"].mul_(1 if is_here else 1 + 1e-6)
@@ -82,9 +80,7 @@ def optimizers_that_do_something_else_are_named(accelerator):
     words = {
         moments: "the state of Adam differ",
         rate: r"the lr of Adam differ between ranks 0 and 1: 0.1 on rank 0, 0.2 on rank 1",
-        clipping: "rank 1 holds another weight of Linear and 1 more than rank 0. All ranks must set rates",
         steps: "the number of steps of Adam differ",
-        noise: "rank 1 holds another weight of Linear than rank 0. All ranks must set rates",
     }
     for change, expected in words.items():
         made, model = Accelerator(), nn.Linear(3, 1)
@@ -98,6 +94,34 @@ def optimizers_that_do_something_else_are_named(accelerator):
             optimizer.zero_grad()
         with pytest.raises(Diverged, match=rf"at divergence.py:\d+: {expected}"):
             _step(made, model, optimizer)
+
+
+def what_the_script_changes_on_each_rank_is_what_rank_0_makes_of_it(accelerator):
+    def clipping(model, rank):
+        nn.utils.clip_grad_norm_(model.parameters(), 1e-3 * (1 + rank))
+
+    def noise(model, rank):
+        model.weight.grad += rank
+
+    def limits(model, rank):
+        model.weight.data.clamp_(-0.1 * rank - 0.1, 0.1)
+
+    for change in (clipping, noise, limits):
+        made, model = Accelerator(), nn.Linear(3, 1)
+        model, optimizer = made.prepare(model, torch.optim.SGD(model.parameters(), lr=0.5))
+        alone = copy.deepcopy(model)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(5):
+                _step(made, model, optimizer, partial(change, model, made.process_index))
+        assert sum("all take over rank 0's parameters" in str(one.message) for one in caught) == 1
+        rule = torch.optim.SGD(alone.parameters(), lr=0.5)
+        for _ in range(5):
+            alone(torch.ones(1, 3)).sum().backward()
+            change(alone, 0)
+            rule.step()
+            rule.zero_grad()
+        assert torch.equal(model.weight, alone.weight)
 
 
 def weights_that_are_put_back_before_the_step_may_differ(accelerator):

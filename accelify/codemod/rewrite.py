@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
-_IMPORTS_BY_NAME = ("import_module", "__import__", "hydra", " eval(", "globals()")
+_IMPORTS_BY_NAME = r"""import_module|__import__|hydra| eval\(|globals\(\)|['"][\w.]+\.[A-Z]\w*['"]"""
 
 __all__ = ["Options", "edited", "rewrite_source", "rewrite_together"]
 
@@ -191,7 +192,7 @@ def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[P
     """The named files as they are, with the files that train and could not be read, or that only a name leads to."""
     notes = _in_broken_files(files, project)
     is_trained = any(".backward(" in parsed.text for parsed in files if parsed not in named)
-    if not notes and (is_trained or any(sign in parsed.text for parsed in files for sign in _IMPORTS_BY_NAME)):
+    if not notes and (is_trained or any(re.search(_IMPORTS_BY_NAME, parsed.text) for parsed in files)):
         from accelify.codemod.semantics.program import Program  # few scripts need it
 
         program = Program(files, project, named)

@@ -17,6 +17,7 @@ from accelify.codemod.semantics.scopes import Scope, gone_over, returned
 from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, Value
 
 _DEPTH = 12
+_CLASS_BY_NAME = r"""['"]([\w.]+)\.([A-Z]\w*)['"]"""
 
 
 @dataclass(frozen=True)
@@ -481,12 +482,12 @@ def imported_by_name(program: Program, word: str) -> Iterator[tuple[ast.Call, li
     """The imports by a name that is made at run time, each with those files that it may import that have a word.
 
     import_module("models." + name)    import_module(RUNNERS[kind])    __import__(f"losses.{name}_loss")
+    import_class("processors.Recognition"), of a library that nothing is known of
     """
     project, read = program.flow.project, {absolute(p.path) for p in program.files}
-    for call in program.calls:
-        if not call.args or not any(map(names.runs_code, program.called(call))):
-            continue
-        begins = set(_beginnings(program, call.args[0]))
+    for call in (c for c in program.calls if c.args):
+        is_import = any(map(names.runs_code, program.called(call)))
+        begins = set(_beginnings(program, call.args[0])) if is_import else set(_modules_of_classes(program, call))
         found = {p for begin in begins for p in project.named_like(program.path(call), begin, word)}
         listed = sorted(p for p in found if absolute(p) not in read)
         if listed and program.frame(call) in program.reachable:
@@ -540,6 +541,15 @@ def _is_picked_by_name(program: Program, node: ast.expr) -> bool:
     is_by_name = any(names.reads_variables(n) or names.reads_named(n) for n in called)
     is_registered = any(isinstance(v, Collection) for v in program.values(holder))
     return (is_by_name or is_registered) and not isinstance(name, ast.Constant)
+
+
+def _modules_of_classes(program: Program, call: ast.Call) -> Iterator[str]:
+    """The module in which a class is that a function of unknown code is given by its name."""
+    text = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
+    named = re.fullmatch(_CLASS_BY_NAME, repr(text)) if not program.flow.callees.get(call) else None
+    like = program.flow.project.named_like
+    if named is not None and like(program.path(call), named[1], f"class {named[2]}"):
+        yield named[1]
 
 
 def _beginnings(program: Program, node: ast.expr) -> Iterator[str]:

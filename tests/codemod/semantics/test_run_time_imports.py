@@ -20,6 +20,7 @@ def run(loader):
     for x in loader:
         model(x).mean().backward()
         optimizer.step()
+class Runner: pass
 """
 OPTIONS = """\
 import argparse
@@ -44,6 +45,10 @@ TABLE = "KINDS = {'plain': 'runners.plain', 'own': 'runners.own'}\n"
         (f"{OPTIONS}name = args.kind\nimportlib.import_module(name)", ["plain"]),
         (f"{OPTIONS}importlib.import_module(args.other)", ["own", "plain"]),
         (f"{OPTIONS}importlib.import_module(args.number)", []),
+        ("import light\nlight.import_class('runners.plain.Runner')", ["plain"]),
+        ("import light\nlight.import_class('runners.plain.Other')", []),
+        ("import light\nlight.open('runners.plain')", []),
+        ("def read(name): pass\nread('runners.plain.Runner')", []),
         ("importlib.import_module('readers.' + kind)", []),
         ("importlib.import_module(kind)", []),
         ("KINDS = {'json': 'json'}\nimportlib.import_module(KINDS[kind])", []),

@@ -134,6 +134,8 @@ class SaidDevices:
         return held != {HOST.now} and (is_open or not held <= _GPUS)
 
     def _numbered(self, device: ast.expr, code: ast.expr) -> set[str]:
+        if self._is_of_settings(device) and not any(":" in str(v) for v in self.program.values(device)):
+            return set()
         if not isinstance(code, ast.Call) or is_lookup(code):
             return options_in(code) or {ast.unparse(code)}
         is_numbered = any(d.now is NUMBERED.now for d in self.devices.resolved(self.devices.of(device)))

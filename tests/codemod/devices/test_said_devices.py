@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from accelify.codemod.devices.options import CpuSetting
 from accelify.codemod.devices.said_devices import SaidDevices
 from accelify.codemod.preparing.settings import Settings
 from tests.codemod.facts import Facts
@@ -173,8 +174,9 @@ fit(model, loader, optimizer)
 
 
 def cpu_of(main: str, **files: str) -> str | None:
-    script = Facts({"main.py": main, **{f"{name}.py": text for name, text in files.items()}}).script
-    return script.devices.cpu and script.devices.cpu.text
+    cpu = Facts({"main.py": main, **{f"{name}.py": text for name, text in files.items()}}).script.devices.cpu
+    assert not isinstance(cpu, CpuSetting) or not cpu.numbered
+    return cpu and cpu.text
 
 
 @pytest.mark.parametrize("value", ["'cpu'", "'cuda'"])

@@ -42,6 +42,7 @@ class Mark(Enum):
     BATCH = "computed from a batch of this rank"
     RUNNING = "updated from round to round of a sharded loop"
     CHOSEN = "chosen by a value of this rank"
+    PICKED = "chosen by what this rank draws"
     ROWS = "counts rows of this rank"
     STEPS = "counts steps of this rank"
     DRAW = "drawn at random"
@@ -842,7 +843,9 @@ class Ranks:
         return frozenset(found)
 
     def _for_call(self, labels: _Labels, call: ast.Call, callee: Scope) -> _Labels:
-        """The labels of a function's value for one call."""
+        """The labels of a function's value for one call; outside of the sharded loops, all ranks draw alike."""
+        if not self.shards.draws and any(_is_draw(la) for la in labels) and not self._is_in_a_round(call):
+            labels = frozenset(la for la in labels if not _is_draw(la))
         if not self._given_in(labels):
             return labels
         given = {label for label in self._given_in(labels) if label.scope is callee}
@@ -897,8 +900,9 @@ class Ranks:
         if not labels:
             return labels
         kept = {la for la in labels if isinstance(la, Given) or (la.differs and la.mark in _STAYS)}
-        if any(isinstance(la, Origin) and la.differs and la not in kept for la in labels):
-            kept.add(Origin(Mark.CHOSEN, node))
+        others = {la for la in labels if isinstance(la, Origin) and la.differs and la not in kept}
+        if others:
+            kept.add(Origin(Mark.PICKED if all(map(_is_draw, others)) else Mark.CHOSEN, node))
         return frozenset(kept)
 
     # Expressions.
@@ -1126,7 +1130,7 @@ class Ranks:
         if isinstance(measured, ast.expr) and self.chains.kinds.of(measured) & {"set", "counter"}:
             return labels  # of how many different values there are
         for label in labels:
-            if isinstance(label, Given) or label.mark in (Mark.CHOSEN, Mark.DRAW, Mark.SIMULATION):
+            if isinstance(label, Given) or label.mark in (Mark.CHOSEN, Mark.PICKED, Mark.DRAW, Mark.SIMULATION):
                 found.add(label)
             elif label.mark is Mark.RUNNING:
                 found.add(Origin(Mark.RUNNING, label.node, differs=False))
@@ -1297,6 +1301,10 @@ class Ranks:
 # Most labels are as they have to be already, and a set of hundreds costs less to look through than to make again.
 
 
+def _is_draw(label: _Label) -> bool:
+    return isinstance(label, Origin) and label.mark in (Mark.DRAW, Mark.PICKED)
+
+
 def _given_in(labels: _Labels) -> frozenset[Given]:
     """The labels of what calls give."""
     return frozenset(la for la in labels if isinstance(la, Given))
@@ -1346,7 +1354,7 @@ def _updated(labels: _Labels, node: ast.AST) -> _Labels:
     for label in labels:
         if isinstance(label, Given):
             found.add(replace(label, update=label.update or node))
-        elif label.mark in (Mark.CHOSEN, Mark.CLOCK):
+        elif label.mark in (Mark.CHOSEN, Mark.PICKED, Mark.CLOCK):
             found.add(label)
         if isinstance(label, Origin) and label.mark not in (Mark.STEPS, Mark.CLOCK):
             found.add(Origin(Mark.RUNNING, node, label.at, label.differs))

@@ -20,7 +20,7 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
 
 _DRAWN_INTO = frozenset({Effect.PLOTS, Effect.SHOWS})
-_OF_DRAWS = {Mark.DRAW, Mark.CHOSEN, Mark.RUNNING}
+_OF_DRAWS = {Mark.DRAW, Mark.PICKED, Mark.CHOSEN, Mark.RUNNING}
 
 
 class About(Enum):
@@ -109,7 +109,7 @@ class Reports:
         running = {o for o in origins if o.mark is Mark.RUNNING}
         yield from sorted(running, key=_by_place)
         if not running and sink.way is not Way.HANDED_OVER:
-            found = {o for o in origins if o.mark in (Mark.BATCH, Mark.CHOSEN)}
+            found = {o for o in origins if o.mark in (Mark.BATCH, Mark.CHOSEN, Mark.PICKED)}
             if self.ranks.shards.drawn:  # before its loops, all ranks draw alike
                 found |= {o for o in origins if o.mark is Mark.DRAW and self._loop_round(o.node) is not None}
             yield from sorted(found, key=_by_place)[:1]

@@ -660,3 +660,20 @@ def test_setattr_sets_one_attribute(read: str, is_own: bool) -> None:
 def test_setattr_that_takes_arguments_out_of_others_sets_any(call: str, is_own: bool) -> None:
     before = "import argparse\noptions = argparse.ArgumentParser().parse_args()"
     assert rank("options", before=before, batch=f"given = ('kept', loss.item()); {call}").is_own is is_own
+
+
+NOISE = """
+def noisy(x):
+    t = torch.randint(0, 9, (1,))
+    return model(x + torch.rand(4) * table[t])
+def measure():
+    return sum(noisy(x).sum().item() for x, y in valid)
+table = torch.zeros(9)
+"""
+
+
+@pytest.mark.parametrize(("value", "is_own"), [("measure()", False), ("noisy(torch.ones(4)).sum()", False)])
+def test_what_a_function_draws_for_a_call_outside_of_the_loops_is_alike(value: str, is_own: bool) -> None:
+    found = rank("v", before=NOISE, batch="w = noisy(x); out = w", end=f"v = {value}")
+    assert found.is_own is is_own
+    assert rank("w", before=NOISE, batch="w = noisy(torch.ones(4))").is_own

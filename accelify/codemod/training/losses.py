@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from accelify.codemod.libraries import methods, names, table
-from accelify.codemod.libraries.row import Row, Rows, Trait
+from accelify.codemod.libraries.row import Role, Row, Rows, Trait
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind
@@ -288,8 +288,20 @@ class Losses(_Terms):
         """Whether what is summed may be of a batch: no losses that the script put side by side, and no weights."""
         is_stacked = isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
         is_of_losses = is_stacked or self._are_losses(node)
-        is_of_none = self.is_alike(node) or self._is_of_weights(node)
+        is_of_none = self.is_alike(node) or self._is_of_weights(node) or self._is_of_fixed_size(node)
         return not is_of_losses and not is_of_none and not self.means.is_mean(node)
+
+    def _is_of_fixed_size(self, node: ast.expr) -> bool:
+        """Whether a variable's tensor has as many elements for any batch: `parts = torch.zeros(3)`, filled later."""
+        found = self._definitions(node) if isinstance(node, ast.Name) else ()
+        values = [self._assigned(d.node) for d in found if d.kind is not Kind.IN_PLACE]
+        made = [v for v in values if isinstance(v, ast.Call) and v.args]
+        if len(made) < len(values):
+            return False
+        rows = [table.function(name) for v in made for name in self.program.called(v)]
+        sizes = (e for v in made for a in v.args for e in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a]))
+        is_factory = bool(rows) and all(row is not None and row.role is Role.FACTORY for row in rows)
+        return is_factory and all(isinstance(e, ast.Constant) for e in sizes)
 
     def _are_losses(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a tensor holds a few losses, each of the batch, with or without their weights."""

@@ -115,6 +115,8 @@ def _loads(script: Script) -> Iterator[Remark]:
         # Which of its values an attribute holds at that time is not known.
         is_wrapped = bool(ways) and all(ways) if isinstance(function.value, ast.Attribute) else any(ways)
         part = _wrapped_part(script, function.value)
+        if is_wrapped and any(_saves_inner(n) for p in script.program.files for n in p.parents):
+            continue  # which has no prefix
         if script.program.frame(call) in script.run.run and (is_wrapped or part is not None):
             message = "checkpoints of the wrapped model have the prefix `module.` in each key: strip it before loading"
             if not is_wrapped:
@@ -126,6 +128,19 @@ def _loads(script: Script) -> Iterator[Remark]:
             if strict is not None and ast.unparse(strict) != "True":
                 message += ", or nothing is loaded and no error is raised, because `strict` is off"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+
+
+def _saves_inner(node: ast.AST, model: ast.expr | None = None) -> bool:
+    """`model.module.state_dict()`, of any model if none is given."""
+    method = node.func if isinstance(node, ast.Call) else None
+    if (
+        not isinstance(method, ast.Attribute)
+        or method.attr != "state_dict"
+        or not isinstance(method.value, ast.Attribute)
+    ):
+        return False
+    inner = method.value
+    return inner.attr == "module" and (model is None or ast.unparse(inner.value) == ast.unparse(model))
 
 
 def _prefixes(script: Script) -> Iterator[Change]:
@@ -189,6 +204,8 @@ def _saves(script: Script) -> Iterator[Remark]:
             continue
         around = [a for a in script.program.ancestors(call) if isinstance(a, (ast.Call, ast.IfExp))]
         is_kept = any(isinstance(a, ast.IfExp) or getattr(a.func, "attr", "") == "load_state_dict" for a in around)
+        choices = [a for a in script.program.ancestors(call) if isinstance(a, (ast.If, ast.Try))]
+        is_kept |= any(_saves_inner(n, function.value) for a in choices for n in ast.walk(a))
         if not is_kept and (_is_wrapped(script, function.value) or _is_of_wrapped(script, function.value)):
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
         elif not is_kept and (part := _wrapped_part(script, function.value)) is not None:

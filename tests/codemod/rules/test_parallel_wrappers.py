@@ -425,3 +425,19 @@ def test_a_wrapper_inside_a_frozen_network_is_told(
     Path("train.py").write_text(text)
     results = rewrite_together(("train.py",), Options())
     assert any(n.message.startswith("this stays: on N GPUs") for r in results for n in r.notes) is is_told
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "torch.save(model.module.state_dict(), 'net.pt')",
+        "try:\n    state = model.module.state_dict()\nexcept AttributeError:\n    state = model.state_dict()\n"
+        "torch.save(state, 'net.pt')",
+        "if hasattr(model, 'module'):\n    state = model.module.state_dict()\nelse:\n    state = model.state_dict()\n"
+        "torch.save(state, 'net.pt')",
+    ],
+)
+def test_what_is_saved_of_the_wrapped_model_never_had_a_prefix(end: str) -> None:
+    load = "if torch.cuda.device_count() > 2:\n    model.load_state_dict(torch.load('net.pt'))"
+    result = run(script(model=WRAP, set_up=load, end=end))
+    assert not [n for n in result.notes if "prefix" in n.message]

@@ -149,3 +149,18 @@ def test_data_that_only_another_script_would_give_are_not_called_the_same(tmp_pa
     classes = f"class Pretrainer(Trainer):\n{PRETRAIN}class Finetuner(Trainer):\n{FINETUNE}"
     found = rewritten(tmp_path, "first", trainer=TRAINER + classes, first=FIRST)
     assert not found["trainer.py"].notes
+
+
+@pytest.mark.parametrize("named", ["train_a", "train_b"])
+def test_the_size_of_a_batch_is_told_in_the_script_that_was_named(tmp_path: Path, named: str) -> None:
+    fit = "def fit(model, optimizer, x, y):\n    loss = (model(x) - y).pow(2).mean()\n    optimizer.zero_grad()\n"
+    fit += "    loss.backward()\n    optimizer.step()\n"
+    data = "from torch.utils.data import DataLoader\ndef make(rows):\n    return DataLoader(rows, batch_size=8)\n"
+    text = "import torch\nfrom torch import nn\nfrom data import make\nfrom engine import fit\n"
+    text += "rows = torch.utils.data.TensorDataset(torch.randn(64, 4), torch.randn(64, 1))\nloader = make(rows)\n"
+    text += "model = nn.Linear(4, 1)\noptimizer = torch.optim.Adam(model.parameters())\n"
+    text += "for x, y in loader:\n    fit(model, optimizer, x, y)\n"
+    found = rewritten(tmp_path, named, train_a=text, train_b=text, engine=fit, data=data)
+    assert {path for path, result in found.items() if any(n.rule == "batch_size" for n in result.notes)} == {
+        f"{named}.py"
+    }

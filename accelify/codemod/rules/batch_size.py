@@ -143,9 +143,10 @@ def _coupled(script: Script) -> Iterator[Remark]:
 
 def _in_named_file(script: Script, places: list[tuple[str, ast.AST]]) -> tuple[str, ast.AST]:
     """The first place in a file that the user named, or a loop there over the loader of another file."""
-    named = {parsed.path for parsed in script.program.named}
     loops = [(script.path(d.loop), d.loop) for d in script.training.data if d.loop is not None]
-    return next((place for place in [*places, *loops] if place[0] in named), places[0])
+    asked = script.options.selection.named  # and not the scripts beside it that have to change, too
+    followed = {parsed.path for parsed in script.program.named}
+    return next((place for named in (asked, followed) for place in [*places, *loops] if place[0] in named), places[0])
 
 
 def _fixed(script: Script) -> Iterator[Remark]:

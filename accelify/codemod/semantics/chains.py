@@ -28,6 +28,8 @@ class Chains:
         self.effects = program.once(Effects)
         self.kinds = self.effects.kinds
         self._definitions: dict[str, Definitions] = {}
+        self._reaching: dict[ast.expr, frozenset[Definition]] = {}
+        self._given: dict[tuple[ast.Call, Scope, str], ast.expr | None] = {}
         self._run: dict[frozenset[Scope], frozenset[Scope]] = {}
         self._changed: dict[ast.Call, list[ast.expr]] = {}
         self._kept_in: dict[Scope, list[tuple[str, str]]] = {}
@@ -46,6 +48,11 @@ class Chains:
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
         """The definitions that may have given a name, an attribute or an item its value."""
+        if read not in self._reaching:
+            self._reaching[read] = self._find_reaching(read)
+        return self._reaching[read]
+
+    def _find_reaching(self, read: ast.expr) -> frozenset[Definition]:
         found = self.facts(read).definitions(read)
         if isinstance(read, ast.Attribute) and self.variable(read) == Variable(None, read.attr, is_attribute=True):
             if methods.is_view(read.attr) and not self.program.attribute_writes.get(read.attr):
@@ -170,6 +177,12 @@ class Chains:
 
     def given(self, call: ast.Call, callee: Scope, name: str) -> ast.expr | None:
         """The argument of a call for a parameter; the object itself for that of a method."""
+        key = (call, callee, name)
+        if key not in self._given:
+            self._given[key] = self._find_given(*key)
+        return self._given[key]
+
+    def _find_given(self, call: ast.Call, callee: Scope, name: str) -> ast.expr | None:
         first = callee.parameters[:1]
         is_bound = callee.is_method and not callee.has_decorator("staticmethod") and not self._is_unbound(call)
         if is_bound and first and first[0].arg == name:

@@ -88,6 +88,7 @@ class Definitions:
         self._held = held or (lambda call, changed: arguments(call))
         self._names = _Names(flow, bindings) if seen is None else seen.names
         self._given = seen
+        self._reaching: dict[ast.expr, frozenset[Definition]] = {}
 
     def changed_by_calls(
         self,
@@ -109,6 +110,11 @@ class Definitions:
         """
         while isinstance(read, (ast.Subscript, ast.Starred)):
             read = read.value
+        if read not in self._reaching:
+            self._reaching[read] = self._find_reaching(read)
+        return self._reaching[read]
+
+    def _find_reaching(self, read: ast.expr) -> frozenset[Definition]:
         variable = self._names.variable(read)
         if variable is None:
             return frozenset()

@@ -59,6 +59,8 @@ class Tracer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.flow = program.flow
+        self._chains: dict[ast.expr, list[Chain]] = {}
+        self._written: dict[tuple[ast.Call, Scope, str], ast.expr | None] = {}
 
     @cached_property
     def _options(self) -> dict[str, list[ast.keyword]]:
@@ -76,6 +78,13 @@ class Tracer:
 
     def chains(self, node: ast.expr, seen: tuple[object, ...] = ()) -> list[Chain]:
         """The ways back from an expression; several where branches or callers differ."""
+        if seen:
+            return self._chains_back(node, seen)
+        if node not in self._chains:
+            self._chains[node] = self._chains_back(node, ())
+        return [*self._chains[node]]
+
+    def _chains_back(self, node: ast.expr, seen: tuple[object, ...]) -> list[Chain]:
         if len(seen) > _DEPTH:
             return []
         if isinstance(node, ast.Name):
@@ -370,6 +379,12 @@ class Tracer:
 
     def written(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
         """The argument for a parameter as it stands in a call itself."""
+        key = (call, function, name)
+        if key not in self._written:
+            self._written[key] = self._find_written(*key)
+        return self._written[key]
+
+    def _find_written(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
         for keyword in call.keywords:
             if keyword.arg == name:
                 return keyword.value

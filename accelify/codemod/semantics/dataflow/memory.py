@@ -37,6 +37,7 @@ class Memory:
         self.parsed_of: dict[str, Parsed] = {}
         self.path_of_root: dict[Scope, str] = {}
         self._by_file: dict[str, Scope] = {}
+        self._absolute: dict[str, str] = {}
         self._submodules: dict[str, Scope] = {}  # of packages that are none of the program's files
         for parsed in self.files:
             built = bindings(parsed.path, parsed.tree)
@@ -209,4 +210,6 @@ class Memory:
     def module_named(self, importer: str, name: str, level: int) -> Scope | None:
         """The project's module that a file imports under a name, if it is one of the program's."""
         path = self.project.resolve(importer, name, level)
-        return None if path is None else self._by_file.get(absolute(path))
+        if path is not None and path not in self._absolute:
+            self._absolute[path] = absolute(path)
+        return None if path is None else self._by_file.get(self._absolute[path])

@@ -45,6 +45,8 @@ class Aliases:
         self._tracer = program.once(Tracer)
         self._returned: dict[tuple[Scope, Path], frozenset[Place]] = {}
         self._results: dict[tuple[ast.Call, Path], frozenset[Place]] = {}
+        self._returning: dict[Scope, list[ast.expr]] = {}
+        self._replaced: dict[ast.Name, list[ast.AST] | None] = {}
         self._open: set[tuple[Scope, Path]] = set()
         self._renamed: set[ast.Name] = set()  # the parameters with another value that are being looked at
         self._unfinished = 0  # how often an answer was given that is still being worked out
@@ -151,7 +153,9 @@ class Aliases:
             if scope is not None and path and path[0].startswith("."):
                 return frozenset({Place(scope, path[0][1:], path[1:])})
         owner = self.program.scope(node).owner(node.id)
-        given = self._given_instead(node, owner)
+        if node not in self._replaced:
+            self._replaced[node] = self._given_instead(node, owner)
+        given = self._replaced[node]
         if given is None or node in self._renamed:
             self._unfinished += node in self._renamed
             return frozenset({Place(owner, node.id, path)} if given is None else ())
@@ -241,12 +245,14 @@ class Aliases:
             self._open.discard(key)
         return self._returned[key]
 
-    @staticmethod
-    def _returns(function: Scope) -> list[ast.expr]:
+    def _returns(self, function: Scope) -> list[ast.expr]:
         if isinstance(function.node, ast.Lambda):
             return [function.node.body]
-        nodes = (n for s in function.body for n in ast.walk(s))
-        return [n.value for n in nodes if isinstance(n, (ast.Return, ast.Yield)) and n.value is not None]
+        if function not in self._returning:
+            nodes = (n for s in function.body for n in ast.walk(s))
+            given = [n.value for n in nodes if isinstance(n, (ast.Return, ast.Yield))]
+            self._returning[function] = [value for value in given if value is not None]
+        return self._returning[function]
 
 
 def _all(places: Iterable[frozenset[Place]]) -> frozenset[Place]:

@@ -191,7 +191,7 @@ class Ranks:
     ) -> None:
         self.chains = chains
         self.program: Program = chains.program
-        self.shards = shards
+        self.shards = replace(shards, is_alike=cache(shards.is_alike))
         self.loops = set(shards.loops)
         self.rounds = {*shards.loops, *shards.rounds}
         self.settled = settled

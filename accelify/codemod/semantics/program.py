@@ -218,7 +218,8 @@ class Program:
             if own is frame and self.reaches(a, node):
                 return True
             is_known = frame in self._run_by_libraries and frame in self._known_before(node)
-            if any((is_known or frame in self._runs_itself(c)) and self.reaches(c, node) for c in self.calls_in(own)):
+            calls = self.calls_in(own) if is_known else self._calls_running(own, frame)
+            if any(self.reaches(c, node) for c in calls):
                 return True
             callers = self.flow.callers.get(own, ())
             if own in self._run_by_libraries or (own.kind != "module" and not callers):
@@ -273,9 +274,14 @@ class Program:
             self._run_by_callees[callees] = self._run_by_libraries | self._run_by(callees)
         return self._run_by_callees[callees]
 
-    def _runs_itself(self, call: ast.Call) -> frozenset[Scope]:
-        """The functions that a call may run without those that only libraries know."""
-        return self._run_by(frozenset(self.flow.callees.get(call, ())))
+    @cached_property
+    def _calls_running(self) -> Callable[[Scope, Scope], list[ast.Call]]:
+        """The calls of a function that may run another, without what only libraries know."""
+
+        def running(own: Scope, frame: Scope) -> list[ast.Call]:
+            return [c for c in self.calls_in(own) if frame in self._run_by(frozenset(self.flow.callees.get(c, ())))]
+
+        return cache(running)
 
     @cached_property
     def _run_by(self) -> Callable[[frozenset[Scope]], frozenset[Scope]]:

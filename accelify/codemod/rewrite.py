@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
+_OF_TRAINING = (".backward", "autograd.grad(")
 _IMPORTS_BY_NAME = r"""import_module|__import__|hydra| eval\(|globals\(\)|['"][\w.]+\.[A-Z]\w*['"]"""
 
 __all__ = ["Options", "edited", "rewrite_source", "rewrite_together"]
@@ -45,7 +46,8 @@ def rewrite_together(paths: tuple[str, ...], options: Options, disk: Disk | None
     for path in paths:
         try:
             data = project.disk.read(path)
-            if not may_train(data) and not (options.follow and project.leads_to_training(path)):
+            signs = _OF_TRAINING if options.follow else ()
+            if not may_train(data) and not any(project.leads_to_training(path, sign) for sign in signs):
                 results[path] = FileResult(path, Status.UNCHANGED, data, data)
             elif (parsed := project.load(path)).suppressions.of_file is not None:
                 results[path] = _skipped(parsed)

@@ -161,9 +161,13 @@ def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change]:
 
 
 def _wait(script: Script, call: ast.Call, done: list[ast.stmt]) -> Iterator[Change]:
-    """A wait before a statement, unless the processes have waited since the last file was written."""
+    """A wait before a statement, unless the processes have waited since the last file was written.
+
+    Not where an exception is handled: one process alone may come there, while the others wait somewhere else.
+    """
     statement, accelerator = script.program.statement(call), script.accelerator(call)
-    if accelerator is None or script.path(call) not in script.files:
+    is_handler = any(isinstance(a, ast.ExceptHandler) for a in script.program.ancestors(call))
+    if accelerator is None or script.path(call) not in script.files or is_handler:
         return
     if any(_has_waited(script, before, statement) for before in done):
         return

@@ -59,6 +59,20 @@ def decided_by_one(metrics: Metrics) -> set[ast.If | ast.While]:
     return found
 
 
+def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
+    """The loops that take steps in a round of a sharded loop, as many as the process's own item says."""
+    program, ranks, training = metrics.measured.program, metrics.ranks, metrics.measured.training
+    steps = _Steps(metrics, {*training.backwards, *training.steps})
+    loops = (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.For) and n not in ranks.rounds)
+    for loop in sorted(loops, key=program.position):
+        is_in_round = not ranks.loops.isdisjoint(program.loops_round(loop))
+        if is_in_round and program.frame(loop) in program.reachable and steps.are_in(loop):
+            length = ranks.length_of(loop.iter)
+            sized = {origin.node for origin in length.of(Mark.ROWS)}
+            if length.is_own or any(_has_other_sizes(metrics.measured, around) for around in sized):
+                yield loop
+
+
 def _is_for_all(metrics: Metrics, learning: _Steps, node: ast.If | ast.While) -> bool:
     """Whether a condition is about going on; or about taking a step as long as a loss is high or low enough."""
     if isinstance(node, ast.While) or learning.only_end_by(node):
@@ -262,6 +276,10 @@ class _Steps:
         """Whether a condition decides about a step, or whether what holds one goes on."""
         inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
         return self._are_in(inside) or any(self._are_left_by(n, node) for n in inside)
+
+    def are_in(self, loop: ast.For) -> bool:
+        """Whether a round of a loop takes steps."""
+        return self._are_in(n for s in loop.body for n in ast.walk(s))
 
     def only_end_by(self, node: ast.If | ast.While) -> bool:
         """Whether a condition takes no step, but leaves loops and functions that do."""

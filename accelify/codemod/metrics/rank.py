@@ -217,6 +217,16 @@ class Ranks:
         """Whether an expression may have another value on each rank."""
         return bool(self.rounds or self.shards.draws) and self.of(node).is_own
 
+    def length_of(self, node: ast.expr) -> Rank:
+        """The rank of how many items an expression yields."""
+        inner = self.chains.tracer.inside(node)
+        found = self.chains.definitions(inner) if isinstance(inner, ast.Name) else ()
+        listed = [self._assigned(d.node)[0] for d in found] or [inner]
+        if all(isinstance(e, (ast.List, ast.Tuple)) and not any(map(_is_starred, e.elts)) for e in listed):
+            return _SAME
+        labels = self._solved(lambda: self._counted(self._resolved(self._of(node)), node))
+        return Rank(frozenset(label for label in labels if isinstance(label, Origin)))
+
     def given_by(self, definition: Definition) -> Rank:
         """The rank of what a definition gives its variable, or puts into its object."""
         return Rank(self._origins(("given", definition), lambda: self._resolved(self._get(definition))))
@@ -1399,6 +1409,10 @@ def _stored_or_renamed(function: ast.AST) -> Iterator[ast.expr]:
 
 def _is_read(node: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:
     return isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
+
+
+def _is_starred(node: ast.expr) -> bool:
+    return isinstance(node, ast.Starred)
 
 
 def _first_name(node: ast.expr) -> str:

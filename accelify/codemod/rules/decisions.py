@@ -19,7 +19,7 @@ from functools import partial
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
-from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, decided_by_one, follows
+from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, decided_by_one, follows, repeated_apart
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -31,6 +31,7 @@ _ALL = "all processes decide as process 0 does here"
 
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each decision that one process may take for all; else a note."""
+    yield from _repeated(script)
     can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
     by_one = decided_by_one(script.metrics) if can_speak and not script.run.ends_apart else set()
     for node in decided_apart(script.metrics):
@@ -46,6 +47,16 @@ def find(script: Script) -> Iterator[Change | Remark]:
         is_of_data = _why_apart(script, test) == _OWN_DATA
         reason = f"{_ALL}, from its own data: reduce the value if it should cover all data" if is_of_data else _ALL
         yield Change(NAME, path, node.lineno, reason, (edit,), Tier.REVIEW if is_of_data else Tier.SAFE)
+
+
+def _repeated(script: Script) -> Iterator[Remark]:
+    """Loops of backward passes that have as many rounds as the item of one process says."""
+    for loop in repeated_apart(script.metrics) if script.distribution is None and not script.run.ends_apart else ():
+        message = (
+            "this loop has as many backward passes as the process's own item has parts, and processes with different "
+            "numbers of them wait for each other and hang: add up the losses, and go backward once for each item"
+        )
+        yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
 
 
 def _told(script: Script, test: ast.expr) -> str:

@@ -69,3 +69,44 @@ def test_a_loop_that_asks_in_each_round() -> None:
     text = text.replace("for epoch in range(2):", "while loss.item() > 0.1 and epoch < 20:")
     after = run(text).after.decode()
     assert "while accelerator.broadcast_object_list([loss.item() > 0.1 and epoch < 20])[0]:" in after
+
+
+ITEMS = """\
+import random
+import torch
+from torch import nn
+words = open("words.txt").read().split()
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    random.shuffle(words)
+    for word in words:
+        optimizer.zero_grad()
+        outputs = [model(torch.ones(1) * ord(n)) for n in word]
+        for {each}:
+            out.mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "told"),
+    [
+        ("out in outputs", True),
+        ("i, out in enumerate(outputs)", True),
+        ("out in (outputs[i] for i in range(len(word)))", True),
+        ("out in [*outputs]", True),
+        ("out in [outputs[0], outputs[-1]]", False),
+        ("i, out in enumerate((outputs[0], outputs[-1]))", False),
+        ("out in [model(torch.ones(1)) for n in range(3)]", False),
+    ],
+)
+def test_as_many_backward_passes_as_an_item_has_parts(each: str, told: bool) -> None:
+    result = run(ITEMS.format(each=each))
+    assert "accelerator.shard(words)" in result.after.decode()
+    assert any("as many backward passes" in n.message for n in result.notes) is told
+
+
+def test_a_prepared_loader_s_batches_have_as_many_rows() -> None:
+    step = "for row in x:\n    loss = model(row).mean()\n    loss.backward()\noptimizer.step()\n"
+    assert not [n for n in run(script(step=step)).notes if "as many backward passes" in n.message]

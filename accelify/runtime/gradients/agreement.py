@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any  # options of optimizers are of every kind
 
 import torch
@@ -30,7 +31,7 @@ SAMPLED = 64
 # Units: backward passes at the beginning whose graph is looked at
 LOOKS = 8
 
-_ALIKE = "All ranks must set rates, step, clip and change parameters alike"
+_ALIKE = "All ranks must take the same steps, and clip alike"
 _ONCE = (
     ", though no step has been taken: the forward pass has set it from each rank's own batch. All ranks go on from "
     "rank 0's"
@@ -45,6 +46,10 @@ _LED = (
     ". The gradients were the same on all ranks: something else is each rank's own (noise on weights or gradients, "
     "clipping, a condition on its own loss, a gradient that did not come through accelerator.backward). Make it the "
     "same on all ranks: accelerator.broadcast, or reduce. Until then all take over rank 0's parameters after each step"
+)
+_LED_BY_RATES = (
+    ". Set it alike on all ranks, from a value that accelerator.reduce made the same. From here on all take over rank "
+    "0's parameters after each step"
 )
 
 
@@ -62,7 +67,7 @@ class Agreement:
     What the forward pass sets from each rank's own batch becomes rank 0's: weights before their first step, once; what
     no optimizer steps (codebooks, averages) from then on after each backward pass, as buffers do anyhow. Weights that
     the script itself changes otherwise on each rank become rank 0's after each step: what rank 0 has drawn or decided
-    holds, as in one process. Rates and numbers of steps must be the same.
+    holds, as in one process; so do its rates. Numbers of steps and momentum must be the same.
     """
 
     def __init__(
@@ -109,21 +114,31 @@ class Agreement:
             return
         fresh, tensors = self._fresh(), self._tensors()
         facts = dict(facts_of(self._optimizers(), {id(one): place for place, one in enumerate(tensors.values())}))
-        found = find_divergence(self._collectives, "backward, what the optimizers do", facts | tensors)
+        rates = dict(rates_of(self._optimizers()))
+        found = find_divergence(self._collectives, "backward, what the optimizers do", facts | rates | tensors)
         if found is None:
             return
         unstepped = {id(one) for optimizer in fresh for one in _trained(optimizer)}
         trained = {id(one) for optimizer in self._optimizers() for one in _trained(optimizer)} - unstepped
         if any(name in facts for name in found.names):
             raise Diverged(f"backward at {call_site()}: {difference(found, facts)}. {_ALIKE}")
-        self._doubted = {id(tensors[name]) for name in found.names if id(tensors[name]) in trained}
-        if self._doubted:
+        self._doubted = {id(tensors[name]) for name in found.names if id(tensors.get(name)) in trained}
+        if any(name in rates for name in found.names):
+            self._follow(f"backward at {call_site()}: {difference(found, rates)}{_LED_BY_RATES}")
+        if self._doubted or self._is_led:
             self._ask_after_the_step()
-            return
-        self._followed += tuple(name for name in found.names if id(tensors[name]) not in unstepped)
+        others = {name: tensors[name] for name in found.names if name in tensors}
+        others = {name: one for name, one in others.items() if id(one) not in trained}
+        if others:
+            self._heal(replace(found, names=tuple(others)), [id(one) in unstepped for one in others.values()])
+
+    def _heal(self, found: Divergence, is_unstepped: Sequence[bool]) -> None:
+        """Take over what no step has made, now or, if no step ever will, from now on."""
+        followed = [name for name, is_set_once in zip(found.names, is_unstepped, strict=True) if not is_set_once]
+        self._followed += tuple(followed)
         self._take_over(found.names)
-        is_set_once = any(id(tensors[name]) in unstepped for name in found.names)
-        warnings.warn(f"backward at {call_site()}: {found}{_ONCE if is_set_once else _ALWAYS}", stacklevel=2)
+        words = _ONCE if any(is_unstepped) else _ALWAYS
+        warnings.warn(f"backward at {call_site()}: {found}{words}", stacklevel=3)
 
     def _ask_after_the_step(self) -> None:
         """Compare again then: weights with noise, or those of an inner loop, are put back before it."""
@@ -149,9 +164,12 @@ class Agreement:
         if found is None:
             return
         self._take_over(found.names)
+        self._follow(f"step at {call_site()}: {found}{_LED}")
+
+    def _follow(self, why: str) -> None:
         if not self._is_led:
-            self._is_led = True
-            warnings.warn(f"step at {call_site()}: {found}{_LED}", stacklevel=2)
+            warnings.warn(why, stacklevel=3)
+        self._is_led = True
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         models = list(self._models())
@@ -176,18 +194,23 @@ def _named(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Optimizer]]:
         yield f"{type(optimizer).__name__}{f' {number}' if number else ''}", optimizer
 
 
-def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iterator[tuple[str, Any]]:
-    """The values beside parameters that must be the same on all ranks, each under the name by which it is reported.
-
-    places: where in the models a parameter stands, by its id. Groups may list them in any order: those that are made
-    from a set do so in another order on each rank.
-    """
+def rates_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Any]]:
+    """The rates and other options of each group, each under the name by which it is reported."""
     for name, optimizer in _named(optimizers):
         for index, group in enumerate(optimizer.param_groups):
             for key, value in group.items():
                 if key != "params":
                     place = f"group {index} of " if len(optimizer.param_groups) > 1 else ""
                     yield f"{key} of {place}{name}", _plain(value)
+
+
+def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iterator[tuple[str, Any]]:
+    """The counts of steps and samples of what optimizers keep, each under the name by which it is reported.
+
+    places: where in the models a parameter stands, by its id. Groups may list them in any order: those that are made
+    from a set do so in another order on each rank.
+    """
+    for name, optimizer in _named(optimizers):
         readable = sorted(_readable(optimizer), key=lambda parameter: places.get(id(parameter), len(places)))
         sampled = readable[:SAMPLED]
         steps = [_plain(optimizer.state[one].get("step")) for one in sampled[:1] if one in optimizer.state]

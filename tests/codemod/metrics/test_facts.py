@@ -121,3 +121,9 @@ def test_an_attribute_that_two_files_know() -> None:
     """
     text = "from state import put\n" + text.replace("{loss}", "loss")
     assert [r.text for r in script_of(text, **{"state.py": state}).metrics.reports if r.about is About.SUM] == ["total"]
+
+
+def test_the_parameters_that_an_optimizer_steps_are_alike() -> None:
+    clip = "def clip(groups, most):\n    return [nn.utils.clip_grad_norm_(g['params'], most) for g in groups]"
+    found = metrics(before=clip, batch="norms = clip(optimizer.param_groups, x.max().item())", end="print(norms)")
+    assert not [r for r in found.reports if "param_groups" in r.text]

@@ -111,7 +111,8 @@ class SaidDevices:
         """Whether all callers give a device that may be the CPU or a GPU, and nothing else."""
         named = self.devices.of(device)
         is_given = all(d.given is None or self.program.calls_of(self.program.scope(d.given)) for d in named)
-        return is_given and {d.now for d in self.devices.resolved(named)} == {HOST.now, GPU.now}
+        held = {d.now for d in self.devices.resolved(named)}
+        return is_given and HOST.now in held and bool(held & _GPUS) and held <= {HOST.now, *_GPUS}
 
     def _without_names(self, node: ast.expr, depth: int = _DEPTH) -> ast.expr:
         """`args.device` of `torch.device(args.device)`, and of a variable that holds it."""

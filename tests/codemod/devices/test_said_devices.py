@@ -137,8 +137,12 @@ run(parser.parse_args())
     [
         ("'cuda' if args.cuda else 'cpu'", 'cpu=str(device).startswith("cpu")'),
         ("torch.device('cuda' if args.cuda else 'cpu')", 'cpu=str(device).startswith("cpu")'),
+        ("torch.device('cuda:0' if args.cuda else 'cpu')", 'cpu=str(device).startswith("cpu")'),
+        ("f'cuda:{args.gpu}' if args.gpu >= 0 else 'cpu'", 'cpu=str(device).startswith("cpu")'),
         ("torch.device('cuda' if torch.cuda.is_available() else 'cpu')", ""),
+        ("torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')", ""),
         ("'cuda'", ""),
+        ("args.gpu", ""),
     ],
 )
 def test_a_parameter_that_callers_give_the_cpu_or_a_gpu(device: str, setting: str) -> None:

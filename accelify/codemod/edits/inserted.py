@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from accelify.codemod.edits.values import Change, Insert, Obstacle
 from accelify.codemod.semantics.flow_graph import Graph
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Instance
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -36,7 +36,7 @@ class Inserted:
 
     def is_bound(self, text: str, edit: Insert) -> bool:
         """Whether a variable, attribute or element is bound wherever a statement is inserted, or read there anyway."""
-        frame = self.program.frame(edit.node)
+        text, frame = ast.unparse(ast.parse(text, mode="eval")), self.program.frame(edit.node)
         nodes = self._nodes_of(frame).get(text, [])
         reads = [n for n in nodes if isinstance(n.ctx, ast.Load)]  # type: ignore[attr-defined]  # a variable
         writes = [n for n in self._writes(frame, text, nodes) if not isinstance(getattr(n, "ctx", None), ast.Del)]
@@ -83,16 +83,27 @@ class Inserted:
         return all(self.program.frame(w) is frame for w in self.program.attribute_writes[writes[0].attr])
 
     def _emptied(self, frame: Scope, text: str) -> list[ast.expr]:
-        """Where the container of an element is made anew, and without the element."""
+        """Where the container of an element is made anew, and perhaps without the element."""
         owner = self._nodes_of(frame).get(_container(text), ())
-        return [n for n in owner if isinstance(n.ctx, ast.Store) and self._is_empty(n)]  # type: ignore[attr-defined]
+        return [n for n in owner if isinstance(n.ctx, ast.Store) and self._may_lack(n, text)]  # type: ignore[attr-defined]
 
-    def _is_empty(self, target: ast.expr) -> bool:
-        parent = self.program.parent(target)
+    def _may_lack(self, target: ast.expr, text: str) -> bool:
+        parent, key = self.program.parent(target), ast.parse(text, mode="eval").body.slice  # type: ignore[attr-defined]  # an element
         value = parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
+        name = key.value if isinstance(key, ast.Constant) else None
         if isinstance(value, ast.Call):
-            return "dict" in self.program.called(value) and not value.args and not value.keywords
-        return isinstance(value, ast.Dict) and not value.keys
+            callees = [*self.program.flow.callees.get(value, ())]
+            is_plain = "dict" in self.program.called(value) and not value.args
+            is_without = is_plain and not any(k.arg in (None, name) for k in value.keywords)
+            return is_without or any(self._may_return_without(c, ast.unparse(key)) for c in callees)
+        keys = value.keys if isinstance(value, ast.Dict) else [None]
+        return all(isinstance(k, ast.Constant) and k.value != name for k in keys)
+
+    def _may_return_without(self, function: Scope, key: str) -> bool:
+        """Whether a function may return a container that it has not put something into."""
+        given = [r for r in returned([function]) if isinstance(r, ast.Name)]
+        edits = [(f"{r.id}[{key}]", Insert(self.program.statement(r), "before", "")) for r in given]
+        return any(not self.is_bound(*each) for each in edits)
 
     def _calls_that_read(self, frame: Scope, text: str) -> list[ast.AST]:
         name = text.rpartition(".")[2]
@@ -145,7 +156,8 @@ class _Way:
         """The loops each round of which evaluates a node, and that are not round the inserted statement."""
         for ancestor in self.program.ancestors(node):
             is_loop = isinstance(ancestor, _LOOPS)
-            if is_loop and not self.program.inside(self.node, ancestor):
+            is_round = self.program.inside(self.node, ancestor) and not (self.is_behind and self.node is ancestor)
+            if is_loop and not is_round:
                 yield ancestor
             elif is_loop or (isinstance(ancestor, ast.stmt) and _may_skip(ancestor)):
                 return

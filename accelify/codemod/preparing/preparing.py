@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from accelify.codemod.edits.inserted import Inserted
+from accelify.codemod.edits.values import Insert
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.grouping import Group, Grouper, Item, trains
 from accelify.codemod.preparing.handed_back import goes_over, handed_back, is_handed_through
@@ -599,8 +601,16 @@ class Preparer:
             text = f"{container.text}[{key!r}]".replace("'", '"')
             line = self.program.line(container.node)
             first = (container.scope, None if container.kind == "parameter" else container.statement)
-            for frame, statement in self._put_later(container, key) or [first]:
+            places = self._put_later(container, key) or [first]
+            if not all(self._is_filled_after(text, statement) for _, statement in places):
+                self._wrap_values("loader", source, item.node)
+                return
+            for frame, statement in places:
                 self._add_loader(Item("loader", text, frame, statement, line))
+
+    def _is_filled_after(self, text: str, statement: ast.stmt | None) -> bool:
+        """Whether a place in a container is filled once a statement is done, whichever way the script went."""
+        return statement is None or self.program.once(Inserted).is_bound(text, Insert(statement, "after", ""))
 
     def _put_later(self, container: Binding, key: object) -> list[tuple[Scope, ast.stmt | None]]:
         """The statements that fill a place in a container which was made without it, and their functions.

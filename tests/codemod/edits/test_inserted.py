@@ -6,7 +6,6 @@ import pytest
 
 from accelify.codemod.edits.inserted import Inserted
 from accelify.codemod.edits.values import Insert
-from accelify.codemod.result import Status
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
 
@@ -32,6 +31,10 @@ from tests.codemod.pairs import run
         ("d = {}\nd['b'] = 1\nhere()", "d['a']", False),
         ("d = {}\nd.update(f())\nhere()", "d['a']", True),
         ("d = f()\nhere()", "d['a']", True),
+        ("d = {'b': 1}\nhere()", "d['a']", False),
+        ("d = {'b': 1, **f()}\nhere()", "d['a']", True),
+        ("def f():\n    d = {}\n    if c:\n        d['a'] = 1\n    return d\ne = f()\nhere()", "e['a']", False),
+        ("def f():\n    d = {}\n    d['a'] = 1\n    return d\ne = f()\nhere()", "e['a']", True),
         ("here()", "x", True),
     ],
 )
@@ -95,11 +98,20 @@ def test_a_model_that_one_branch_makes_is_prepared_in_a_branch(made: str) -> Non
     assert "\nmodel, optimizer = accelerator.prepare(model, optimizer)\n" in after
 
 
-def test_what_is_filled_by_a_function_is_declined() -> None:
-    filled = "loaders = {}\ndef fill(d):\n    d['train'] = DataLoader(data)\nfill(loaders)\n"
-    result = run(HEAD + "model = nn.Linear(4, 2)\n" + filled + LOOP)
-    assert result.status is Status.DECLINED
-    assert any("reads `loaders['train']`, which is not assigned" in note.message for note in result.notes)
+@pytest.mark.parametrize(
+    "filled",
+    [
+        "loaders = {}\ndef fill(d):\n    d['train'] = DataLoader(data)\nfill(loaders)\n",
+        "def make():\n    d = {}\n    if semi:\n        d['train'] = DataLoader(data)\n    return d\nloaders = make()",
+        "loaders = {}\nif semi:\n    loaders.update({'train': DataLoader(data)})\n",
+    ],
+)
+def test_what_may_not_be_in_its_container_is_prepared_where_it_is_made(filled: str) -> None:
+    loop = LOOP.partition("\n")
+    trains = f"if semi:\n    {loop[0]}\n" + "".join(f"    {line}\n" for line in loop[2].splitlines())
+    text = run(HEAD + "model = nn.Linear(4, 2)\n" + filled + "\n" + trains).after.decode()
+    assert "accelerator.prepare(DataLoader(data))" in text
+    assert 'prepare(loaders["train"]' not in text
 
 
 def test_a_name_that_is_deleted_is_not_prepared_anew() -> None:

@@ -25,7 +25,7 @@ from accelify.runtime.world.desync import call_site
 from accelify.runtime.world.divergence import Divergence, find_divergence, named_buffers, named_parameters
 
 # Units: backward passes between two comparisons, once training is under way; before, at 1, 2, 4, 8 and so on
-INTERVAL = 64
+INTERVAL = 128
 # Units: parameters of one optimizer of whose state a number is compared
 SAMPLED = 64
 # Units: backward passes at the beginning whose graph is looked at

@@ -231,9 +231,16 @@ class Renewals:
         self.chains = chains
         self.program = chains.program
         self._known: dict[tuple[Scope, str, bool], bool] = {}
+        self._set: dict[tuple[ast.Call, str, ast.AST], bool] = {}
 
     def are_set(self, call: ast.Call, name: str, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
         """Whether the methods of a call's object that a loop runs set an attribute before any of them reads it."""
+        key = (call, name, loop)
+        if key not in self._set:
+            self._set[key] = self._are_set(*key)
+        return self._set[key]
+
+    def _are_set(self, call: ast.Call, name: str, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
         owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
         body = [n for s in loop.body for n in ast.walk(s)]
         is_read = any(isinstance(n, ast.Attribute) and n.attr == name and ast.unparse(n.value) == owner for n in body)

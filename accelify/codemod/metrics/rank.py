@@ -1329,8 +1329,13 @@ def _at(labels: _Labels, place: str | None) -> _Labels:
 
 def _put_at(label: _Label, place: str) -> _Label:
     if isinstance(label, Given):
-        return replace(label, into=place) if label.into is None else label
-    return replace(label, at=place) if label.at is None else label
+        return _into(label, place) if label.into is None else label
+    return Origin(label.mark, label.node, place, label.differs) if label.at is None else label
+
+
+def _into(given: Given, place: str | None) -> Given:
+    """The same given, put into a part of an object. Millions are made: `replace` would take most of the time."""
+    return Given(given.scope, given.name, given.at, given.update, place)
 
 
 def _part(labels: _Labels, place: str | None) -> _Labels:
@@ -1340,9 +1345,9 @@ def _part(labels: _Labels, place: str | None) -> _Labels:
     found: set[_Label] = set()
     for label in labels:
         if isinstance(label, Given) and label.into is not None:
-            found |= {replace(label, into=None)} if label.into == place else set()
+            found |= {_into(label, None)} if label.into == place else set()
         elif isinstance(label, Given):
-            found.add(label if label.at is not None else replace(label, at=place))
+            found.add(label if label.at is not None else Given(label.scope, label.name, place, label.update))
         elif label.at in (None, place):
             found.add(_without(label))
     return frozenset(found)
@@ -1363,7 +1368,7 @@ def _updated(labels: _Labels, node: ast.AST) -> _Labels:
     found: set[_Label] = set()
     for label in labels:
         if isinstance(label, Given):
-            found.add(replace(label, update=label.update or node))
+            found.add(label if label.update else Given(label.scope, label.name, label.at, node, label.into))
         elif label.mark in (Mark.CHOSEN, Mark.PICKED, Mark.CLOCK):
             found.add(label)
         if isinstance(label, Origin) and label.mark not in (Mark.STEPS, Mark.CLOCK):
@@ -1381,7 +1386,7 @@ def _given(labels: _Labels, to: Given) -> _Labels:
 def _without_place(labels: _Labels) -> _Labels:
     if all(la.into is None if isinstance(la, Given) else la.at is None for la in labels):
         return labels
-    return frozenset(replace(la, into=None) if isinstance(la, Given) else _without(la) for la in labels)
+    return frozenset(_into(la, None) if isinstance(la, Given) else _without(la) for la in labels)
 
 
 def _keeps_some(row: Row, call: ast.Call) -> bool:

@@ -418,7 +418,7 @@ DECISIONS = ["if score > best:\n        break\n    best = score", "scheduler.ste
 
 def decided(score: str, decision: str) -> list[str]:
     result = run(EPOCHS.format(score=score, decision=decision))
-    changed = [c.reason for c in result.changes if c.rule == "schedules"]
+    changed = [c.reason for c in result.changes if c.rule in ("schedules", "decisions")]
     return changed + [n.message for n in result.notes if "wait for each other" in n.message]
 
 

@@ -595,7 +595,6 @@ def test_meters_that_are_not_meant_of_all_the_data_stay(slots: dict[str, str]) -
     [
         {"begin": "losses = AverageMeter()\n    losses.update(0.0, 1)"},
         {"update": "if len(x) > 1: losses.update(loss.item())"},
-        {"end": "print(losses.val)"},
         {"update": "losses.update(loss.item()); print(losses.avg)", "end": "pass"},
     ],
 )
@@ -603,6 +602,10 @@ def test_meters_that_cannot_be_put_together_are_reported(slots: dict[str, str]) 
     after = metered(**slots)
     assert ".reduce(" not in after
     assert "note: `losses` covers this process's shard only" in after
+
+
+def test_the_last_value_of_a_meter_is_one_batchs() -> None:
+    assert "note: `losses.val` is computed from this process's own batches only" in metered(end="print(losses.val)")
 
 
 TORCHMETRICS = """\

@@ -324,7 +324,9 @@ class Ranks:
         call = definition.node
         if definition.kind is not Kind.IN_PLACE or not isinstance(call, ast.Call):
             return _NONE
-        places = {la: la.at if isinstance(la, Origin) else la.into for la in labels}
+        # One that is worked out from a running value is a running value.
+        placed = (la for la in labels if not (isinstance(la, Origin) and la.mark is Mark.RUNNING))
+        places = {la: la.at if isinstance(la, Origin) else la.into for la in placed}
         return frozenset(la for la, at in places.items() if at is not None and self._renewals.are_set(call, at, loop))
 
     @cached_property

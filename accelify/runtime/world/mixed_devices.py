@@ -7,12 +7,13 @@ PyTorch accepts costs one more call of a Python function, and nothing is looked 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any  # the arguments and results of all of torch's functions
 
 import torch
-from torch import overrides
+from torch import nn, overrides
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_iter, tree_map, tree_map_only
 
@@ -28,8 +29,10 @@ _OF_GRAPHS = ("outputs", "inputs", "tensors")
 # Lengths and split points are read in the host's memory, wherever the data are: the position of the argument.
 _COUNTS = {"_pack_padded_sequence": 1, "_pad_packed_sequence": 1, "tensor_split": 1}
 _COUNTS |= dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), 1)
-# `parameter.data = value`: never refused, it would take the parameter from the device, and its model apart.
+# `parameter.data = value`: never refused, it would take the parameter from the device, and its model apart. Where a
+# module moves its parameters that way, it is meant.
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # of torch's C part
+_MOVES = nn.Module._apply.__code__
 
 # What `with mode:` is made of; a mode that is entered for good cannot be left in the order of blocks.
 _stack: Callable[[overrides.TorchFunctionMode], None] = overrides._push_mode
@@ -83,7 +86,7 @@ class MixedDevices(overrides.TorchFunctionMode):
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Torch's function; once more, with its tensors together, where it refuses them."""
-        if function == _SET_DATA:
+        if function == _SET_DATA and sys._getframe(1).f_code is not _MOVES:
             return function(args[0], args[1].to(args[0].device))
         given = (args, kwargs or {})
         try:

@@ -85,6 +85,22 @@ def test_data_come_to_their_parameter_though_a_gpu_would_take_them_where_they_ar
     assert parameter.device.type == "meta"
 
 
+class Moved(torch.Tensor):
+    def to(self, *args: object, **kwargs: object) -> torch.Tensor:
+        raise AssertionError("it is where its module moves it")
+
+
+def test_modules_move_their_parameters() -> None:
+    mixed, layer = MixedDevices(torch.device("cpu")), torch.nn.Linear(2, 1)
+    mixed.enter()
+    try:
+        layer._apply(lambda parameter: (parameter.detach() + 1).as_subclass(Moved))
+        with pytest.raises(AssertionError, match="where its module moves it"):
+            layer.weight.data = torch.ones(1, 2).as_subclass(Moved)
+    finally:
+        mixed.leave()
+
+
 def test_on_the_cpu_nothing_is_entered() -> None:
     from accelify.runtime import Accelerator, Environment
 

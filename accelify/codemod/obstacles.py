@@ -49,6 +49,7 @@ def obstacles_of(script: Script) -> Found:
     yield from _in_processes(program, training)
     yield from _without_a_loss(program)
     yield from _by_own_gradients(program, script.roles, script)
+    yield from _tensors_by_hand(script)
     yield from _given_own_gradients(script)
     yield from _in_steps_of_libraries(script)
     if script.wrapping is not None:
@@ -267,6 +268,35 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
                 'processes: use an optimizer, or average them with `accelerator.reduce(gradients, "mean")`'
             )
             yield call, "backward", message
+
+
+def _tensors_by_hand(script: Script) -> Found:
+    """Tensors of no model that steps change by their gradients, `w -= lr * w.grad`: nothing would average those."""
+    program, rounds = script.program, script.metrics.ranks.rounds
+    gradients = (n for n in program.flow.values if isinstance(n, ast.Attribute) and n.attr == "grad")
+    for gradient in gradients if rounds else ():
+        if program.frame(gradient) not in script.training.frames:
+            continue
+        held, name = program.values(gradient.value), ast.unparse(gradient.value)
+        lasting = [v for v in held if isinstance(v, Made) and not any(program.inside(v.node, r) for r in rounds)]
+        changed = [ast.unparse(_viewed(t)) for t in _changed_by(program.statement(gradient))]
+        if name in changed and lasting and not any(isinstance(v, Parameters) for v in held):
+            message = (
+                f"`{name}` is a tensor of no model, and is changed by its gradient without an "
+                "optimizer, so nothing averages that across processes: use a model or an optimizer"
+            )
+            yield gradient, "backward", message
+
+
+def _changed_by(statement: ast.stmt) -> list[ast.expr]:
+    """The tensors that a statement sets or changes in place."""
+    if isinstance(statement, ast.AugAssign):
+        return [statement.target]
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    is_change = isinstance(value, ast.Call) and _changes_in_place(value)
+    return [value.func.value] if is_change else []  # type: ignore[union-attr]  # checked
 
 
 def _written_by_hand(program: Program, gradients: ast.Call) -> set[Value]:

@@ -42,7 +42,7 @@ GATHERED = '    losses = accelerator.gather_for_metrics(losses, per="batch")\n'
 
 def rewritten(**slots: str) -> tuple[str, list[str]]:
     result = run(SCRIPT.format(**{**PLAIN, **slots}).replace("        pass\n", ""))
-    return result.after.decode(), [n.message for n in result.notes if "collects" in n.message]
+    return result.after.decode(), [n.message for n in result.notes if "covers this process" in n.message]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,11 @@ def told(result: FileResult, *words: str) -> bool:
     return result.status is Status.DECLINED or any(any(w in n.message for w in words) for n in result.notes)
 
 
+def is_decided_by_one(result: FileResult) -> bool:
+    """Whether all processes decide as one does."""
+    return any("decide as process 0 does" in change.reason for change in result.changes)
+
+
 # Every process takes the same steps.
 
 
@@ -29,12 +34,12 @@ def told(result: FileResult, *words: str) -> bool:
     ],
 )
 def test_a_step_that_depends_on_the_batch_is_reported(skip: str) -> None:
-    assert told(run(script(batch=skip)), "number of steps", "wait for each other")
+    result = run(script(batch=skip))
+    assert told(result, "number of steps", "wait for each other") or is_decided_by_one(result)
 
 
-def test_a_backward_that_depends_on_the_loss_is_reported() -> None:
-    result = run(script(backward="if loss.item() > 0.1:\n    loss.backward()"))
-    assert told(result, "number of steps", "wait for each other")
+def test_a_backward_that_depends_on_the_loss_is_decided_by_one() -> None:
+    assert is_decided_by_one(run(script(backward="if loss.item() > 0.1:\n    loss.backward()")))
 
 
 @pytest.mark.parametrize(

@@ -371,3 +371,36 @@ def test_a_model_sized_by_a_file(size: str, settings: str, is_declined: bool) ->
     source = SIZED.format(size=size, settings=settings)
     reasons = [message for _, _, message in Facts(source).verdict.obstacles]
     assert any("size depends on data" in reason for reason in reasons) is is_declined
+
+
+BY_HAND = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+weight = {weight}
+bias = torch.zeros(2, requires_grad=True)
+for x, y in DataLoader(range(8), batch_size=2):
+    shift = torch.zeros(4, requires_grad=True)
+    loss = nn.functional.cross_entropy((x + shift) @ weight + bias, y)
+    loss.backward()
+    with torch.no_grad():
+        {update}
+"""
+TENSOR = "torch.randn(4, 2, requires_grad=True)"
+
+
+@pytest.mark.parametrize(
+    ("weight", "update", "is_obstacle"),
+    [
+        (TENSOR, "weight -= 0.1 * weight.grad", True),
+        (TENSOR, "for each in (weight, bias):\n            each.data -= 0.1 * each.grad", True),
+        (TENSOR, "weight.data = weight.data - 0.1 * weight.grad", True),
+        ("nn.Parameter(torch.randn(4, 2))", "weight.sub_(0.1 * weight.grad)", True),
+        (TENSOR, "shift += shift.grad.sign()", False),
+        (TENSOR, "print(weight.grad.norm())", False),
+    ],
+)
+def test_tensors_that_steps_change_by_their_own_gradients(weight: str, update: str, is_obstacle: bool) -> None:
+    found = Facts(BY_HAND.format(weight=weight, update=update)).verdict.obstacles
+    assert any("is a tensor of no model" in message for _, _, message in found) is is_obstacle

@@ -316,10 +316,10 @@ _CELL_MAGIC = re.compile(r"\s*%%(\w+)[^\r\n]*")
 _ESCAPED = re.compile(r"[ \t]*(?:[%!?/;]|,\s*\w)")
 # Line magics that run the rest of their line as Python, with their options.
 _RUNS_PYTHON = re.compile(r"([ \t]*)(%(?:time|timeit|prun)(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]+)(?=\S)")
-# Commands that IPython takes without a `%` where no variable has their name.
+# Commands that IPython takes without a `%` where no variable has their name, or gets one: `run = start(`.
 _AUTOMAGIC = re.compile(
     r"(?:(?:pip3?|conda|mamba|uv|cat|cp|mv|rm|mkdir|rmdir|man|matplotlib|load_ext|reload_ext|autoreload|env|run)[ \t]+"
-    r"|(?:cd|ls|ll|pwd)(?:[ \t]+|[/~]))\S"
+    r"|(?:cd|ls|ll|pwd)(?:[ \t]+|[/~]))(?![-+*/%@&|^<>]*=)\S"
 )
 _PREFIX = "[rbuftRBUFT]{0,2}"
 _TOKEN = re.compile(

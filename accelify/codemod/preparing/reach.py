@@ -195,7 +195,7 @@ class Reacher:
                     call,
                     f"this calls `{name}`, which needs the accelerator, or `{others[0]}`, which does not take it",
                 )
-            elif any(isinstance(callee, (Made, Member, Element)) for callee in self._callees(call)):
+            elif any(map(_is_made_at_run_time, self._callees(call))):
                 name = calls[call].qualified_name
                 yield (
                     call,
@@ -448,3 +448,9 @@ class Reacher:
                 )
             )
         self.found.parameters.append(function)
+
+
+def _is_made_at_run_time(callee: Value) -> bool:
+    """Whether only a run makes a callee known. A `partial` hands over to functions that are known as well."""
+    is_partial = isinstance(callee, Made) and callee.name == "functools.partial"
+    return isinstance(callee, (Made, Member, Element)) and not is_partial

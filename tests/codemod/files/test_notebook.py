@@ -266,7 +266,15 @@ def test_what_is_no_python_is_masked_line_for_line(source: str) -> None:
 
 
 def test_python_is_not_masked() -> None:
-    for source in ("a = 1", "a % b", "x = y if z else w  # what?", "s = '!ls'", "f(\n!=\n)"[:1]):
+    for source in (
+        "a = 1",
+        "a % b",
+        "x = y if z else w  # what?",
+        "s = '!ls'",
+        "f(\n!=\n)"[:1],
+        "run = start(\n)",
+        "cat += f(\n)",
+    ):
         assert masked(source, iter("abc").__next__) == (source, {})
 
 

@@ -727,9 +727,4 @@ class Cold:
         """Whether a module has weights, as far as can be seen."""
         if isinstance(value, Made):
             return names.has_weights(value.name)
-        if not isinstance(value, Instance) or not self.roles.is_module(value):
-            return False
-        calls = [c for s in value.cls.walk() for c in self.program.calls_in(s)]
-        made = {n for c in calls for n in self.program.called(c)}
-        inside = {v for c in calls for v in self.program.values(c) if isinstance(v, Instance) and v != value}
-        return any(n.endswith("Parameter") or names.has_weights(n) for n in made) or any(map(self.learns, inside))
+        return isinstance(value, Instance) and self.roles.is_module(value) and self.roles.has_weights(value.cls)

@@ -268,6 +268,25 @@ class Roles:
             return True
         return isinstance(value, Instance) and value.cls in self._learners
 
+    def has_weights(self, cls: Scope) -> bool:
+        """Whether a module of the project's own has weights, or parts that have some, as far as can be seen."""
+        queue, seen = [cls], {cls}
+        while queue:
+            family = [(one := queue.pop()), *self.program.flow.ancestors(one)]
+            calls = [c for each in family for s in each.walk() for c in self.program.calls_in(s)]
+            kept = [w for ws in self.program.attribute_writes.values() for w in ws]
+            values = {v for c in calls for v in self.program.values(c)}
+            values |= {v for w in kept if self.program.frame(w).parent in family for v in self.program.values(w)}
+            made = {n for c in calls for n in self.program.called(c)} | {v.name for v in values if isinstance(v, Made)}
+            if any(n is not None and (n.endswith("Parameter") or names.has_weights(n)) for n in made):
+                return True
+            if any(base != "torch.nn.Module" for base in self.flow.external_bases(one)):
+                return True  # a library's network
+            parts = {v.cls for v in values if isinstance(v, Instance) and self.is_module(v)} - seen
+            seen |= parts
+            queue += parts
+        return False
+
     @cached_property
     def _learners(self) -> set[Scope]:
         """The classes whose methods keep an optimizer."""

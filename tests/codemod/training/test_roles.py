@@ -176,3 +176,34 @@ def test_what_prepare_refuses(body: str, is_refused: bool) -> None:
     facts = Facts(f"{IMPORTS}class Net(nn.Module): pass\nclass Own{body}\nuse(Own())\n")
     (value,) = facts.program.values(facts.call("use(").args[0])
     assert facts.roles.is_nothing_to_prepare(value) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("base", "body", "has_weights"),
+    [
+        ("nn.Module", "self.size = size", False),
+        ("nn.Module", "self.size = size; self.part = nn.Dropout()", False),
+        ("nn.Module", "self.layer = nn.Linear(2, size)", True),
+        ("nn.Module", "self.scale = nn.Parameter(torch.ones(size))", True),
+        ("nn.Module", "self.part = Part()", True),
+        ("nn.Module", "self.part = made()", True),
+        ("Part", "self.size = size", True),
+        ("transformers.PreTrainedModel", "self.size = size", True),
+    ],
+)
+def test_modules_with_weights(base: str, body: str, has_weights: bool) -> None:
+    facts = Facts(f"""
+        import torch, transformers
+        from torch import nn
+        class Part(nn.Module):
+            def __init__(self):
+                self.layer = nn.Linear(2, 2)
+        def made():
+            return nn.Linear(2, 2)
+        class Net({base}):
+            def __init__(self, size):
+                super().__init__()
+                {body}
+        net = Net(3)
+        """)
+    assert facts.roles.has_weights(facts.scope("Net")) is has_weights

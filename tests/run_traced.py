@@ -7,6 +7,7 @@ of the parameters, exact), `printed` and `error`. After an error the ranks are o
 
 import contextlib
 import faulthandler
+import gc
 import io
 import json
 import os
@@ -72,6 +73,7 @@ def total(tensors):
 
 def run(folder):
     os.chdir(folder)
+    gc.collect()  # a loop of the script before that was never left ends here, and not after this one's seed
     known = set(sys.modules)
     sys.path[0], sys.argv = str(folder), ["train.py"]
     random.seed(0)

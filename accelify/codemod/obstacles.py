@@ -275,7 +275,9 @@ def _tensors_by_hand(script: Script) -> Found:
     program, rounds = script.program, script.metrics.ranks.rounds
     gradients = (n for n in program.flow.values if isinstance(n, ast.Attribute) and n.attr == "grad")
     for gradient in gradients if rounds else ():
-        if program.frame(gradient) not in script.training.frames:
+        frame = program.frame(gradient)
+        places = [gradient, *(program.calls_of(frame) if frame.is_function else ())]
+        if frame not in script.training.frames or not any(program.inside(p, r) for p in places for r in rounds):
             continue
         held, name = program.values(gradient.value), ast.unparse(gradient.value)
         lasting = [v for v in held if isinstance(v, Made) and not any(program.inside(v.node, r) for r in rounds)]

@@ -125,24 +125,26 @@ def name_troubles(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] = (
     """The names that are undefined or unused in a text, and were not so in a file, but for those `kept`."""
     tree = parse_text(text, parsed.path)
     nodes, parents, _ = nodes_of(tree)
-    after = _name_troubles(tree, nodes, parents)
-    after.update(_missing_at_times(tree, ControlFlow(tree, parents), _names_in(parsed.tree)))
+    root, known = _root(tree), _root(parsed.tree)
+    flow = ControlFlow(tree, parents)
+    after = _name_troubles(root, nodes, flow)
+    after.update(_missing_at_times(root, flow, {n for s in known.walk() for n in (*s.writes, *s.reads)}))
     if not after:
         return after
-    before = _name_troubles(parsed.tree, parsed.nodes, parsed.parents)
+    before = _name_troubles(known, parsed.nodes, ControlFlow(parsed.tree, parsed.parents))
     new = after - before - Counter(f"`{name}` is read before it is there" for name in _given_by_stars(parsed))
     unread = [(f"parameter `{function}:{name}`", f"import `{name}`", f"variable `{name}`") for function, name in kept]
     allowed = {f"unused {what}" for kinds in unread for what in kinds}
     return Counter({trouble: times for trouble, times in new.items() if trouble not in allowed})
 
 
-def _names_in(tree: ast.Module) -> set[str]:
-    return {name for scope in bindings("<module>", tree).root.walk() for name in (*scope.writes, *scope.reads)}
+def _root(tree: ast.Module) -> Scope:
+    return bindings("<module>", tree).root
 
 
-def _missing_at_times(tree: ast.Module, flow: ControlFlow, known: Set[str]) -> Iterator[str]:
+def _missing_at_times(root: Scope, flow: ControlFlow, known: Set[str]) -> Iterator[str]:
     """The new names that are read where a way leads that has not bound them."""
-    for scope in bindings("<module>", tree).root.walk():
+    for scope in root.walk():
         for name in scope.reads.keys() & scope.writes.keys() - known if scope.kind in ("module", "function") else ():
             writes = scope.writes[name]
             is_given = any(isinstance(w, ast.arg) for w in writes) or scope.owner(name) is not scope
@@ -154,7 +156,7 @@ def _missing_at_times(tree: ast.Module, flow: ControlFlow, known: Set[str]) -> I
 def _given_by_stars(parsed: Parsed) -> set[str]:
     """The names that a file reads and never binds, where `from models import *` may be what binds them."""
     stars = (n for n in parsed.nodes if isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names))
-    root = bindings("<module>", parsed.tree).root if any(stars) else None
+    root = _root(parsed.tree) if any(stars) else None
     return {n for s in root.walk() for n in s.reads if s.owner(n) is None} if root is not None else set()
 
 
@@ -178,12 +180,10 @@ def _filled(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
 
-def _name_troubles(tree: ast.Module, nodes: list[ast.AST], parents: dict[ast.AST, ast.AST]) -> Counter[str]:
+def _name_troubles(root: Scope, nodes: list[ast.AST], flow: ControlFlow) -> Counter[str]:
     """Names that are not defined, or not yet, and imports, plain local variables and parameters that nothing reads."""
-    root = bindings("<module>", tree).root
     found: Counter[str] = Counter()
     unpacked = _unpacked(nodes)
-    flow = ControlFlow(tree, parents)
     has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in nodes)
     read: set[tuple[Scope | None, str]] = set()
     for scope in root.walk():

@@ -22,7 +22,7 @@ from torch.utils.hooks import RemovableHandle
 from accelify.errors import AccelifyError
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.desync import call_site
-from accelify.runtime.world.divergence import Divergence, find_divergence, named_buffers, named_parameters
+from accelify.runtime.world.divergence import Divergence, find_divergence, named_buffers, named_parameters, numbered
 
 # Units: backward passes between two comparisons, once training is under way; before, at 1, 2, 4, 8 and so on
 INTERVAL = 128
@@ -40,8 +40,6 @@ _ALWAYS = (
     ": no prepared optimizer steps it, and each rank sets it by itself, from its own batch or random numbers. From "
     "here on all ranks take over rank 0's after each backward pass"
 )
-
-
 _LED = (
     ". The gradients were the same on all ranks: something else is each rank's own (noise on weights or gradients, "
     "clipping, a condition on its own loss, a gradient that did not come through accelerator.backward). Make it the "
@@ -175,7 +173,7 @@ class Agreement:
         models = list(self._models())
         named = named_parameters(models) | named_buffers(models)
         known = set(map(id, named.values()))
-        for name, optimizer in _named(self._optimizers()):
+        for name, optimizer in numbered(self._optimizers()):
             others = (one for one in _readable(optimizer) if id(one) not in known)
             named |= {f"parameter {number} of {name}": one for number, one in enumerate(others)}
         return named
@@ -189,14 +187,9 @@ class Agreement:
             one.data.copy_(value)
 
 
-def _named(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Optimizer]]:
-    for number, optimizer in enumerate(optimizers):
-        yield f"{type(optimizer).__name__}{f' {number}' if number else ''}", optimizer
-
-
 def rates_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Any]]:
     """The rates and other options of each group, each under the name by which it is reported."""
-    for name, optimizer in _named(optimizers):
+    for name, optimizer in numbered(optimizers):
         for index, group in enumerate(optimizer.param_groups):
             for key, value in group.items():
                 if key != "params":
@@ -210,7 +203,7 @@ def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iter
     places: where in the models a parameter stands, by its id. Groups may list them in any order: those that are made
     from a set do so in another order on each rank.
     """
-    for name, optimizer in _named(optimizers):
+    for name, optimizer in numbered(optimizers):
         readable = sorted(_readable(optimizer), key=lambda parameter: places.get(id(parameter), len(places)))
         sampled = readable[:SAMPLED]
         steps = [_plain(optimizer.state[one].get("step")) for one in sampled[:1] if one in optimizer.state]

@@ -9,7 +9,7 @@ import math
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any  # states of every kind
+from typing import Any, TypeVar  # states of every kind
 
 import torch
 from torch import nn
@@ -19,6 +19,8 @@ from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.desync import hash_of_text
 from accelify.runtime.world.tensors import content_of
 
+T = TypeVar("T")
+
 # Between different kinds of hardware, whose rounding adds up over many steps
 NEAR = 0.01
 
@@ -27,7 +29,7 @@ def named_parameters(models: Iterable[nn.Module]) -> dict[str, torch.Tensor]:
     """The parameters of several models, each under a name of its own; results that stand in for some are left out."""
     return {
         f"{name} of {owner}": parameter
-        for owner, model in _named(models)
+        for owner, model in numbered(models)
         for name, parameter in model.named_parameters()
         if parameter.is_leaf
     }
@@ -37,23 +39,24 @@ def named_buffers(models: Iterable[nn.Module]) -> dict[str, torch.Tensor]:
     """The buffers that belong to the states of several models, each under a name of its own."""
     return {
         f"{prefix}{'.' if prefix else ''}{name} of {owner}": buffer
-        for owner, model in _named(models)
+        for owner, model in numbered(models)
         for prefix, module in model.named_modules()
         for name, buffer in module._buffers.items()
         if buffer is not None and buffer.is_leaf and name not in module._non_persistent_buffers_set
     }
 
 
-def _named(models: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
-    for number, model in enumerate(models):
-        yield f"{type(model).__name__}{f' {number}' if number else ''}", model
+def numbered(objects: Iterable[T]) -> Iterator[tuple[str, T]]:
+    """Objects by their classes, and all but the first by their places: `Adam`, `Adam 1`."""
+    for number, one in enumerate(objects):
+        yield f"{type(one).__name__}{f' {number}' if number else ''}", one
 
 
 def named_states(objects: Iterable[Any]) -> dict[str, Any]:
     """The numbers and tensors in the states of optimizers and schedulers, each under a name of its own."""
     return {
-        f"{path} of {type(one).__name__}{f' {number}' if number else ''}": value
-        for number, one in enumerate(objects)
+        f"{path} of {owner}": value
+        for owner, one in numbered(objects)
         for path, value in _parts("", one.state_dict())
         if value is None or isinstance(value, (bool, int, float, str, torch.Tensor))
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import partial
 
 from accelify.codemod.libraries import methods, names
@@ -45,13 +45,13 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
                 yield node
 
 
-def decided_by_one(metrics: Metrics) -> set[ast.If | ast.While]:
-    """Those of these conditions that say only whether the training goes on, and that all ranks come to equally often.
+def decided_by_one(metrics: Metrics, apart: Sequence[ast.If | ast.While]) -> set[ast.If | ast.While]:
+    """Those of such conditions that say only whether training goes on, and that all ranks come to equally often.
 
     One rank may decide for all then. A step that a rank leaves out because of its own batch is no such decision.
     """
     training = metrics.measured.training
-    learning, apart = _Steps(metrics, {*training.backwards, *training.steps}), list(decided_apart(metrics))
+    learning = _Steps(metrics, {*training.backwards, *training.steps})
     signalled = (n for n in apart if not metrics.ranks.of(n.test).of(Mark.SIGNAL))
     found = {n for n in signalled if _is_for_all(metrics, learning, n)}
     while left := {n for n in found if not _is_met_by_all(metrics, n, {*apart} - found, found, _DEPTH)}:

@@ -224,8 +224,7 @@ class Ranks:
         listed = [self._assigned(d.node)[0] for d in found] or [inner]
         if all(isinstance(e, (ast.List, ast.Tuple)) and not any(map(_is_starred, e.elts)) for e in listed):
             return _SAME
-        labels = self._solved(lambda: self._counted(self._resolved(self._of(node)), node))
-        return Rank(frozenset(label for label in labels if isinstance(label, Origin)))
+        return Rank(self._origins(("length", node), lambda: self._counted(self._resolved(self._of(node)), node)))
 
     def given_by(self, definition: Definition) -> Rank:
         """The rank of what a definition gives its variable, or puts into its object."""

@@ -33,8 +33,9 @@ def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each decision that one process may take for all; else a note."""
     yield from _repeated(script)
     can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
-    by_one = decided_by_one(script.metrics) if can_speak and not script.run.ends_apart else set()
-    for node in decided_apart(script.metrics):
+    apart = list(decided_apart(script.metrics))
+    by_one = decided_by_one(script.metrics, apart) if can_speak and not script.run.ends_apart else set()
+    for node in apart:
         path, test, accelerator = script.path(node), node.test, script.accelerator(node.test)
         if follows(script.metrics, test, by_one - {node}):
             continue

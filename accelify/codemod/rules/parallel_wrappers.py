@@ -107,6 +107,7 @@ def _staying(script: Script) -> Iterator[Remark]:
 
 def _loads(script: Script) -> Iterator[Remark]:
     """`model.load_state_dict(...)` of a model that was wrapped: what was saved of it then has other keys."""
+    saves_inner = any(map(_saves_inner, script.program.calls))  # which has no prefix
     for call in script.program.calls:
         function = call.func
         if not isinstance(function, ast.Attribute) or function.attr != "load_state_dict":
@@ -115,8 +116,8 @@ def _loads(script: Script) -> Iterator[Remark]:
         # Which of its values an attribute holds at that time is not known.
         is_wrapped = bool(ways) and all(ways) if isinstance(function.value, ast.Attribute) else any(ways)
         part = _wrapped_part(script, function.value)
-        if is_wrapped and any(_saves_inner(n) for p in script.program.files for n in p.parents):
-            continue  # which has no prefix
+        if is_wrapped and saves_inner:
+            continue
         if script.program.frame(call) in script.run.run and (is_wrapped or part is not None):
             message = "checkpoints of the wrapped model have the prefix `module.` in each key: strip it before loading"
             if not is_wrapped:

@@ -46,8 +46,7 @@ def rewrite_together(paths: tuple[str, ...], options: Options, disk: Disk | None
     for path in paths:
         try:
             data = project.disk.read(path)
-            signs = _OF_TRAINING if options.follow else ()
-            if not may_train(data) and not any(project.leads_to_training(path, sign) for sign in signs):
+            if not may_train(data) and not (options.follow and project.leads_to_training(path, _OF_TRAINING)):
                 results[path] = FileResult(path, Status.UNCHANGED, data, data)
             elif (parsed := project.load(path)).suppressions.of_file is not None:
                 results[path] = _skipped(parsed)

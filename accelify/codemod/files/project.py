@@ -87,9 +87,9 @@ class Project:
         self._folders.update(dict.fromkeys(Path(p.path).parent for p in found.values()))
         return list(found.values())
 
-    def leads_to_training(self, path: str, sign: str = ".backward") -> bool:
-        """Whether a file imports, itself or through others of the project, one that may train; or has another sign."""
-        return any(sign in other.text for other in self.imported_by(path))
+    def leads_to_training(self, path: str, signs: Collection[str] = (".backward",)) -> bool:
+        """Whether a file imports, itself or through others of the project, one that has a sign of training."""
+        return any(sign in other.text for other in self.imported_by(path) for sign in signs)
 
     def readers(self, parsed: Parsed, word: str) -> list[Parsed]:
         """The files of the repository that have a word and import a file, themselves or through others."""

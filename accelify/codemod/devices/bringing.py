@@ -293,8 +293,8 @@ class Bringing:
             return f"{accelerator}.device"
         frame = self.program.frame(node)
         model = frame.parent if frame.is_method and frame.parameters else None
-        is_told = model is not None and self.whereabouts.roles.has_weights(model)
-        return f"next({frame.parameters[0].arg}.parameters()).device" if is_told else None
+        has_some = model is not None and self.whereabouts.roles.has_weights(model)
+        return f"next({frame.parameters[0].arg}.parameters()).device" if has_some else None
 
     def _input(self, frame: Scope, node: ast.AST) -> tuple[str, tuple[ast.expr, ...]] | None:
         """A parameter that is a tensor on the device, with what it is given."""

@@ -284,9 +284,8 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue
         if script.distribution is not None and report.about not in _OF_SHARDS:
             continue  # the script has had these of one process before, and meant to
-        if (report.about in _OF_SHARDS or report.about is About.LAST) and _goes_over_all(
-            script, report.node, report.loop
-        ):
+        is_of_shard = report.about in (*_OF_SHARDS, About.LAST)
+        if is_of_shard and _goes_over_all(script, report.node, report.loop):
             continue
         if report.about is About.SAVED_BY and _is_of_item_number(script, report.node):
             continue  # said of the counter

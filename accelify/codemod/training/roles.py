@@ -271,10 +271,10 @@ class Roles:
     def has_weights(self, cls: Scope) -> bool:
         """Whether a module of the project's own has weights, or parts that have some, as far as can be seen."""
         queue, seen = [cls], {cls}
+        kept = [w for ws in self.program.attribute_writes.values() for w in ws]
         while queue:
-            family = [(one := queue.pop()), *self.program.flow.ancestors(one)]
+            family = [(one := queue.pop()), *self.flow.ancestors(one)]
             calls = [c for each in family for s in each.walk() for c in self.program.calls_in(s)]
-            kept = [w for ws in self.program.attribute_writes.values() for w in ws]
             values = {v for c in calls for v in self.program.values(c)}
             values |= {v for w in kept if self.program.frame(w).parent in family for v in self.program.values(w)}
             made = {n for c in calls for n in self.program.called(c)} | {v.name for v in values if isinstance(v, Made)}

@@ -59,10 +59,10 @@ def _is_buffer(program: Program, node: ast.Attribute) -> bool:
         node = node.value
     owners = [v.cls for v in program.values(node.value) if isinstance(v, Instance)]
     classes = {cls for owner in owners for cls in (owner, *program.flow.ancestors(owner))}
+    calls = (c for cls in classes for scope in cls.walk() for c in program.calls_in(scope) if c.args)
     return any(
         getattr(call.func, "attr", "") == "register_buffer" and ast.unparse(call.args[0]) == repr(node.attr)
-        for call in program.calls
-        if call.args and (program.frame(call).parent in classes)
+        for call in calls
     )
 
 

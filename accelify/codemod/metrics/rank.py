@@ -927,7 +927,7 @@ class Ranks:
         if isinstance(node, ast.Subscript):
             return self._subscript(node)
         if isinstance(node, ast.Call):
-            return self._called(node, None)
+            return self._without_stamp(self._called(node, None), node)
         if isinstance(node, ast.IfExp):
             return self._of(node.body) | self._of(node.orelse) | self._chosen(self._of(node.test), node)
         if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
@@ -942,7 +942,13 @@ class Ranks:
             return frozenset(la for la in labels if not isinstance(la, Given) or la.scope is not scope)
         if isinstance(node, ast.Dict):
             return self._displayed(node)
-        return self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
+        labels = self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
+        return self._without_stamp(labels, node) if isinstance(node, (ast.BinOp, ast.JoinedStr)) else labels
+
+    def _without_stamp(self, labels: _Labels, node: ast.expr) -> _Labels:
+        """The labels of a value; a text that has the time in it names a file, and decides nothing by the clock."""
+        clocks = frozenset(la for la in labels if isinstance(la, Origin) and la.mark is Mark.CLOCK)
+        return labels - clocks if clocks and self.chains.kinds.of(node) == {"string"} else labels
 
     def _is_object(self, node: ast.expr) -> bool:
         """Whether an expression is an object of the project's own, and not all that is put into it is known."""

@@ -278,6 +278,22 @@ def test_the_time_is_told_apart() -> None:
     assert not found.of(Mark.RUNNING, Mark.BATCH)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_own"),
+    [
+        ("time.strftime('%d')", False),
+        ("str(time.time())", False),
+        ("f'run-{time.time()}'", False),
+        ("'%d_%s' % (time.time(), 'run')", False),
+        ("time.time()", True),
+        ("int(time.time())", True),
+    ],
+)
+def test_a_text_with_the_time_in_it_decides_nothing(text: str, is_own: bool) -> None:
+    before = f"options = dict.fromkeys(['a', 'b'], 3)\nfor key in options: options[key] = {text}"
+    assert rank("options['limit'] < 3", before=before).is_own is is_own
+
+
 def test_functions_of_other_files_are_followed() -> None:
     others = {"other.py": "def add(a, b):\n    return a + b\n"}
     slots = {"before": "from other import add", "begin": "total = 0", "batch": "total = add(total, loss.item())"}
@@ -362,10 +378,10 @@ plan = Plan(values)
 @pytest.mark.parametrize(
     "values",
     [
-        'values = {"name": time.strftime("%d"), "first": 8}',
-        'values = dict(name=time.strftime("%d"), first=8)',
-        'values = {}\nvalues["first"] = 8\nvalues["name"] = time.strftime("%d")',
-        'def make():\n    made = {"name": str(time.time()), "first": 8}\n    return made\nvalues = make()',
+        'values = {"name": time.time(), "first": 8}',
+        "values = dict(name=time.time(), first=8)",
+        'values = {}\nvalues["first"] = 8\nvalues["name"] = time.time()',
+        'def make():\n    made = {"name": time.time(), "first": 8}\n    return made\nvalues = make()',
     ],
 )
 def test_one_part_of_an_object_is_not_another(values: str) -> None:
@@ -410,7 +426,7 @@ class options:
         self.parser = argparse.ArgumentParser()
     def parse(self):
         self.opt = self.parser.parse_args()
-        self.opt.name = time.strftime("%d")
+        self.opt.name = time.time()
         return self.opt
 """
 

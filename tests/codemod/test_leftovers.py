@@ -192,14 +192,45 @@ def test_a_device_that_is_chosen_beside_other_things_is_chosen_once(more: str, l
     assert f"device = accelerator.device\n{left}" in after.decode()
 
 
-def test_an_option_that_is_written_out_stays_text() -> None:
-    text = script(
-        before="import json\nargs = get_args()\nargs.device = 'cuda:' + str(args.gpu)",
-        batch="z = torch.ones(1, device=args.device)",
-        end="json.dump(vars(args), open('options.json', 'w'))",
+@pytest.mark.parametrize(
+    ("setting", "value", "kept"),
+    [
+        ("args.device", "'cuda:' + str(args.gpu)", ".type"),
+        ("cfg.MODEL.DEVICE", "'cuda'", ".type"),
+        ("args.device", "torch.device('cuda:' + str(args.gpu))", ""),
+    ],
+)
+def test_a_setting_that_is_text_stays_text(setting: str, value: str, kept: str) -> None:
+    before = f"args, cfg = get_args()\n{setting} = {value}"
+    text = script(before=before, batch=f"z = torch.ones(1, device={setting})")
+    assert f"{setting} = accelerator.device{kept}\n" in run(text).after.decode()
+
+
+@pytest.mark.parametrize(
+    "keeps",
+    [
+        "settings['device'] = device",
+        "settings = dict(device=device)",
+        "settings = {'device': device}",
+        "args.device = device",
+        "setattr(args, 'device', device)",
+    ],
+)
+def test_text_that_is_kept_among_settings_stays_text(keeps: str) -> None:
+    text = script(before=f"args, settings = get_args()\n{keeps}", batch="z = torch.ones(1, device=device)")
+    text = text.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', '"cuda"')
+    assert "device = accelerator.device.type\n" in run(text).after.decode()
+    assert "device = accelerator.device\n" in run(text.replace(f"{keeps}\n", "")).after.decode()
+
+
+def test_an_option_that_is_given_to_anything_but_pytorch_stays_text() -> None:
+    before = (
+        "import argparse, json\nparser = argparse.ArgumentParser()\nparser.add_argument('--device', default='cuda')"
     )
-    assert "args.device = accelerator.device.type\n" in run(text).after.decode()
-    assert "args.device = accelerator.device\n" in run(text.replace("vars(args)", "{}")).after.decode()
+    dump = "args = parser.parse_args()\njson.dump(dict(device=args.device), open('a', 'w'))"
+    after = run(script(before=f"{before}\n{dump}", batch="z = torch.ones(1, device=args.device)")).after.decode()
+    assert "dict(device=accelerator.device.type)" in after
+    assert "torch.ones(1, device=accelerator.device)" in after
 
 
 def test_the_cpu_where_the_accelerator_does_not_reach_is_reported() -> None:

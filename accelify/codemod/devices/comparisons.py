@@ -77,7 +77,7 @@ class Comparisons:
 
     def _stays_text(self, binding: Assignment, *, is_reached: bool) -> bool:
         if is_reached:
-            return must_be_text(self.program, self.known.files, binding)
+            return must_be_text(self.program, binding)
         return all(isinstance(v, Constant) for v in self.program.values(binding.value))
 
     def find(self) -> Iterator[Comparison]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -15,11 +15,11 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import LOOPS, Program
-from accelify.codemod.semantics.scopes import Assignment, Scope
-from accelify.codemod.semantics.values import Collection as Contents
-from accelify.codemod.semantics.values import Constant, Made
+from accelify.codemod.semantics.scopes import Assignment, Scope, code
+from accelify.codemod.semantics.values import Constant, Made, Value
 
 Option = ast.Attribute | ast.Subscript
+_OF_DEVICES = ("type", "index")
 _VARIABLES = (ast.Name, ast.Attribute)
 _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
@@ -86,9 +86,13 @@ class DeviceOptions:
         if kept <= set(redirected) or len(places) != 1 or after is None:
             return None
         place = next(iter(places.values()))
-        return DeviceOption(
-            home, place.code, (*place.after, *after), kept, any(is_read_as_text(self.program, n) for n in kept)
-        )
+        is_device = _is_asked_as_device(self.program, nodes[0]) or any(map(self._is_device, nodes))
+        return DeviceOption(home, place.code, (*place.after, *after), kept, not is_device)
+
+    def _is_device(self, node: Option) -> bool:
+        """Whether an option gets, or has, a `torch.device`, and not its name."""
+        value = self.known.tracer.assigned(node) if isinstance(node.ctx, ast.Store) else None
+        return any(map(_is_made, self.program.values(value or node)))
 
     def _nodes(self) -> Iterator[Option]:
         for parsed in self.program.files:
@@ -152,24 +156,50 @@ def _key(node: Option) -> tuple[str, str]:
 # Text.
 
 
-def must_be_text(program: Program, files: Collection[str], binding: Assignment) -> bool:
-    """Whether a device that is mere text is read, or written out, where a `torch.device` will not do."""
-    value = binding.value
-    if is_dumped_text(program, files, binding):
-        return True
+def must_be_text(program: Program, binding: Assignment) -> bool:
+    """Whether a device that is mere text stays text: among settings, or where a `torch.device` will not do."""
+    value, target = binding.value, binding.target
     texts = program.values(value)
+    if any(map(_is_made, texts)):
+        return False
+    if _is_setting(target):
+        return not _is_asked_as_device(program, target)
     if not texts or not (is_option(value) or all(isinstance(v, Constant) for v in texts)):
         return False
     nodes = (n for parsed in program.files for n in parsed.parents)
     return any(texts & program.values(held) for node in nodes for held in _texts_in(program, node))
 
 
+def _is_made(value: Value) -> bool:
+    return isinstance(value, Made) and value.name == "torch.device"
+
+
+def _is_setting(node: ast.expr) -> TypeGuard[Option]:
+    """`args.device`, `config["device"]`; the own attribute of an object, `self.device`, is none."""
+    return isinstance(node, (ast.Attribute, ast.Subscript)) and code(node.value) != "self"
+
+
 def is_read_as_text(program: Program, read: ast.expr) -> bool:
-    """Whether an option that names a device is read where a `torch.device` will not do."""
+    """Whether an option that names a device is given to what a `torch.device` may not do for."""
     parent = program.parent(read)
-    if isinstance(parent, (ast.keyword, ast.Attribute)):
-        parent = program.parent(parent)
-    return _is_device_option(read) and parent is not None and read in _texts_in(program, parent)
+    call = program.parent(parent) if isinstance(parent, ast.keyword) else parent
+    is_known = isinstance(call, ast.Call) and _takes_devices(program, call)
+    return _is_device_option(read) and not is_known and not _is_asked_as_device(program, read)
+
+
+def _is_asked_as_device(program: Program, option: Option) -> bool:
+    """Whether an option is a `torch.device` where it is read: `args.device.type`."""
+    nodes = (n for parsed in program.files for n in parsed.nodes if isinstance(n, ast.Attribute))
+    asked = (n.value for n in nodes if n.attr in _OF_DEVICES)
+    return any(_is_setting(n) and last_name(n) == last_name(option) for n in asked)
+
+
+def _takes_devices(program: Program, call: ast.Call) -> bool:
+    """Whether a call moves something, or is one of PyTorch's own."""
+    if isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr):
+        return True
+    called = program.called(call)
+    return bool(called) and all(n.startswith("torch.") for n in called)
 
 
 def _texts_in(program: Program, node: ast.AST) -> list[ast.expr]:
@@ -180,6 +210,11 @@ def _texts_in(program: Program, node: ast.AST) -> list[ast.expr]:
         return [n for n in sides if is_with_text and isinstance(n, _VARIABLES)]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return [n for n in (node.left, node.right) if isinstance(n, _VARIABLES)]
+    if isinstance(node, (ast.Dict, ast.Assign)):
+        kept = (
+            node.values if isinstance(node, ast.Dict) else [node.value] if any(map(_is_setting, node.targets)) else []
+        )
+        return [n for n in kept if isinstance(n, _VARIABLES)]
     if isinstance(node, ast.Subscript):
         return [node.slice] if isinstance(node.slice, _VARIABLES) else []
     if not isinstance(node, ast.Call):
@@ -187,23 +222,18 @@ def _texts_in(program: Program, node: ast.AST) -> list[ast.expr]:
     if any(names.is_autocast(n) or names.is_scaler(n) for n in program.called(node)):
         return [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("device_type", "device"))]
     if _may_want_text(program, node):
-        given = [*node.args, *(k.value for k in node.keywords)]
-        return [n for g in given for n in _parts(program, g) if isinstance(n, _VARIABLES)]
+        return [n for n in (*node.args, *(k.value for k in node.keywords)) if isinstance(n, _VARIABLES)]
     if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, (ast.Name, ast.Attribute)):
         return []  # `"cuda:{}".format(gpu)` makes a text, and asks for none
     return [node.func.value] if methods.is_of("string", node.func.attr) else []
 
 
-def _parts(program: Program, given: ast.expr) -> Iterator[ast.expr | None]:
-    """An expression, and the values of the dictionaries that it may be: `device` of `{"device": device}`."""
-    yield given
-    made = (v.node for v in program.values(given) if isinstance(v, Contents))
-    yield from (value for node in made if isinstance(node, ast.Dict) for value in node.values)
-
-
 def _may_want_text(program: Program, call: ast.Call) -> bool:
-    """Whether a call goes to a library's function of which it is not known that it takes devices."""
+    """Whether a call keeps what it gets, or is a library's of which it is not known that it takes devices."""
     called = program.called(call)
+    rows = [row for n in called if "." not in n and (row := table.function(n)) is not None]
+    if any(row.returns == "dict" or (row.keeps and row.mutates) for row in rows):
+        return True
     if called or not isinstance(call.func, ast.Attribute):
         return bool(called) and not program.flow.callees.get(call) and not any(map(names.may_take_a_device, called))
     made = [v.name for v in program.values(call.func.value) if isinstance(v, Made)]
@@ -217,22 +247,3 @@ def _is_text(program: Program, node: ast.expr) -> bool:
         return bool(node.elts) and all(_is_text(program, n) for n in node.elts)
     values = program.values(node)
     return bool(values) and all(isinstance(v, Constant) and isinstance(v.value, str) for v in values)
-
-
-def is_dumped_text(program: Program, files: Iterable[str], assigned: Assignment) -> bool:
-    """Whether a statement sets an option, `args.device = "cuda:0"`, to text in options that are taken as a whole."""
-    target = assigned.target
-    if not isinstance(target, ast.Attribute):
-        return False
-    if any(isinstance(v, Made) and v.name == "torch.device" for v in program.values(assigned.value)):
-        return False
-    options = ast.unparse(target.value)
-    nodes = (n for path in files for n in program.flow.parsed_of[path].parents)
-    return any(_all_of(node) == options for node in nodes)
-
-
-def _all_of(node: ast.AST) -> str | None:
-    """`args` of `vars(args)` and of `args.__dict__`."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "vars" and len(node.args) == 1:
-        return ast.unparse(node.args[0])
-    return ast.unparse(node.value) if isinstance(node, ast.Attribute) and node.attr == "__dict__" else None

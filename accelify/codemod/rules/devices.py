@@ -399,7 +399,7 @@ def _just(node: cst.CSTNode, code: str) -> cst.BaseExpression:
 
 
 def _kind(script: Script, binding: Assignment) -> str:
-    return ".type" if must_be_text(script.program, script.files, binding) else ""
+    return ".type" if must_be_text(script.program, binding) else ""
 
 
 def _said_before(script: Script, binding: Assignment) -> ast.If | None:

@@ -417,6 +417,15 @@ class Calls(Containers):
                 found |= self._made_in(owner)
         return frozenset(found)
 
+    def _import_module(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        """`import_module("tensorboardX")` is that module, `__import__("torch.optim")` the package that holds it."""
+        told = [v.value for given in arguments[:1] for v in given if isinstance(v, Constant)]
+        modules = [name for name in told if isinstance(name, str) and not name.startswith(".")]
+        if isinstance(node.func, ast.Name) and node.func.id == "__import__" and not arguments[3:] and not keywords:
+            modules = [name.partition(".")[0] for name in modules]
+        importer = self.path_of_root[self.scope_of[node].root]
+        return frozenset(v for name in modules for v in self.module_or_external(importer, name)) or None
+
     def _vars(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
         """`vars(models)`, whose items are what the module holds, as those of `vars(args)` are the attributes."""
         return frozenset(m for given in arguments for v in given for m in self._member(v, "__dict__")) or None
@@ -464,6 +473,8 @@ _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values 
     "super": Calls._super,
     "getattr": Calls._getattr,
     "vars": Calls._vars,
+    "importlib.import_module": Calls._import_module,
+    "__import__": Calls._import_module,
     "setattr": Calls._setattr,
     "next": Calls._next,
     "map": Calls._mapped,

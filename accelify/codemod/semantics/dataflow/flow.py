@@ -298,7 +298,7 @@ class Flow(Expressions):
                 inner = self.module_named(importer, alias.name, 0)
                 if inner is not None:
                     self._submodules[alias.name] = inner
-                self._set_name(scope, alias.asname or first, self._module_or_external(importer, name, 0))
+                self._set_name(scope, alias.asname or first, self.module_or_external(importer, name))
             elif alias.name == "*":
                 self._import_star(scope, importer, node)
             elif not _is_defined_again(scope, alias.asname or alias.name, node):
@@ -326,10 +326,6 @@ class Flow(Expressions):
                 scope.writes.setdefault(name, [])
                 scope.starred[name] = root
                 self._set_name(scope, name, self._get(("var", root, name)))
-
-    def _module_or_external(self, importer: str, name: str, level: int) -> Values:
-        root = self.module_named(importer, name, level)
-        return frozenset({ModuleValue(root) if root is not None else External(name)})
 
 
 def _functions_returned(function: Scope) -> list[Scope | None]:

@@ -16,6 +16,7 @@ from accelify.codemod.semantics.values import (
     Argument,
     ClassValue,
     External,
+    ModuleValue,
     Value,
     Values,
 )
@@ -213,3 +214,8 @@ class Memory:
         if path is not None and path not in self._absolute:
             self._absolute[path] = absolute(path)
         return None if path is None else self._by_file.get(self._absolute[path])
+
+    def module_or_external(self, importer: str, name: str) -> Values:
+        """The project's module of a full name, or a library's."""
+        root = self.module_named(importer, name, 0)
+        return frozenset({ModuleValue(root) if root is not None else External(name)})

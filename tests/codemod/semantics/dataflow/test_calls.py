@@ -423,3 +423,23 @@ def test_a_defaultdict_puts_in_what_its_factory_makes(factory: str, read: str) -
 def test_a_dictionary_holds_what_it_is_made_of(kind: str, given: str) -> None:
     head = "from collections import OrderedDict\nclass Meter: pass\n"
     assert "a Meter" in values(f"{head}meters = {kind}({given})\nmeters['a']\n", "meters['a']")
+
+
+@pytest.mark.parametrize(
+    ("imported", "named"),
+    [
+        ("importlib.import_module('tensorboardX').Writer", {"tensorboardX.Writer"}),
+        ("getattr(importlib.import_module('a.b'), 'Writer')", {"a.b.Writer"}),
+        ("__import__('a.b').Writer", {"a.Writer"}),
+        ("__import__('a.b', fromlist=['Writer']).Writer", {"a.b.Writer"}),
+        ("importlib.import_module('other').Writer", {"class Writer"}),
+    ],
+)
+def test_a_module_that_is_imported_by_a_known_name(imported: str, named: set[str]) -> None:
+    files = {"main.py": f"import importlib, other\nmade = {imported}\n", "other.py": "class Writer: pass\n"}
+    assert Facts(files).variable("made") == named
+
+
+def test_each_of_the_names_that_a_loop_imports() -> None:
+    text = "import importlib\nfor name in ['a', 'b.c']:\n    writer = importlib.import_module(name).Writer\n"
+    assert Facts(text).variable("writer") == {"a.Writer", "b.c.Writer"}

@@ -112,7 +112,8 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
     called = _called_models(script)
     models = called - set(map(_loaded, _kept_on_host(script))) if not script.devices.is_unnamed else set()
     loads = [c for c in script.program.calls if "torch.load" in script.program.called(c) and len(c.args) == 1]
-    held = [load for load in loads if _is_taken(script, load) or _holds_weights(script, load)]
+    taken = _taken(script) if loads else set()
+    held = [load for load in loads if load in taken or _becomes_model(script, load)]
     texts = {ast.unparse(load.args[0]) for load in held}
     for load in loads:
         is_said = any(k.arg in ("map_location", None) for k in load.keywords)
@@ -202,37 +203,26 @@ def _is_taken(script: Script, node: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and ast.unparse(parent.func).endswith(".load_state_dict")
 
 
-def _holds_weights(script: Script, load: ast.Call) -> bool:
-    """Whether what a variable, or a function, is given is a prepared model, or state that a `load_state_dict` gets."""
+def _taken(script: Script) -> set[ast.AST]:
+    """The calls that load what a `load_state_dict` gets, or what that is made of."""
+    calls = (c for c in script.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict")
+    wanted: list[ast.AST] = [argument for call in calls for argument in call.args[:1]]
+    found: set[ast.AST] = {load for node in wanted for v in script.program.values(node) if (load := _loaded(v))}
+    seen = set[ast.AST]()
+    while wanted:
+        node = wanted.pop()
+        found |= {n for n in ast.walk(node) if isinstance(n, ast.Call) and "torch.load" in script.program.called(n)}
+        given = {s.iter if isinstance(s, (ast.For, ast.AsyncFor)) else s for s in _given_in(script, node)} - seen
+        seen |= given
+        wanted += (n for n in given if isinstance(n, (ast.expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)))
+    return found
+
+
+def _becomes_model(script: Script, load: ast.Call) -> bool:
+    """Whether what is loaded is given to the variable of a prepared model."""
     parent = script.program.parent(load)
-    if isinstance(parent, (ast.Call, ast.keyword)):
-        return any(_is_taken(script, read) for read in _read_by_callees(script, load))
     target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-    if not isinstance(target, (ast.Name, ast.Attribute)):
-        return False
-    facts = script.program.definitions(load)
-    given = (d for read in _reads(script, target) for d in facts.definitions(read) if _is_taken(script, read))
-    return script.prepared.is_model(target) or any(d.node is target for d in given)
-
-
-def _read_by_callees(script: Script, given: ast.expr) -> Iterator[ast.expr]:
-    """The reads of an argument in the functions that get it: `load(torch.load(path), model)`."""
-    parent = script.program.parent(given)
-    call = script.program.parent(parent) if isinstance(parent, ast.keyword) else parent
-    if not isinstance(call, ast.Call):
-        return
-    for callee in script.program.flow.callees.get(call, ()):
-        for parameter in callee.parameters:
-            if script.tracer.argument(call, callee, parameter.arg) is given:
-                yield from script.program.reads_of(callee, parameter.arg)
-
-
-def _reads(script: Script, target: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
-    """The reads, in the same file, of what is written like the target of an assignment."""
-    text = ast.unparse(target)
-    for node in script.program.parsed(target).parents:
-        if isinstance(node, type(target)) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == text:
-            yield node
+    return target is not None and script.prepared.is_model(target)
 
 
 def loaded_to(call: cst.CSTNode, place: str) -> cst.BaseExpression:

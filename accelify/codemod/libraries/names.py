@@ -569,6 +569,11 @@ def runs_code(name: str | None) -> bool:
     return _has_effect(name, Effect.RUNS_CODE)
 
 
+def imports(name: str | None) -> bool:
+    """Gives the module of a name: `import_module`, `__import__`."""
+    return _has_trait(name, Trait.IMPORTS)
+
+
 def is_configured(name: str | None) -> bool:
     """Makes objects of classes that a configuration names: `hydra.utils.instantiate`."""
     return _has_trait(name, Trait.CONFIGURED)

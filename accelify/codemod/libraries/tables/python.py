@@ -45,9 +45,12 @@ effects=runs_code traits=reads_variables
     -: exec
 effects=runs_code traits=reads_named
     -: eval
+effects=runs_code traits=imports
+    -: __import__
+    importlib: import_module
 effects=runs_code
-    -: compile __import__
-    importlib: import_module reload
+    -: compile
+    importlib: reload
     importlib.util: module_from_spec spec_from_file_location
     runpy: run_path run_module
 effects=runs_code traits=configured

@@ -292,7 +292,7 @@ class Calls(Containers):
 
     def _library(self, node: ast.Call, name: str, arguments: list[Values], keywords: Keywords) -> Values:
         own = Calls._partial if name == "functools.partial" else _BUILTINS.get(name)
-        own = Calls._dict_made if names.makes_items(name) else own
+        own = Calls._import_module if names.imports(name) else Calls._dict_made if names.makes_items(name) else own
         found = own(self, node, arguments, keywords) if own is not None else None
         if found is not None:
             return found
@@ -473,8 +473,6 @@ _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values 
     "super": Calls._super,
     "getattr": Calls._getattr,
     "vars": Calls._vars,
-    "importlib.import_module": Calls._import_module,
-    "__import__": Calls._import_module,
     "setattr": Calls._setattr,
     "next": Calls._next,
     "map": Calls._mapped,

@@ -483,7 +483,6 @@ class _Ledger:
         plan.kept += [
             (s.name, n) for s, n in self.touched if self.is_dead((s, n)) and any(map(self._is_kept, s.writes[n]))
         ]
-        plan.kept += [(e.node.name, e.name) for e in edits_of(changes) if isinstance(e, AddParameter) and e.is_unread]
         said: set[tuple[str, str]] = set()
         plan.kept += [(s.name, n) for s, n in self.touched if n in self._exported(s) and self._all_gone(s, n)]
         remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]

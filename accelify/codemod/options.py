@@ -46,7 +46,10 @@ ACCELERATE = Runtime(
     names_for_sharing=("DataLoaderConfiguration",),
     shared_size="a size that is a multiple of the number of processes",
     lacks=frozenset(
-        {"shard", "seed_by_rank", "reduce", "save_options", "broadcast_object_list", "Environment", "mixed_devices"}
+        {
+            *("shard", "seed_by_rank", "reduce", "save_options", "broadcast_object_list", "Environment"),
+            *("mixed_devices", "current"),
+        }
     ),
 )
 RUNTIMES = {runtime.name: runtime for runtime in (ACCELIFY, ACCELERATE)}

@@ -138,7 +138,8 @@ def _laid(
         preparation = wrapping.preparation
         for node in wrapping.unwrapped:
             needs.setdefault(program.frame(node), node)
-    reach = Reacher(program, _free_name(program, "accelerator"), needs).solve()
+    may_ask = code.options.runtime.has("current")
+    reach = Reacher(program, _free_name(program, "accelerator"), needs, may_ask=may_ask).solve()
     sites: list[ast.AST] = [g.anchor for g in preparation.groups if g.anchor is not None]
     sites += [*training.backwards, *(node for _, node in preparation.wrapped), *replaced]
     sites += reached if distribution is None else ()

@@ -8,8 +8,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from multiprocessing import parent_process
 from pathlib import Path
-from typing import IO, Any, ParamSpec, TypeVar  # scripts pass models, batches and objects of every kind
+from typing import IO, Any, ClassVar, ParamSpec, TypeVar  # scripts pass models, batches and objects of every kind
 
 import torch
 from torch import nn
@@ -82,6 +83,8 @@ class Accelerator:
         >>> accelerator.num_processes
         1
     """
+
+    _latest: ClassVar[Accelerator | None] = None
 
     def __init__(
         self,
@@ -193,6 +196,23 @@ class Accelerator:
         )
         self._preemption = Preemption(collectives=collectives, is_main=world.rank == 0)
         self._trackers = Trackers(log_with=log_with, folder=project.logging_dir, is_main=world.rank == 0)
+        Accelerator._latest = self
+
+    @classmethod
+    def current(cls) -> Accelerator:
+        """The accelerator that this process has made last; where none was made, one for this process alone.
+
+        For code to which nobody passes one: a function of a table of models, which other scripts call as well.
+        Raises: RuntimeError on several processes where none was made, but in a worker that one of them has started.
+
+        Examples:
+            >>> accelerator = Accelerator(cpu=True)
+            >>> Accelerator.current() is accelerator
+            True
+        """
+        if cls._latest is None and parent_process() is None and Environment.read().world_size > 1:
+            raise RuntimeError("no Accelerator was made before this line: make one first, at the start of the script")
+        return cls._latest or _stand_alone({})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
         """The accelerator itself: it belongs to the process, also where a copied object holds it."""
@@ -836,4 +856,8 @@ class Accelerator:
 
 
 def _stand_alone(chosen: dict[str, Any]) -> Accelerator:
-    return Accelerator(environment=Environment(), **chosen)
+    """One for this process alone, which is the current one only where there is no other."""
+    latest = Accelerator._latest
+    made = Accelerator(environment=Environment(), **chosen)
+    Accelerator._latest = latest or made
+    return made

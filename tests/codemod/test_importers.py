@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -1029,3 +1030,34 @@ def test_a_function_that_nothing_calls_decides_about_no_option(tmp_path: Path) -
     found = rewritten(tmp_path, "main.py", engine=ENGINE + DEAD, main=OPTION)
     assert b"accelerator = Accelerator(cpu=args.no_cuda)\n" in found["main.py"].after
     assert b"    accelerator = Accelerator()\n" in found["engine.py"].after
+
+
+LOSSES = """\
+def _step(loss, optimizer):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+def squared(model, loader, optimizer, scale=1):
+    for x, y in loader:
+        _step(scale * (model(x) - y).pow(2).mean(), optimizer)
+
+def absolute(model, loader, optimizer, scale=1):
+    for x, y in loader:
+        _step(scale * (model(x) - y).abs().mean(), optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    "table", ["losses.__dict__[name]", "getattr(losses, name)", "functools.partial(vars(losses)[name], scale=2)"]
+)
+def test_functions_of_a_table_work_for_other_scripts_as_before(tmp_path: Path, table: str) -> None:
+    body = MAIN.format(imports="", call=table).split("TensorDataset\n")[1].replace(", device)", ")")
+    train = f"import functools\nimport sys\nimport losses\n{MAIN.split('{imports}')[0]}"
+    train = f"{train}def main(name):\n{indent(body, '    ')}\nmain(sys.argv[1])\n"
+    probe = f"import functools\nimport losses\nname = 'squared'\n{table}(model, loader, optimizer)\n"
+    found = rewritten(tmp_path, "train.py", losses=LOSSES, train=train, probe=probe)
+    assert {path: r.status for path, r in found.items()} == dict.fromkeys(("train.py", "losses.py"), Status.MIGRATED)
+    made = found["losses.py"].after.decode().replace("from accelify.runtime import Accelerator\n", "").strip()
+    assert made == LOSSES.replace("loss.backward()", "Accelerator.current().backward(loss)").strip()
+    assert not [n for r in found.values() for n in r.notes if n.rule == "callers"]

@@ -529,7 +529,8 @@ def test_losses_of_the_script_s_own_add_up_to_one() -> None:
     assert "        self.accelerator.backward(self.value)\n" in text
     assert "        loss.backward()\n" in text
     assert "accelerator.prepare(loader, model, optimizer)" in text
-    left_alone(OWN_LOSS.format(slots='__slots__ = ("value",)'), "has `__slots__`")
+    text = migrated(OWN_LOSS.format(slots='__slots__ = ("value",)'))
+    assert "        Accelerator.current().backward(self.value)\n" in text
 
 
 STEPS_BY_NAME = """\

@@ -45,6 +45,24 @@ def test_the_examples_of_the_reference_give_what_they_show():
     assert outcome.failed == 0
 
 
+def test_the_current_accelerator_is_the_last_that_was_made(monkeypatch):
+    monkeypatch.setattr(Accelerator, "_latest", None)
+    single = Accelerator.current()
+    assert single.num_processes == 1
+    assert Accelerator.current() is single
+    made = alone()
+    assert Accelerator.current() is made
+    assert pickle.loads(pickle.dumps(made)) is not made
+    assert Accelerator.current() is made
+
+
+def test_no_current_accelerator_stands_for_many_processes(monkeypatch):
+    monkeypatch.setattr(Accelerator, "_latest", None)
+    monkeypatch.setattr(Environment, "read", lambda: Environment(world_size=2))
+    with pytest.raises(RuntimeError, match="make one first"):
+        Accelerator.current()
+
+
 def test_what_stands_for_something_else_must_be_none():
     alone(deepspeed_plugin=None, fsdp_plugin=None, kwargs_handlers=None, rng_types=["generator"], dynamo_backend="no")
     with pytest.raises(TypeError, match="deepspeed_plugin"):

@@ -71,7 +71,6 @@ class AddParameter:
     position: int = 0
     instead_of: str | None = None
     is_optional: bool = False
-    is_unread: bool = False  # it is there for callers that may call another function instead
 
 
 @dataclass(frozen=True)

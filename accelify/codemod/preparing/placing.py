@@ -10,7 +10,7 @@ from functools import cached_property
 
 from accelify.codemod.edits.values import Insert
 from accelify.codemod.preparing.preparing import Preparation
-from accelify.codemod.preparing.reach import Reach, constructor
+from accelify.codemod.preparing.reach import CURRENT, Reach, constructor, node_of
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.training.loops import Training
@@ -52,7 +52,7 @@ class Access:
         if after is not None and not self._is_after(node, after):
             return None
         if found is None or frame.kind != "module":
-            return None if found == self.reach.name and frame in self.run_before else found
+            return None if found in (self.reach.name, CURRENT) and frame in self.run_before else found
         return found if self._is_after_home(node, frame) else None
 
     def _run_before(self) -> set[Scope]:
@@ -391,6 +391,7 @@ class Start:
         used: list[ast.AST] = [*self.training.backwards, *(n for _, n in self.preparation.wrapped)]
         used.extend(source for _, source in self.preparation.sharded)
         used.extend(c for f in self.reach.parameters for c in self.program.flow.callers.get(f, ()))
+        used.extend(c for c in self.program.calls_in(frame) if self._asks(c))
         for group in self.preparation.groups:
             if group.frame is frame and group.anchor is None:
                 return True
@@ -403,4 +404,10 @@ class Start:
         )
         return any(
             self.program.frame(n) is frame and self.program.before_end(n, statement) for n in used if n is not statement
+        )
+
+    def _asks(self, call: ast.Call) -> bool:
+        """Whether a call runs code that asks for the accelerator."""
+        return bool(self.reach.asking) and any(
+            node_of(f) in self.reach.asking for f in self.program.run_through([call])
         )

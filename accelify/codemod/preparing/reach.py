@@ -2,18 +2,20 @@
 
 A home creates it: a module, when set-up is done there; the function or class that does the set-up otherwise. From there
 it travels as a person would pass it: functions of a home module read the global, other functions get a parameter, and a
-class keeps `self.accelerator`.
+class keeps `self.accelerator`. Functions and classes whose callers are not all known by name ask for the current one.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import ClassValue, Element, External, FunctionValue, Made, Member, Value, Values
+
+CURRENT = "Accelerator.current()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Reach:
     guarded: home modules that need it under their main guard alone. holders: classes that keep it. obstacles: frames
     that cannot be given it, each with the reason. nodes: all that have it. under_guard: functions that see it there.
     constructed: classes that get a constructor to keep it, with the calls that build them.
-    beside: functions and classes that get it only because a call may also go to others that need it.
+    asking: functions and classes that ask for the current one.
     """
 
     name: str
@@ -36,11 +38,13 @@ class Reach:
     nodes: frozenset[Scope] = frozenset()
     under_guard: frozenset[Scope] = frozenset()
     constructed: Mapping[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
-    beside: frozenset[Scope] = frozenset()
+    asking: frozenset[Scope] = frozenset()
 
     def expression(self, frame: Scope) -> str | None:
         """The accelerator's expression in a function, method or module; None where it does not reach."""
         node = node_of(frame)
+        if node in self.asking:
+            return CURRENT
         if node.kind == "class":
             method = method_of(frame)
             if node in self.nodes and method is not None and not _is_static(method):
@@ -102,26 +106,36 @@ class _Found:
     guarded: dict[Scope, ast.If] = field(default_factory=dict)
     parameters: list[Scope] = field(default_factory=list)
     holders: list[Scope] = field(default_factory=list)
-    obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
+    obstacles: list[tuple[ast.AST, str, Scope | None]] = field(default_factory=list)  # the last: who could ask instead
     nodes: set[Scope] = field(default_factory=set)
     under_guard: set[Scope] = field(default_factory=set)
     constructed: dict[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
-    beside: set[Scope] = field(default_factory=set)
+    asking: set[Scope] = field(default_factory=set)
 
 
 class Reacher:
     """Work out homes and ways for the frames that need the accelerator."""
 
-    def __init__(self, program: Program, name: str, needs: dict[Scope, ast.AST]) -> None:
+    def __init__(self, program: Program, name: str, needs: dict[Scope, ast.AST], *, may_ask: bool = True) -> None:
         self.program = program
         self.flow = program.flow
         self.needs = needs
         self.name = name
+        self.may_ask = may_ask
         self.found = _Found()
-        self.sites = needs
+        self.asking: set[Scope] = set()
+        self.first: _Found | None = None
         self._callers: dict[Scope, dict[Scope, list[ast.Call]]] = {}
+        nodes = {node_of(frame) for frame in needs}
+        self.needing = nodes | {top for node in nodes for top in self._family(node)}
+        self.seeds = set(self.needing)
+        self._names: dict[str, set[str]] = {}
 
     def callers(self, node: Scope) -> dict[Scope, list[ast.Call]]:
+        """The nodes that could pass the accelerator to a function or class, with the calls."""
+        return self._all_callers(node) if node not in self.asking else {}
+
+    def _all_callers(self, node: Scope) -> dict[Scope, list[ast.Call]]:
         """The nodes that call a function or build a class, with the calls."""
         if node not in self._callers:
             found: dict[Scope, list[ast.Call]] = {}
@@ -150,17 +164,38 @@ class Reacher:
         return [init] if init is not None else []
 
     def solve(self) -> Reach:
-        """Find homes, parameters and holders."""
-        nodes = {node_of(frame) for frame in self.needs}
-        nodes |= {top for node in list(nodes) for top in self._family(node)}
+        """Find homes, parameters and holders, and those to which not all callers can pass the accelerator."""
+        found = self.first = self._pass()
+        while self.may_ask and (unfit := self._unfit(found)):
+            self.asking |= unfit
+            self.seeds |= {
+                *found.homes,
+                *(c for n in unfit if not self._is_below_home(n) for c in self._all_callers(n)),
+            }
+            found = self._pass()
+        found = found if found.homes else self.first
+        return Reach(
+            name=self.name,
+            homes=tuple(found.homes),
+            guarded=found.guarded,
+            parameters=tuple(found.parameters),
+            holders=tuple(found.holders),
+            obstacles=tuple((node, message) for node, message, _ in found.obstacles),
+            nodes=frozenset(found.nodes),
+            under_guard=frozenset(found.under_guard),
+            constructed=found.constructed,
+            asking=frozenset(found.asking),
+        )
+
+    def _pass(self) -> _Found:
+        """What is found if some ask for the accelerator, and all others are passed it."""
+        self.found = _Found()
+        nodes = set(self.seeds)
         for _ in range(30):
             before = set(nodes)
             nodes |= self._between(nodes)
             nodes |= self._callers_of_the_passed(nodes)
             nodes |= self._callers_in_loops(nodes)
-            beside = self._chosen_beside(nodes)
-            self.found.beside |= beside
-            nodes |= beside | {top for node in beside for top in self._family(node)}
             if nodes == before:
                 meeting = self._meeting(nodes)
                 if meeting is None:
@@ -169,39 +204,71 @@ class Reacher:
         self.found.nodes = nodes
         for node in sorted(nodes, key=lambda s: self.program.position(s.node)):
             self._settle(node, nodes)
-        found = self.found
-        found.obstacles += self._shared_calls()
-        return Reach(
-            name=self.name,
-            homes=tuple(found.homes),
-            guarded=found.guarded,
-            parameters=tuple(found.parameters),
-            holders=tuple(found.holders),
-            obstacles=tuple(found.obstacles),
-            nodes=frozenset(found.nodes),
-            under_guard=frozenset(found.under_guard),
-            constructed=found.constructed,
-            beside=frozenset(found.beside),
-        )
+        self.found.obstacles += self._shared_calls()
+        return self.found
 
-    def _shared_calls(self) -> Iterator[tuple[ast.AST, str]]:
+    def _unfit(self, found: _Found) -> set[Scope]:
+        """The functions and classes that cannot be passed the accelerator wherever they are called."""
+        unfit = {node for _, _, node in found.obstacles if node is not None}
+        unfit |= {node_of(f) for f in found.parameters if not all(self._is_named(c, f) for c in self._callers_of(f))}
+        unfit |= {home for home in found.homes if home.kind != "module" and self._is_below_home(home)}
+        needing = {n for node in unfit for n in self._needing(node, found.nodes)} - self.asking
+        asking = self.asking | (needing or unfit)
+        classes = [node for node in asking if node.kind == "class"]
+        families = {c for cls in classes for c in (*self.flow.descendants(cls), *self.flow.ancestors(cls))}
+        return (asking | families & found.nodes) - self.asking
+
+    def _needing(self, node: Scope, nodes: set[Scope]) -> set[Scope]:
+        """Those for which a function is passed the accelerator: itself, or what it calls."""
+        found, queue = {node}, [node]
+        while queue:
+            top = queue.pop()
+            passed = {n for n in nodes - found if top in self.callers(n)} if top not in self.needing else set()
+            found |= passed
+            queue += passed
+        return found & self.needing or {node}
+
+    def _is_below_home(self, node: Scope) -> bool:
+        """Whether something that calls a function or class, itself or through others, creates the accelerator."""
+        return not self._ancestors(node, self._all_callers).isdisjoint(self.found.homes)
+
+    def _callers_of(self, function: Scope) -> Collection[ast.Call]:
+        return self.flow.callers.get(function, ())
+
+    def _is_named(self, call: ast.Call, function: Scope) -> bool:
+        """Whether the file of a call names what it calls: not if that comes from a table, as other files may use it."""
+        cls = function.parent if function.name == "__init__" else None
+        called = {f.name for f in (cls, *self.flow.descendants(cls))} if cls is not None else {function.name}
+        return not called.isdisjoint(self._names_in(call))
+
+    def _names_in(self, node: ast.AST) -> set[str]:
+        """The names that a file reads, and those of what it imports from others."""
+        parsed = self.program.parsed(node)
+        if parsed.path not in self._names:
+            self._names[parsed.path] = {
+                n.id if isinstance(n, ast.Name) else n.attr if isinstance(n, ast.Attribute) else n.name
+                for n in parsed.nodes
+                if isinstance(n, (ast.Name, ast.Attribute, ast.alias))
+            }
+        return self._names[parsed.path]
+
+    def _shared_calls(self) -> Iterator[tuple[ast.AST, str, Scope | None]]:
         """The calls that may also reach functions and classes that do not take the accelerator."""
         calls = {call: function for function in self.found.parameters for call in self.flow.callers.get(function, ())}
         for call in sorted(calls, key=self.program.position):
+            function = calls[call]
             others = sorted(name for callee in self._callees(call) for name in self._untaking(callee))
             if others:
-                name = calls[call].qualified_name
-                yield (
-                    call,
-                    f"this calls `{name}`, which needs the accelerator, or `{others[0]}`, which does not take it",
-                )
+                name = function.qualified_name
+                message = f"this calls `{name}`, which needs the accelerator, or `{others[0]}`, which does not take it"
+                yield call, message, node_of(function)
             elif any(map(_is_made_at_run_time, self._callees(call))):
-                name = calls[call].qualified_name
-                yield (
-                    call,
+                name = function.qualified_name
+                message = (
                     f"this calls `{name}`, which needs the accelerator, or something else that is known only at run "
-                    f"time, and may not take it: call `{name}` by its name",
+                    f"time, and may not take it: call `{name}` by its name"
                 )
+                yield call, message, node_of(function)
 
     def _untaking(self, callee: Value) -> Iterator[str]:
         """The name of a library's function, or of one or a class here that does not take the accelerator."""
@@ -220,11 +287,11 @@ class Reacher:
         init = constructor(self.program, node)
         return [init.parent] if init is not None and init.parent is not None and init.parent is not node else []
 
-    def _ancestors(self, node: Scope) -> set[Scope]:
+    def _ancestors(self, node: Scope, callers: Callable[[Scope], Collection[Scope]] | None = None) -> set[Scope]:
         found: set[Scope] = set()
         queue = [node]
         while queue:
-            for caller in self.callers(queue.pop()):
+            for caller in (callers or self.callers)(queue.pop()):
                 if caller not in found:
                     found.add(caller)
                     queue.append(caller)
@@ -261,6 +328,8 @@ class Reacher:
         guard = main_guard(root)
         if guard is None:
             return False
+        if self.first is not None and root in self.first.homes:
+            return root in self.first.guarded
         sites = [site for frame, site in self.needs.items() if frame is root]
         calls = [c for calls in (self.callers(n).get(root, ()) for n in self.found.nodes or ()) for c in calls]
         return all(self.program.inside(site, guard) for site in [*sites, *calls])
@@ -287,24 +356,11 @@ class Reacher:
             callers = self.callers(node)
             calls = [c for listed in callers.values() for c in listed]
             is_home = node.kind != "module" and not self._sees_global(node, nodes) and not set(callers) & nodes
+            is_home = is_home and node not in self.asking
             has_no_constructor = node.kind == "class" and not self.entries(node)
             if is_home and (any(map(self._is_repeated, calls)) or (has_no_constructor and len(calls) > 1)):
                 found |= set(callers)
         return found - nodes
-
-    def _chosen_beside(self, nodes: set[Scope]) -> set[Scope]:
-        """What calls may go to instead of what is passed the accelerator there, if nothing else calls it."""
-        passed = {
-            c for n in nodes if n.kind != "module" and not self._sees_global(n, nodes) for c in self._passed(n, nodes)
-        }
-        found = {
-            node_of(v.scope) for c in passed for v in self._callees(c) if isinstance(v, (FunctionValue, ClassValue))
-        }
-        return {n for n in found - nodes if passed.issuperset(c for calls in self.callers(n).values() for c in calls)}
-
-    def _passed(self, node: Scope, nodes: set[Scope]) -> list[ast.Call]:
-        """The calls that pass the accelerator to a function or class."""
-        return [c for caller, calls in self.callers(node).items() if caller in nodes for c in calls]
 
     def _callees(self, call: ast.Call) -> Values:
         return self.flow.meant(call, self.program.values(call.func))
@@ -320,6 +376,7 @@ class Reacher:
             n
             for n in nodes
             if n.kind != "module" and not self._sees_global(n, nodes) and not set(self.callers(n)) & nodes
+            if n not in self.asking
         ]
         if len(roots) < 2:
             return None
@@ -349,6 +406,9 @@ class Reacher:
             if self._is_under_guard(node):
                 self.found.under_guard.add(node)
             return
+        if node in self.asking:
+            self.found.asking.add(node)
+            return
         passing = set(self.callers(node)) & nodes
         if node.kind == "class":
             self._settle_class(node, nodes, passing)
@@ -360,6 +420,7 @@ class Reacher:
                     (
                         node.node,
                         f"`{node.name}` is passed on as a value, and its model and optimizer are set up elsewhere",
+                        None,
                     )
                 )
             return
@@ -388,7 +449,7 @@ class Reacher:
             return
         if "__slots__" in node.writes:
             message = f"class {node.name} has `__slots__`, none of which could keep the accelerator"
-            self.found.obstacles.append((node.node, message))
+            self.found.obstacles.append((node.node, message, node))
             return
         self.found.holders.append(node)
         if (passing | self._builders(node)) & nodes - set(self.flow.descendants(node)):
@@ -423,7 +484,7 @@ class Reacher:
             self.found.homes.append(node)
         else:
             message = f"class {node.name} has no `__init__` in which it could keep the accelerator"
-            self.found.obstacles.append((node.node, message))
+            self.found.obstacles.append((node.node, message, node))
 
     def _is_by_itself(self, cls: Scope) -> bool:
         """Whether a class has methods, and no other class, nor a decorator, a say in how its instances are made."""
@@ -445,6 +506,7 @@ class Reacher:
                 (
                     function.node,
                     f"`{function.name}` is passed on as a value, so its calls cannot be given the accelerator",
+                    None if self._only_trains(function) else function,
                 )
             )
         self.found.parameters.append(function)

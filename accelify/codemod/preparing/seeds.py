@@ -112,6 +112,7 @@ class Seeds:
         if (
             any(self._trains_before(s, last) for s in round_them)
             or self.reach.expression(self.program.frame(last)) is None
+            or self.trains(last)
         ):
             return statement
         outer = self.after(last, depth - 1)

@@ -6,7 +6,9 @@ Why: at module level when the script's set-up is there; at the top of the functi
 that importing the file starts nothing. A script takes the accelerator of a module that it imports, if that has one:
 two would not know each other's loaders. A `device` parameter whose uses are all gone becomes `accelerator`, at the
 definition and at every call; else a parameter is added, the last one, so that no other moves. A class that owns its
-loop keeps `self.accelerator`. `locals()`, of which scripts make files of settings, goes without it.
+loop keeps `self.accelerator`. What is called from a table, or with other things that do not take it, asks for the one
+that there is, `Accelerator.current()`: scripts that call it without one go on working. `locals()`, of which scripts
+make files of settings, goes without it.
 Left alone: functions that are passed on as values: their callers are not known, so the file is declined.
 """
 
@@ -34,13 +36,18 @@ NAME = "accelerator"
 
 def find(script: Script) -> Iterator[Found]:
     """The lines that create it, the imports, the parameters and the arguments."""
+    seen: set[str] = set()
     imported: set[str] = set()
     for home in script.reach.homes:
-        if home.module not in imported:
-            imported.add(home.module)
+        if home.module not in seen:
+            seen.add(home.module)
+            imported.update([home.module] if home not in script.access.shared_by else [])
             yield from [_shared(script, home)] if home in script.access.shared_by else _import(script, home)
         if home not in script.access.shared_by or home.kind == "class":
             yield from _create(script, home)
+    asking = {node.module: node for node in script.reach.asking if node.module not in imported}
+    for module in sorted(asking):
+        yield from _import(script, asking[module])
     given: set[ast.Call] = set()
     for function in dict.fromkeys(script.reach.parameters):
         yield from _parameter(script, function, given)
@@ -178,7 +185,7 @@ def _handed(
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     first = int(function.is_method and not function.has_decorator("staticmethod"))
     position = first if place is Place.FIRST else len(node.args.args)
-    added = AddParameter(node, name, position, old, is_unread=function in script.reach.beside)
+    added = AddParameter(node, name, position, old)
     edits: dict[str, list[Edit]] = {function.module: [added]}
     if function.name == "__init__" and function.parent in script.reach.holders:
         edits[function.module].append(kept_edit(function, f"{_self(function)}.{name} = {name}"))

@@ -78,11 +78,15 @@ def test_nothing_changes_the_model_once_it_is_made() -> None:
         assert not hasattr(table, "__dict__")
 
 
-def reach(text: str, *needing: str) -> tuple[Facts, Reach]:
+def reach(text: str, *needing: str, may_ask: bool = True) -> tuple[Facts, Reach]:
     """The way to the places where calls of some functions stand."""
     facts = Facts(text)
     needs = {facts.program.frame(facts.call(call)): facts.call(call) for call in needing}
-    return facts, Reacher(facts.program, "accelerator", needs).solve()  # type: ignore[arg-type]
+    return facts, Reacher(facts.program, "accelerator", needs, may_ask=may_ask).solve()  # type: ignore[arg-type]
+
+
+def asking(found: Reach) -> set[str]:
+    return {scope.qualified_name for scope in found.asking}
 
 
 def homes(found: Reach) -> list[str]:
@@ -192,8 +196,9 @@ def test_several_instances_see_that_of_the_module(more: str) -> None:
         BUILT_LATER + "class Other(Trainer):\n    def __init__(self):\n        pass\n",
     ],
 )
-def test_a_class_that_others_have_a_say_in_gets_none(text: str) -> None:
-    assert Facts(HEAD + text).script.reach.obstacles
+def test_a_class_that_others_have_a_say_in_sees_that_of_the_module(text: str) -> None:
+    found = Facts(HEAD + text).script.reach
+    assert ([home.kind for home in found.homes], found.obstacles, found.asking) == (["module"], (), frozenset())
 
 
 @pytest.mark.parametrize(
@@ -209,6 +214,8 @@ def test_a_call_that_may_reach_what_does_not_take_it(other: str, chosen: str, na
         f"{other}\ndef f(x):\n    need()\ndef main(name):\n    first()\n    run = {chosen}\n    run(1)\nmain(input())\n"
     )
     _, found = reach(text, "need()", "first()")
+    assert (homes(found), found.parameters, asking(found), found.obstacles) == (["main"], (), {"f"}, ())
+    _, found = reach(text, "need()", "first()", may_ask=False)
     assert f"this calls `f`, which needs the accelerator, or `{name}`, which does not take it" in [
         message for _, message in found.obstacles
     ]
@@ -238,6 +245,8 @@ main()
 def test_a_factory_of_whatever_class_it_is_given(maker: str, built: str, is_known: bool) -> None:
     made = f"{built.format('Trainer')}\n    {built.format('load(name).cls')}"
     _, found = reach(BUILDS.format(maker=maker, built=made), "need()", "first()")
+    assert (homes(found), asking(found), found.obstacles) == (["main"], set() if is_known else {"Trainer"}, ())
+    _, found = reach(BUILDS.format(maker=maker, built=made), "need()", "first()", may_ask=False)
     assert any("something else that is known only at run time" in said for _, said in found.obstacles) is not is_known
 
 
@@ -309,25 +318,6 @@ def test_a_base_between_hands_it_on() -> None:
     assert {h.name for h in reach.holders} == {"Agent"}
 
 
-@pytest.mark.parametrize(
-    ("other", "chosen"),
-    [
-        ("def other(x): pass", "{'a': f, 'b': other}[name]"),
-        ("def other(x): pass", "f if name else other"),
-        ("def other(x, y=1): pass", "[f, other][int(name)]"),
-        ("class other:\n    def __init__(self, x): pass", "f if name else other"),
-    ],
-)
-def test_what_a_call_may_reach_instead_takes_it_too(other: str, chosen: str) -> None:
-    text = (
-        f"{other}\ndef f(x):\n    need()\ndef main(name):\n    first()\n    run = {chosen}\n    run(1)\nmain(input())\n"
-    )
-    _, found = reach(text, "need()", "first()")
-    assert not found.obstacles
-    assert {s.name for s in found.parameters} >= {"f"}
-    assert {s.name for s in found.beside} == {"other"}
-
-
 STEPPING = """\
 class Step:
     def take(self, x):
@@ -354,7 +344,10 @@ def test_a_class_without_a_constructor_gets_one_that_keeps_it(build: str) -> Non
 @pytest.mark.parametrize("head", ["@decorated\nclass Step:", "class Step(Base):", "class Step:\n    __slots__ = ()"])
 def test_a_class_without_a_constructor_that_others_have_a_say_in(head: str) -> None:
     text = STEPPING.format(build="step = Step()").replace("class Step:", head)
-    _, found = reach(text, "need()", "first()")
+    facts, found = reach(text, "need()", "first()")
+    assert (homes(found), asking(found), found.obstacles) == (["main"], {"Step"}, ())
+    assert found.expression(facts.scope("Step.take")) == "Accelerator.current()"
+    _, found = reach(text, "need()", "first()", may_ask=False)
     assert [message for _, message in found.obstacles if "has no `__init__`" in message]
 
 
@@ -363,3 +356,35 @@ def test_a_class_that_only_holds_other_classes_gets_no_constructor(body: str) ->
     _, found = reach(f"class Cases:\n{body}    class Step:\n        def take(self):\n            need()\n", "need()")
     assert [message for _, message in found.obstacles if "has no `__init__`" in message]
     assert not found.homes
+
+
+ZOO = """\
+def build(size): need()
+def wide(): return build(2)
+def deep(size=3): return build(size)
+def main(name):
+    first()
+    {call}
+{table}
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "call"),
+    [
+        ("", "globals()[name]()"),
+        ("import sys", "getattr(sys.modules[__name__], name)()"),
+        ("import functools", "functools.partial(load(name), 2)()"),
+    ],
+)
+def test_what_only_a_text_names_is_not_passed_the_accelerator(table: str, call: str) -> None:
+    _, found = reach(ZOO.format(table=table, call=call), "need()", "first()")
+    assert not found.obstacles
+    assert not {f.name for f in found.parameters} & {"wide", "deep"}
+
+
+@pytest.mark.parametrize(("table", "call"), [("KINDS = {1: wide, 2: deep}", "KINDS[name]()"), ("", "wide(); deep()")])
+def test_what_the_file_of_the_call_names_is_passed_it(table: str, call: str) -> None:
+    _, found = reach(ZOO.format(table=table, call=call), "need()", "first()")
+    assert {f.name for f in found.parameters} == {"build", "wide", "deep"}
+    assert not found.asking

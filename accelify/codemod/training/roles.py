@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
@@ -231,17 +232,39 @@ class Roles:
         found: dict[Value, set[Value]] = {}
         for call in self.program.calls:
             receivers = self.program.values(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
-            for whole in (v for v in self.program.values(call) if isinstance(v, Made) and v.node is call):
+            for whole in (v for v in self.program.values(call) if self._is_made_of_parts(v, call)):
                 found.setdefault(whole, set()).update(filter(self.is_model, receivers))
                 given = [*call.args, *(k.value for k in call.keywords)] if self.is_module(whole) else []
                 held = {v for a in given for v in self.program.values(a)}
                 inner = {i for v in held if isinstance(v, Collection) for i in self.inside(v)}
-                for part in filter(self.is_module, held | inner):
+                for part in filter(self._may_be_part, held | inner):
                     found.setdefault(part, set()).add(whole)
         for write in (w for written in self.program.attribute_writes.values() for w in written):
-            for part in filter(self.is_module, self.program.values(write)):
-                found.setdefault(part, set()).update(filter(self.is_model, self.program.values(write.value)))
+            for part in filter(self._may_be_part, self.program.values(write)):
+                found.setdefault(part, set()).update(filter(self._may_be_whole, self._values_round(write)))
         return found
+
+    def _may_be_part(self, value: Value) -> bool:
+        """Whether a value is a network, or what unknown code makes: `zoo.__dict__[name]()`."""
+        is_unknown = isinstance(value, Made) and table.function(value.name) is None
+        return is_unknown or self.is_module(value)
+
+    def _may_be_whole(self, value: Value) -> bool:
+        return self.is_model(value) or self._may_be_part(value)
+
+    def _is_made_of_parts(self, value: Value, call: ast.Call) -> bool:
+        """Whether a call of a library makes a value, or one of an own class that is a container of a library."""
+        if not isinstance(value, Instance):
+            return isinstance(value, Made) and value.node is call
+        made = ClassValue(value.cls) in self.program.values(call.func)
+        return made and any(table.kind_made_by(base) == "container" for base in self.flow.external_bases(value.cls))
+
+    def _values_round(self, attribute: ast.Attribute) -> Iterator[Value]:
+        """What an attribute belongs to, and what that belongs to: `self.body`, and `self`, for `self.body.head`."""
+        node: ast.expr = attribute
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+            yield from self.program.values(node)
 
     def inside(self, value: Collection | View) -> Values:
         """Everything that a container holds."""

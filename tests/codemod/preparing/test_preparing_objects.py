@@ -59,3 +59,64 @@ def test_a_loader_that_an_object_asks_to_evaluate_is_not_prepared(defined: str, 
     text = "".join(result.after.decode().split())
     assert f"=accelerator.prepare({prepared},optimizer)".replace(" ", "") in text
     assert not any("shard only" in n.message for n in result.notes)
+
+
+PARTS = """\
+import zoo
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Layers(nn.ModuleDict):
+    def __init__(self, body):
+        super().__init__({name: layer for name, layer in body.named_children()})
+
+class Net(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+    def forward(self, x):
+        return self.body(x)
+
+def build(name):
+    body = zoo.__dict__[name](classes=10)
+    PART
+    return Net(body)
+
+def main(name):
+    model = build(name)
+    rest = [p for n, p in model.named_parameters() if "last" not in n]
+    optimizer = torch.optim.SGD([{"params": rest}, {"params": model.body.last.parameters(), "lr": 1}], lr=0.1)
+    for x in DataLoader(data, batch_size=8):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+main("wide")
+"""
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "body.last = nn.Linear(body.last.in_features, 2)",
+        "body = Layers(body)",
+        "body.last = zoo.head()\n    body = nn.Sequential(body, nn.Linear(10, 2))",
+    ],
+)
+def test_a_part_of_a_prepared_model_is_not_prepared_where_it_is_made(part: str) -> None:
+    text = run(PARTS.replace("PART", part)).after.decode()
+    assert [line.strip() for line in text.splitlines() if "accelerator" in line.lower()] == [
+        "from accelify.runtime import Accelerator",
+        "accelerator = Accelerator()",
+        "model, optimizer = accelerator.prepare(model, optimizer)",
+        "for x in accelerator.prepare(DataLoader(data, batch_size=8)):",
+        "accelerator.backward(model(x).mean())",
+    ]
+
+
+def test_a_part_without_a_prepared_whole_is_prepared_where_it_is_made() -> None:
+    text = PARTS.replace("    PART\n    return Net(body)", "    return [body]").replace(
+        "model = build", "models = build"
+    )
+    text = text.replace("model.body.last", "models[0]").replace("model.named", "models[0].named")
+    assert "prepare(" in run(text.replace("model(x)", "models[0](x)")).after.decode()

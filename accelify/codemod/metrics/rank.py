@@ -196,7 +196,8 @@ class Ranks:
         self.rounds = {*shards.loops, *shards.rounds}
         self.settled = settled
         # These are asked the same again and again.
-        self._given, self._part, self._given_in = cache(_given), cache(_part), cache(_given_in)
+        self._changes_in, self._results_of = cache(self._find_changes), cache(self._find_results)
+        self._part, self._given_in = cache(_part), cache(_given_in)
         self._at, self._updated, self._without_place = cache(_at), cache(_updated), cache(_without_place)
         self._renewals = Renewals(chains)
         self._labels: dict[_Label, _Label] = {}
@@ -776,9 +777,8 @@ class Ranks:
         """The labels of the values that a function puts into the object that one of its parameters holds."""
         found = _NONE
         is_self = key.scope.is_method and key.scope.parameters[:1] and key.scope.parameters[0].arg == key.name
-        facts = self.chains.facts(key.scope.node)
-        for node in (n for s in key.scope.body for n in ast.walk(s)):
-            for definition in facts.at(node):
+        for node, definitions in self._changes_in(key.scope):
+            for definition in definitions:
                 variable = definition.variable
                 if self.settled(self, definition, key.scope.node):
                     continue  # before the function is over
@@ -790,6 +790,12 @@ class Ranks:
             if is_self and isinstance(node, ast.Call):
                 found |= self._filled_by_own_call(node, key)
         return found - {label for label in found if isinstance(label, Given) and label.name == key.name}
+
+    def _find_changes(self, function: Scope) -> list[tuple[ast.AST, Sequence[Definition]]]:
+        """The definitions of a function by their nodes, and its calls."""
+        facts = self.chains.facts(function.node)
+        nodes = ((n, facts.at(n)) for s in function.body for n in ast.walk(s))
+        return [(n, definitions) for n, definitions in nodes if definitions or isinstance(n, ast.Call)]
 
     def _filled_by_own_call(self, call: ast.Call, key: _Filled) -> _Labels:
         """The labels of the values that `self.other(x)` puts into `self`."""
@@ -808,13 +814,16 @@ class Ranks:
         if key.scope.kind == "lambda":
             assert isinstance(key.scope.node, ast.Lambda)
             return self._of(key.scope.node.body)
-        for node in self._own_nodes(key.scope):
-            value = node.value if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) else None
-            if value is not None:
-                path = () if key.position is None or not isinstance(node, ast.Return) else (key.position,)
-                labels = self._of_part(value, path) | self._control(node)
-                found |= labels if labels and self._is_for_several(node) else _NONE
+        for node in self._results_of(key.scope):
+            path = () if key.position is None or not isinstance(node, ast.Return) else (key.position,)
+            labels = self._of_part(node.value, path) | self._control(node)
+            found |= labels if labels and self._is_for_several(node) else _NONE
         return found
+
+    def _find_results(self, function: Scope) -> list[ast.Return | ast.Yield | ast.YieldFrom]:
+        """Where a function gives its callers a value."""
+        given = (n for n in self._own_nodes(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)))
+        return [n for n in given if n.value is not None]
 
     def _is_for_several(self, node: ast.AST) -> bool:
         """Whether a place of a function may be reached where there are several processes."""
@@ -848,9 +857,27 @@ class Ranks:
         if not self._given_in(labels):
             return labels
         given = self._given_in(labels)
-        found = set(labels - given)
-        for label in given:
-            found |= self._given(self._get(_Argument(label.scope, label.name)), label)
+        return labels - given | self._filled_in(given, lambda scope, name: self._get(_Argument(scope, name)))
+
+    def _filled_in(self, given: Iterable[Given], passed: Callable[[Scope, str], _Labels]) -> _Labels:
+        """The labels of what parameters, or parts of them, stand for where arguments have some labels.
+
+        Thousands of labels differ in the place alone that they are put into, so what goes there is worked out once.
+        """
+        places: dict[str | None, list[tuple[Scope, str, str | None, ast.AST | None]]] = {}
+        for la in given:
+            places.setdefault(la.into, []).append((la.scope, la.name, la.at, la.update))
+        arguments, parts = cache(passed), cache(lambda scope, name, at: self._part(arguments(scope, name), at))
+
+        @cache
+        def put(params: frozenset[tuple[Scope, str, str | None, ast.AST | None]]) -> _Labels:
+            each = ((parts(scope, name, at), update) for scope, name, at, update in params)
+            return _NONE.union(*(la if update is None else self._updated(la, update) for la, update in each))
+
+        found: set[_Label] = set()
+        for into, params in places.items():
+            labels = put(frozenset(params))
+            found |= labels if into is None else self._at(self._without_place(labels), into)
         return frozenset(found)
 
     def _for_call(self, labels: _Labels, call: ast.Call, callee: Scope) -> _Labels:
@@ -860,11 +887,8 @@ class Ranks:
         if not self._given_in(labels):
             return labels
         given = {label for label in self._given_in(labels) if label.scope is callee}
-        found = set(labels - given)
         passed = {name: self._passed(call, callee, name) for name in sorted({label.name for label in given})}
-        for label in given:
-            found |= self._given(passed[label.name], label)
-        return frozenset(found)
+        return labels - given | self._filled_in(given, lambda _, name: passed[name])
 
     # Conditions.
 
@@ -1014,15 +1038,10 @@ class Ranks:
         if not self._given_in(labels) or self.program.frame(definition.node) is self.program.frame(node):
             return labels
         given = self._given_in(labels)
-        found = set(labels - given)
-        for label in given:
-            if definition.variable.is_attribute:
-                found |= self._given(self._get(_OwnArgument(label.scope, label.name)), label)
-            elif not self._is_enclosing(label.scope, node):
-                found |= self._resolved(frozenset({label}))
-            else:
-                found.add(label)
-        return frozenset(found)
+        if definition.variable.is_attribute:
+            return labels - given | self._filled_in(given, lambda scope, name: self._get(_OwnArgument(scope, name)))
+        outside = frozenset(la for la in given if not self._is_enclosing(la.scope, node))
+        return labels - outside | self._resolved(outside)
 
     def _is_enclosing(self, scope: Scope, node: ast.AST) -> bool:
         """Whether a node stands in a function inside another, whose parameters it sees."""
@@ -1381,13 +1400,6 @@ def _updated(labels: _Labels, node: ast.AST) -> _Labels:
         if isinstance(label, Origin) and label.mark not in (Mark.STEPS, Mark.CLOCK):
             found.add(Origin(Mark.RUNNING, node, label.at, label.differs))
     return frozenset(found)
-
-
-def _given(labels: _Labels, to: Given) -> _Labels:
-    """The labels of what a parameter, or a part of it, stands for where an argument has some labels."""
-    found = _part(labels, to.at)
-    found = found if to.update is None else _updated(found, to.update)
-    return found if to.into is None else _at(_without_place(found), to.into)
 
 
 def _without_place(labels: _Labels) -> _Labels:

@@ -329,7 +329,8 @@ class Loops:
                 return [Data("sequence", loop, (self.tracer.inside(loop.iter, "reversed"),))]
         of_loaders = [loop for loop in loops if isinstance(loop, ast.For) and self.is_loader_loop(loop)]
         found = [Data("loaders", loop, (loop.iter,)) for loop in of_loaders]
-        drawn = [call for call in self._next_calls(loops) if not self._asks_for_a_round_s_own(call)]
+        evaluations = Evaluations(self.program, self.roles, [self.program.frame(backward)])
+        drawn = [c for c in self._next_calls(loops) if not self._asks_for_a_round_s_own(c) and not evaluations.asks(c)]
         asked = [call for call in drawn if not self._searches(call, loops)]
         found.extend(Data("loaders", loops[0], (_asked_of(call),)) for call in asked)
         sharded = [d for d in found if not any(map(self.sources.experience.holds, d.sources))]

@@ -371,3 +371,46 @@ def test_a_method_of_the_project_that_gives_the_loss_does_not_only_show_its_batc
                     self.opt.step()
     """
     assert kinds(Facts(text)) == ["loaders"]
+
+
+SAMPLES = "held = iter(DataLoader(others))\n"
+
+
+@pytest.mark.parametrize(
+    ("batch", "before", "asked"),
+    [
+        ("z, _ = next(held)\nsave(model(z))", "", []),  # pictures
+        ("show()", "def show():\n    z = next(held)\n    save(model(z))", []),
+        ("if f():\n    z, _ = next(held)\n    z = model(z)\n    picture = z.cpu()\n    save(picture)", "", []),
+        ("z, _ = next(held)\nloss = model(z).mean()\nloss.backward()", "", ["held"]),
+        ("zs = []\nzs.append(next(held))\nloss = model(zs).mean()\nloss.backward()", "", ["held"]),
+        ("z = take()\nloss = model(z).mean()\nloss.backward()", "def take():\n    return next(held)", ["held"]),
+        ("kept.z = next(held)", "", ["held"]),  # whoever reads that
+        ("fill()", "kept = []\ndef fill():\n    kept.append(next(held))", ["held"]),
+    ],
+)
+def test_batches_that_are_asked_for_and_from_which_nothing_is_learned(
+    batch: str, before: str, asked: list[str]
+) -> None:
+    found = training(set_up=SAMPLES + before, batch=batch).training
+    assert [s for d in found.data for s in texts(d.sources)] == ["loader", *asked]
+
+
+def test_samples_of_a_generator_that_an_object_keeps() -> None:
+    keeping = """\
+        class Kept:
+            def __init__(self):
+                self.samples = self.endless()
+            def endless(self):
+                while True:
+                    own = DataLoader(others)
+                    for item in own:
+                        yield item
+            def show(self):
+                z = next(self.samples)
+                picture = model(z)
+                picture.save("p")
+        kept = Kept()
+        """
+    found = training(set_up=keeping, batch="kept.show()").training
+    assert [s for d in found.data for s in texts(d.sources)] == ["loader"]

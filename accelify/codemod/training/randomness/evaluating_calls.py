@@ -6,8 +6,11 @@ import ast
 from collections.abc import Collection, Iterator
 
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in
+from accelify.codemod.semantics.values import Generated, Value, View
 from accelify.codemod.training.roles import Roles
 
 
@@ -25,6 +28,10 @@ class Evaluations:
         calls = self.program.calls_of(frame) if frame.is_function and frame not in seen else []
         return bool(calls) and all(self._evaluates(c) or self.hold(c, seen | {frame}) for c in calls)
 
+    def asks(self, call: ast.Call) -> bool:
+        """Whether what a call gives is for such calls, or for lines of its function from which nothing is learned."""
+        return self.hold(call) or not self._is_learned_from(call)
+
     def have_loop(self, node: ast.AST) -> bool:
         """Whether code is in a loop of its function that runs a model and does not train."""
         loops = self.program.loops_round(node)
@@ -36,7 +43,27 @@ class Evaluations:
         if run & self.frames or not any(map(self._runs_a_model, run)):
             return False
         changed = self.program.once(Chains).changed_by(call)
-        return all(map(self._is_model, changed)) and not self._is_learned_from(call)
+        changes_only_these = all(self._is_model(n) or self._asks_only(n, call) for n in changed)
+        return changes_only_these and not self._is_learned_from(call)
+
+    def _asks_only(self, node: ast.expr, call: ast.Call) -> bool:
+        """Whether a call only takes items from an iterator, or from one that an object keeps: `next(self.samples)`."""
+        if not isinstance(node, ast.Name):
+            return False
+        places = self.program.once(Effects).of_call(call).writes
+        written = [p for p in places if p.name == node.id and p.scope is self.program.scope(node).owner(node.id)]
+        return bool(written) and all(map(self._is_iterator, (self._held(p, node) for p in written)))
+
+    def _held(self, place: Place, node: ast.expr) -> set[Value]:
+        attribute = place.path[0] if place.path else ""
+        if attribute.startswith("."):
+            writes = self.program.attribute_writes.get(attribute[1:], ())
+            return {v for w in writes for v in self.program.values(w)} if place.path[1:] in ((), ("*",)) else set()
+        return set(self.program.values(node)) if place.path == ("*",) else set()
+
+    @staticmethod
+    def _is_iterator(held: Collection[Value]) -> bool:
+        return bool(held) and all(isinstance(v, (View, Generated)) for v in held)
 
     def _runs_a_model(self, scope: Scope) -> bool:
         functions = (c.func for c in self.program.calls_in(scope))
@@ -53,13 +80,27 @@ class Evaluations:
             reading = [statement, *(s for s in self._statements(statement) if names_read_in(s) & names)]
             if any(isinstance(s, (ast.Return, ast.Yield)) or self._trains(s) for s in reading):
                 return True
-            targets = [t for s in reading for t in _targets(s)]
+            changed = [n for s in reading for n in self._changed(s, call)]
+            targets = [*changed, *(t for s in reading for t in _targets(s))]
             given = {n for t in targets for n in names_in(t)}
             if any(not isinstance(n, (ast.Name, ast.Tuple, ast.List)) for n in targets):
+                return True
+            if any(isinstance(n, ast.Name) and self._outlives(n) for n in changed):
                 return True
             if given <= names:
                 return False
             names |= given
+
+    def _changed(self, statement: ast.stmt, asking: ast.Call) -> list[ast.expr]:
+        """What a statement may change in place, besides what is asked, and not only the mode of: `kept.append(x)`."""
+        calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call) and n is not asking)
+        return [n for c in calls for n in self.program.once(Chains).changed_by(c) if not self._is_model(n)]
+
+    def _outlives(self, node: ast.Name) -> bool:
+        """Whether a variable's object is there for others than the function that changes it."""
+        frame = self.program.frame(node)
+        is_given = any(p.arg == node.id for p in frame.parameters) if frame.is_function else False
+        return is_given or self.program.scope(node).owner(node.id) is not frame
 
     def _statements(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """The statements of the same function that hold no others."""

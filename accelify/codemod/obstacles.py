@@ -83,7 +83,7 @@ def _built_from_a_shard(script: Script) -> Found:
         "the model's size depends on data that each process sees only a shard of, so each process would build "
         "another model: determine it from the whole data set, or from a loader that no training loop uses"
     )
-    for call in script.program.calls if script.distribution is None else ():
+    for call in script.program.calls if not script.is_by_hand else ():
         if _makes_a_model(script, call) and script.program.frame(call) in script.program.reachable:
             given = [
                 a for a in [*call.args, *(k.value for k in call.keywords)] if not _is_of_no_data(script.program, a)
@@ -345,7 +345,7 @@ def _given_own_gradients(script: Script) -> Found:
         "each process sets gradients from its own data or random numbers here, and nothing averages them across "
         'processes: average them with `accelerator.reduce(gradients, "mean")`, or compute them with `backward`'
     )
-    averaged_by_script = script.distribution is not None
+    averaged_by_script = script.is_by_hand
     yield from ((node, "backward", message) for node in gradients_apart(script.metrics) if not averaged_by_script)
 
 

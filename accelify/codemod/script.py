@@ -109,6 +109,11 @@ class Script:
         return self.effects.changes_nothing(node)
 
     @property
+    def is_by_hand(self) -> bool:
+        """Whether the script says already what each process does: files, sums and evaluations are its own affair."""
+        return self.distribution is not None and self.distribution.tells_processes_apart
+
+    @property
     def handed(self) -> frozenset[tuple[Scope, str]]:
         """The parameters that only pass on what the accelerator knows: a precision, or the number of a process."""
         found = set(self.precision.parameters) if self.precision is not None else set()

@@ -56,7 +56,7 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
-    if distribution is None:
+    if distribution is None or not distribution.found.tells_processes_apart:
         training = with_phases(program, tracer, training)
         if parallel_models(program) and may_be_divided(program, roles, tracer, training):
             options = replace(options, keep_global_batch=True)  # the batch size was that of all GPUs together
@@ -84,6 +84,11 @@ class _Code:
     options: Options
     distribution: Distributions | None
     chains: Chains
+
+    @property
+    def is_by_hand(self) -> bool:
+        """As of `Script`."""
+        return self.distribution is not None and self.distribution.found.tells_processes_apart
 
     @property
     def effects(self) -> Effects:
@@ -142,7 +147,7 @@ def _laid(
     reach = Reacher(program, _free_name(program, "accelerator"), needs, may_ask=may_ask).solve()
     sites: list[ast.AST] = [g.anchor for g in preparation.groups if g.anchor is not None]
     sites += [*training.backwards, *(node for _, node in preparation.wrapped), *replaced]
-    sites += reached if distribution is None else ()
+    sites += reached if not code.is_by_hand else ()
     files = {program.path(b) for b in training.backwards} | {g.frame.module for g in preparation.groups}
     files |= {n.module for n in reach.nodes} | {h.module for h in reach.homes}
     files |= {program.path(node) for _, node in preparation.wrapped}
@@ -200,7 +205,7 @@ def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
     first = _before_moves(
         code, _with_access(code, _reaching_seeds(code, _laid(code)), precision_stays), precision_stays
     )
-    if code.distribution is not None:
+    if code.is_by_hand:
         layout = _reaching_moves(code, first)
     else:
         layout = _reaching_own_tensors(code, _sharing_batches(code, first))
@@ -216,7 +221,7 @@ def _reaching_seeds(code: _Code, layout: _Layout) -> _Layout:
         later = [] if seeds.is_by_rank else [s.statement for s in seeds.places if not s.is_drawn_from]
         return tuple(s for s in later if s not in anchors and found.reach.expression(code.program.frame(s)) is None)
 
-    is_drawn = code.distribution is None and any(d.kind == "random" for d in code.training.data)
+    is_drawn = not code.is_by_hand and any(d.kind == "random" for d in code.training.data)
     if not is_drawn or not code.options.runtime.has("seed_by_rank") or not (places := unreached(layout)):
         return layout
     found = _laid(code, (), places)
@@ -326,7 +331,7 @@ def _own(code: _Code, layout: _Layout) -> Own:
 def _script(code: _Code, layout: _Layout) -> Script:
     """The model, with all that the topics say of it."""
     program, roles, tracer, training, options = code.program, code.roles, code.tracer, code.training, code.options
-    files, access, by_hand = layout.files, layout.access, code.distribution is not None
+    files, access, by_hand = layout.files, layout.access, code.is_by_hand
     own, run = _own(code, layout), run_of(program, roles, tracer, training, files, options.runtime)
     measured = Measured(program, roles, tracer, training, layout.prepared, options, code.chains)
     wrapping = Wrappers(program, set(files), run.run, layout.preparation.models)

@@ -415,3 +415,72 @@ def test_a_factory_that_gives_back_its_sampler() -> None:
         """)
     assert "sampler = None\n    return DataLoader(data, batch_size=2, shuffle=True), sampler" in text
     assert "set_epoch" not in text
+
+
+UNTOLD = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def main(args):
+    {start}
+    model = nn.Linear(4, 1)
+    {model}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+    {sampler}
+    loader = DataLoader(data, batch_size=2, shuffle={shuffle}, sampler=sampler)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    total = 0.0
+    model.eval()
+    with torch.no_grad():
+        for x, y in DataLoader(data, batch_size=2):
+            total += (model(x) - y.cuda()).pow(2).sum().item()
+    print(total)
+    torch.save(model.state_dict(), "last.pt")
+
+
+main(__import__("options").args)
+"""
+OPTIONAL_MODEL = """\
+if args.distributed:
+        model = nn.parallel.DistributedDataParallel(model.cuda())
+    else:
+        model = nn.DataParallel(model).cuda()"""
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {
+            "start": "args.distributed = args.n > 1\n    if args.distributed:\n        dist.init_process_group('nccl')",
+            "model": OPTIONAL_MODEL,
+            "sampler": "sampler = DistributedSampler(data) if args.distributed else None",
+            "shuffle": "sampler is None",
+        },
+        {
+            "start": "if args.distributed:\n        dist.init_process_group('gloo', init_method=args.url)",
+            "model": OPTIONAL_MODEL,
+            "sampler": "sampler = None\n    if args.distributed:\n        sampler = DistributedSampler(data)",
+            "shuffle": "not args.distributed",
+        },
+        {
+            "start": "dist.init_process_group('nccl')",
+            "model": "model = nn.parallel.DistributedDataParallel(model.cuda())",
+            "sampler": "sampler = DistributedSampler(data)",
+            "shuffle": "False",
+        },
+    ],
+)
+def test_a_script_that_never_tells_its_processes_apart_is_otherwise_a_plain_one(slots: dict[str, str]) -> None:
+    text = migrated(UNTOLD.format(**slots))
+    assert not any(word in text for word in ("dist.", "DataParallel"))
+    assert 'accelerator.save(model.state_dict(), "last.pt")' in text
+    assert "mixed_devices=True" in text or "x = x.to(accelerator.device)" in text  # the wrapper brought it there

@@ -51,6 +51,13 @@ class Distribution:
         return not self.foreign
 
     @property
+    def tells_processes_apart(self) -> bool:
+        """Whether a process asks for its number, or does something together with the others."""
+        together = (self.barriers, self.reductions, self.gathered, self.guarded)
+        is_numbered = any(word != "num_processes" for word in self.ranks.values())
+        return is_numbered or any((self.firsts, self.devices, *together))
+
+    @property
     def replaced(self) -> list[ast.AST]:
         """The places where the accelerator is asked instead."""
         gone = {n for s in self.removed for n in ast.walk(s)}

@@ -51,7 +51,7 @@ def find(script: Script) -> Iterator[Remark]:
     sizes = script.batch_sizes
     if not sizes.loaders and not sizes.loops:
         return
-    summed = dict(_summed(script)) if script.distribution is None else {}
+    summed = dict(_summed(script)) if not script.is_by_hand else {}
     yield from summed.values()
     if summed and all(data.loop in summed for data in script.training.data if data.sharded_loop is not None):
         yield from _fixed(script)
@@ -60,11 +60,11 @@ def find(script: Script) -> Iterator[Remark]:
     first = _in_named_file(script, places)
     others = [place for place in places if place != first]
     counts = StepCounts(script.metrics)
-    limits: list[ast.AST] = [*counts.limits(), *counts.caps()] if script.distribution is None else []
+    limits: list[ast.AST] = [*counts.limits(), *counts.caps()] if not script.is_by_hand else []
     ends = tuple((script.path(node), node) for node in limits)
     lengths = [n for n in counts.shown() if script.path(n) in script.files]
     counted = tuple(place for n in (*counts.intervals(), *lengths) if (place := (script.path(n), n)) not in ends)
-    checked = tuple((script.path(node), node) for node in counts.checks() if script.distribution is None)
+    checked = tuple((script.path(node), node) for node in counts.checks() if not script.is_by_hand)
     batches = [r for r in script.metrics.reports if r.about is About.BATCH]
     shown = tuple((script.path(r.node), r.node) for r in batches)
     taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
@@ -84,13 +84,13 @@ def find(script: Script) -> Iterator[Remark]:
         message += ". An iterable without a length drops its incomplete last round"
     if checked and "1/N" in message:
         message += ". A check of the number of batches ({4}) may fail on N processes although it holds in one"
-    if shown and script.distribution is None:
+    if shown and not script.is_by_hand:
         message += ". Values shown for single batches ({2}) come from one process's own batches"
-    shows = tuple((script.path(node), node) for r in batches for node in r.leaves if script.distribution is None)
+    shows = tuple((script.path(node), node) for r in batches for node in r.leaves if not script.is_by_hand)
     lines = (tuple(others), counted, shown, ends, checked, rounds)
     yield Remark(NAME, *first, message, tier, lines=lines, shows=shows)
     yield from _fixed(script)
-    if script.options.keep_global_batch and sizes.loaders and script.distribution is None:
+    if script.options.keep_global_batch and sizes.loaders and not script.is_by_hand:
         yield from _coupled(script)
 
 
@@ -152,7 +152,7 @@ def _in_named_file(script: Script, places: list[tuple[str, ast.AST]]) -> tuple[s
 def _fixed(script: Script) -> Iterator[Remark]:
     """Code that takes batches of one size only, where processes may get smaller ones."""
     fixed = tuple((script.path(node), node) for node in script.batch_sizes.fixed)
-    if not fixed or script.distribution is not None:
+    if not fixed or script.is_by_hand:
         return
     first, *others = fixed
     size = ast.unparse(script.batch_sizes.fixed[0])

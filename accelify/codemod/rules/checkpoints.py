@@ -67,7 +67,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
                 'on a GPU this is saved with GPU tensors: to load it on another machine, pass `map_location="cpu"`'
             )
             yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WHERE_SAVED)
-    if script.distribution is None:
+    if not script.is_by_hand:
         yield from _loaded_where_saved(script)
     made = [s.call for s in script.written.saves if s.call in guarding.covered or _is_made(script, s)]
     waits = list(_waits(script, [call for call in made if not guarding.is_cached(call)]))

@@ -386,7 +386,7 @@ def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
 def _own_normalizers(script: Script) -> Iterator[Remark]:
     """Running statistics by which each process normalizes what its environments return, a note for all."""
     found = tuple((script.path(node), node) for node in script.run.experience.normalized())
-    if found and script.distribution is None:
+    if found and not script.is_by_hand:
         message = (
             "this normalizes by running statistics of each process's own episodes{also}: the same observation or "
             "reward becomes another value in each process, while the model is one. Combine the statistics of all "

@@ -32,7 +32,7 @@ _ALL = "all processes decide as process 0 does here"
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each decision that one process may take for all; else a note."""
     yield from _repeated(script)
-    can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
+    can_speak = script.options.runtime.has("broadcast_object_list") and not script.is_by_hand
     apart = list(decided_apart(script.metrics))
     by_one = decided_by_one(script.metrics, apart) if can_speak and not script.run.ends_apart else set()
     for node in apart:
@@ -52,7 +52,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _repeated(script: Script) -> Iterator[Remark]:
     """Loops of backward passes that have as many rounds as the item of one process says."""
-    for loop in repeated_apart(script.metrics) if script.distribution is None and not script.run.ends_apart else ():
+    for loop in repeated_apart(script.metrics) if not script.is_by_hand and not script.run.ends_apart else ():
         message = (
             "this loop has as many backward passes as the process's own item has parts, and processes with different "
             "numbers of them wait for each other and hang: add up the losses, and go backward once for each item"

@@ -253,7 +253,7 @@ def _chosen_by_number(script: Script) -> Iterator[Attempt]:
         statement = script.program.statement(call)
         is_alone = isinstance(statement, ast.Expr) and statement.value is call and script.path(call) in script.files
         called = script.program.called(call)
-        if not is_alone or script.distribution is not None or "torch.cuda.set_device" not in called:
+        if not is_alone or script.is_by_hand or "torch.cuda.set_device" not in called:
             continue
         block, parent = script.program.block(statement), script.program.parent(statement)
         if len(block) == 1:

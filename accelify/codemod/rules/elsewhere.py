@@ -41,7 +41,7 @@ def find(script: Script) -> Iterator[Remark]:
     trained = script.program.run_from(script.run.leading)
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
         is_run = script.program.frame(move.call) in trained and not is_worker_code(script.program, move.call)
-        if is_run and script.distribution is None and _names_the_gpu(script, move):
+        if is_run and not script.is_by_hand and _names_the_gpu(script, move):
             yield from _moved_by_itself(script, move.call)
         elif move.device is None or not _is_right(script, move.device):
             yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)

@@ -153,7 +153,7 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     is_own = not call.args or any(True for _ in written.clocks.behind(call.args[0]))
     is_used = any(written.stored.is_before(backward, call) for backward in script.training.backwards)
     is_taken = script.accelerator(call) is None and state.split(".")[0] in script.program.frame(call).root.writes
-    is_safe = script.distribution is None and not (is_own or is_used or is_taken or written.guarding.is_cached(call))
+    is_safe = not script.is_by_hand and not (is_own or is_used or is_taken or written.guarding.is_cached(call))
     if statement is None or not is_safe or not _is_run_by_all(script, statement, _DEPTH):
         message = (
             "every process deletes this folder, possibly after another has started to write to it: guard it with "
@@ -315,7 +315,7 @@ def _one_name(script: Script, clock: ast.expr, about: tuple[str, str]) -> Change
 
 def _may_agree(script: Script, clock: ast.expr) -> bool:
     """Whether all processes come to a call, once, and can speak to each other there."""
-    can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
+    can_speak = script.options.runtime.has("broadcast_object_list") and not script.is_by_hand
     clocks = script.written.clocks
     can_be_sent = not clocks.is_temporary(clock) and not clocks.is_iterator(clock)
     return can_speak and can_be_sent and _is_run_by_all(script, clock, _DEPTH)

@@ -103,9 +103,9 @@ _SHARD = "{}, called with a prepared loader, sees this process's shard only, and
 def find(script: Script) -> Iterator[Remark]:
     """The notes of the changed files."""
     shared = script.metrics.shared_loops
-    states = list(forward_states(script.metrics)) if script.distribution is None else []
+    states = list(forward_states(script.metrics)) if not script.is_by_hand else []
     yield from _own_values(script, {script.program.statement(node) for node, _ in states})
-    if script.distribution is None:
+    if not script.is_by_hand:
         yield from _questions(script)
     guards = Guards(script.program, script.distribution) if script.distribution is not None else None
     for path in sorted(script.files):
@@ -145,7 +145,7 @@ def find(script: Script) -> Iterator[Remark]:
             "batches of all processes (batch i of process r is number i * num_processes + r)"
         )
         yield Remark(NAME, script.path(picked), picked, message, Tier.REVIEW, about=f"`{ast.unparse(picked)}`")
-    for call in late_parameters(script.program) if script.distribution is None else ():
+    for call in late_parameters(script.program) if not script.is_by_hand else ():
         message = (
             "this is made in the first forward pass, from random numbers of each process's own: call the model once "
             "before `prepare`, which makes all processes' weights equal"
@@ -153,10 +153,10 @@ def find(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     yield from _seeded_apart(script)
     yield from _changed_in_forward(script, states)
-    for node, name in carried_states(script.metrics) if script.distribution is None else ():
+    for node, name in carried_states(script.metrics) if not script.is_by_hand else ():
         message, tier = _OWN[About.CARRIED]
         yield Remark(NAME, script.path(node), node, message, tier, about=f"`self.{name}`")
-    if script.distribution is None:
+    if not script.is_by_hand:
         yield from _kept_by_hooks(script)
         yield from _refreshed(script)
     yield from _summed(script)
@@ -167,7 +167,7 @@ def find(script: Script) -> Iterator[Remark]:
 
 def _seeded_apart(script: Script) -> Iterator[Remark]:
     """Seeds of the clock or the system, of which each process has another."""
-    seeds = own_seeds(script.metrics) if script.distribution is None and not script.seeds.is_by_rank else ()
+    seeds = own_seeds(script.metrics) if not script.is_by_hand and not script.seeds.is_by_rank else ()
     for seed in seeds:
         is_global = any(map(names.is_seed, script.program.called(seed.call)))
         if is_global and script.accelerator(seed.call) is None and not seed.orders:
@@ -263,7 +263,7 @@ def _gone_over(script: Script) -> Iterator[Remark]:
     """Functions of libraries that iterate over a prepared loader: each process has a result of its own."""
     kinds = script.program.once(Kinds)
     for call in script.program.calls:
-        rows = kinds.called(call) if script.path(call) in script.files and script.distribution is None else None
+        rows = kinds.called(call) if script.path(call) in script.files and not script.is_by_hand else None
         loader = next(iter([*call.args, *(k.value for k in call.keywords)]), None)
         is_gone_over = rows and all(row.has(Trait.GOES_OVER) for row in rows)
         if is_gone_over and loader is not None and script.prepared.is_loader(loader):
@@ -282,7 +282,7 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue  # said with the batch size
         if report.about in _STATES and script.program.statement(report.node) in noted:
             continue
-        if script.distribution is not None and report.about not in _OF_SHARDS:
+        if script.is_by_hand and report.about not in _OF_SHARDS:
             continue  # the script has had these of one process before, and meant to
         is_of_shard = report.about in (*_OF_SHARDS, About.LAST)
         if is_of_shard and _goes_over_all(script, report.node, report.loop):
@@ -322,7 +322,7 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
 
 def _failing(script: Script) -> Iterator[Remark]:
     """Errors that one process alone may have in a step, and gets over."""
-    for node in skipped_apart(script.metrics) if script.distribution is None else ():
+    for node in skipped_apart(script.metrics) if not script.is_by_hand else ():
         message = (
             "a process that fails here leaves out its step and goes on, while the others wait for its gradients: let "
             "the error end the run, or find bad batches before the step, in all processes"
@@ -436,7 +436,7 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
     """One GPU by its number, chosen before the processes have theirs."""
     for call in script.program.calls:
         is_changed = script.path(call) in script.files
-        if "torch.cuda.set_device" in script.program.called(call) and (is_changed or script.distribution is None):
+        if "torch.cuda.set_device" in script.program.called(call) and (is_changed or not script.is_by_hand):
             yield from (_selected_gpu(script, call, place) for place in _run_by_files(script, call))
         elif is_changed and _makes_current(script, call):
             message = (

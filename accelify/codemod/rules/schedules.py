@@ -40,7 +40,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         if given is None or not script.metrics.ranks.is_own(given):
             continue
         path, text, accelerator = script.path(call), ast.unparse(given), script.accelerator(call)
-        if accelerator is None or script.distribution is not None or not script.options.runtime.has("reduce"):
+        if accelerator is None or script.is_by_hand or not script.options.runtime.has("reduce"):
             message = f"each process has its own `{text}`, so their learning rates may diverge: reduce it first"
             yield Remark(NAME, path, call, message, Tier.REVIEW)
             continue
@@ -56,7 +56,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _counted(script: Script) -> Iterator[Remark]:
     """Schedules that count steps, where an epoch has fewer of them than in one process."""
-    if script.distribution is not None:
+    if script.is_by_hand:
         return
     if script.options.keep_global_batch and not script.preparation.sharded:
         yield from _counted_in_rows(script)

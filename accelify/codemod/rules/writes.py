@@ -42,7 +42,7 @@ OPTIONAL = True
 
 def find(script: Script) -> Iterator[Change | Remark]:
     """A guard for each run of statements that write, waits where others read it, and notes on what is left."""
-    if script.distribution is not None:
+    if script.is_by_hand:
         return
     for run in script.written.guarding.runs:
         accelerator = script.accelerator(run[0])

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.guarding import Guarding
 from accelify.codemod.files_written.loads import leads_to
+from accelify.codemod.libraries.row import Trait
+from accelify.codemod.metrics.decisions import FileQuestions
 from accelify.codemod.metrics.rank import Ranks
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.result import Tier
 from accelify.codemod.training.certainty import asks_for_one
 
 MAY_NOT_BE_DONE = "waits until the main process has written this file"
+
+
+def unmet(speaker: str) -> str:
+    """The note on a file that one process may read too early, at a place to which each comes as often as it likes."""
+    return (
+        "the main process may not have written this file yet, and each process comes here as often as it finds files: "
+        f"call `{speaker}.wait_for_everyone()` before the loop round this"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,29 @@ class Meetings:
         if speaker is None or is_alone or not self._is_run_by_all(call, statement):
             return ()
         return (Insert(statement, "before", f"{speaker}.wait_for_everyone()"), *self._import(call, speaker))
+
+    def outside_rounds(self, call: ast.Call) -> list[ast.Call]:
+        """A call, or those of its function where such a loop as below is round one of them."""
+        program, frame = self.guarding.program, self.guarding.program.frame(call)
+        callers = [c for c in program.calls_of(frame) if frame.is_function]
+        return callers if any(self._is_own(loop) for c in callers for loop in program.loops_round(c)) else [call]
+
+    def before_rounds(self, statement: ast.stmt, writes: Collection[ast.Call]) -> ast.stmt | None:
+        """Where all processes wait equally often for some writes: before a statement, or a loop round it.
+
+        None where such a loop, which each process runs as often as it finds files, writes them itself.
+        """
+        loops = self.guarding.program.loops_round(statement)
+        own = [n for n in loops if isinstance(n, ast.stmt) and self._is_own(n)]
+        calls = [n for loop in own[-1:] for n in ast.walk(loop) if isinstance(n, ast.Call)]
+        if any(c is w or leads_to(self.checks.stored, c, w) for c in calls for w in writes):
+            return None
+        return own[-1] if own else statement
+
+    def _is_own(self, loop: ast.AST) -> bool:
+        """Whether each process finds out for itself how many rounds a loop has: `for name in os.listdir(folder)`."""
+        asked = loop.test if isinstance(loop, ast.While) else getattr(loop, "iter", None)
+        return asked is not None and FileQuestions(self.ranks.chains, (Trait.LOOKS, Trait.LISTS)).are_in(asked)
 
     def within(self, read: ast.Call, writes: Iterable[ast.Call]) -> list[ast.Call]:
         """The calls that write a file while the statement which reads it is run: `torch.load(save(path))`."""

@@ -114,6 +114,17 @@ class Files:
             return self.are_alike(one, other)
         return self.may_hold(one, other)
 
+    def is_told_as_one(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two paths may name one file by what is known of both: their names, or how they begin."""
+        if self.names(one) and self.names(other):
+            is_same = bool(self.names(one) & self.names(other))
+            return is_same or (self.are_alike(one, other) and self.may_hold(one, other))
+        return self.is_told_to_hold(one, other)
+
+    def is_told_to_hold(self, folder: ast.expr, path: ast.expr) -> bool:
+        """Whether a file may be in a folder, by what is known of how both begin."""
+        return bool(self.starts(folder) and self.starts(path)) and self.may_hold(folder, path)
+
     # Where paths begin.
 
     def may_hold(self, folder: ast.expr, path: ast.expr) -> bool:

@@ -10,6 +10,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
@@ -33,7 +34,7 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
     """
     meetings = set(together)
     steps = _Steps(metrics, meetings)
-    program, files = metrics.measured.program, FileQuestions(metrics)
+    program, files = metrics.measured.program, FileQuestions(metrics.measured.chains)
     for parsed in program.files:
         tests = (n for n in parsed.parents if isinstance(n, (ast.If, ast.While)))
         for node in sorted(tests, key=program.position):
@@ -140,11 +141,12 @@ def _saves_at_a_signal(metrics: Metrics, node: ast.If | ast.While) -> bool:
 
 
 class FileQuestions:
-    """Ask whether a value says that a file is there, which another process may find a moment later."""
+    """Ask whether a value says that a file is there, or which are, which another process may find a moment later."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self.chains = metrics.measured.chains
-        self.program = metrics.measured.program
+    def __init__(self, chains: Chains, traits: Collection[Trait] = (Trait.LOOKS,)) -> None:
+        self.chains = chains
+        self.program = chains.program
+        self.traits = traits
 
     def are_in(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression looks for a file, itself, by a variable or by a function of the project's own."""
@@ -152,7 +154,7 @@ class FileQuestions:
 
     def _is_one(self, node: ast.Call | ast.Name, depth: int) -> bool:
         if isinstance(node, ast.Call):
-            if any(row.has(Trait.LOOKS) for row in self.chains.kinds.called(node) or ()):
+            if any(row.has(trait) for row in self.chains.kinds.called(node) or () for trait in self.traits):
                 return True
             given = returned(self.program.flow.callees.get(node, ()))
         else:

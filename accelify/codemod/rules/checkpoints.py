@@ -30,7 +30,7 @@ from accelify.codemod.files_written.loads import (
     may_be_of,
     waits_as_well,
 )
-from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE
+from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
 from accelify.codemod.files_written.saves import Save
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.table import is_kind
@@ -267,11 +267,15 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
             read = [save for save in saves if may_be_of(script.written.stored, call, path, save)]
-            statement = _before_asking(script, call, path, read)
+            statement = script.written.meetings.before_rounds(_before_asking(script, call, path, read), read)
             if call in script.written.guarding.covered or script.written.guarding.is_cached(call):
                 continue
             if accelerator is None or script.path(call) not in script.files:
                 beyond.append((call, path))
+                continue
+            if statement is None:
+                if read:
+                    yield Remark(NAME, script.path(call), call, unmet(accelerator), Tier.REVIEW)
                 continue
             if any(_has_waited(script, w, statement, saves) for w in done):
                 continue
@@ -378,7 +382,7 @@ def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt, saves: li
 def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
     """The load with its path; where the accelerator does not reach it, the calls that lead to it."""
     if script.path(load) in script.files and script.accelerator(load) is not None:
-        return [(load, load.args[0])]
+        return [(call, load.args[0]) for call in script.written.meetings.outside_rounds(load)]
     function, path = script.program.frame(load), load.args[0]
     if function.kind == "module" or function in script.run.leading:
         return [(load, path)]

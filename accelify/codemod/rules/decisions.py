@@ -81,6 +81,6 @@ def _why_apart(script: Script, test: ast.expr) -> str:
         return "a signal may come to one process alone, while only the main process saves: "
     if marks == {Mark.CLOCK}:
         return "this is decided by each process's own clock: "
-    if not marks and FileQuestions(script.metrics).are_in(test):
+    if not marks and FileQuestions(script.metrics.measured.chains).are_in(test):
         return "this is decided by a file that one process may find and another not yet: "
     return _OWN_DATA

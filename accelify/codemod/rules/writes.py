@@ -26,7 +26,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import lists_files, waits_as_well
-from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE
+from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
 from accelify.codemod.files_written.refusals import Refusals, path_of
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
@@ -143,7 +143,7 @@ def _made_at(script: Script, call: ast.Call) -> list[ast.expr]:
     return [] if is_gone else _paths(script, call)
 
 
-def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change]:
+def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     """No process lists a folder before the one that writes its files is done: it would find other files."""
     guarding, stored = script.written.guarding, script.written.stored
     fetched = {node for run in guarding.runs if _fetches(script, run) for s in run for node in ast.walk(s)}
@@ -155,26 +155,30 @@ def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change]:
         if call in guarding.covered or guarding.is_cached(call) or not lists_files(script.effects, call):
             continue
         folders = _read_by(script, call)
-        before = [w for w, path in written if any(stored.may_hold(folder, path) for folder in folders)]
+        before = [w for w, path in written if any(stored.is_told_to_hold(folder, path) for folder in folders)]
         for meeting in dict.fromkeys(m for write in before for m in stored.meetings(write, call)):
-            yield from _wait(script, meeting, done)
+            yield from _wait(script, meeting, before, done)
 
 
-def _wait(script: Script, call: ast.Call, done: list[ast.stmt]) -> Iterator[Change]:
+def _wait(script: Script, call: ast.Call, writes: list[ast.Call], done: list[ast.stmt]) -> Iterator[Change | Remark]:
     """A wait before a statement, unless the processes have waited since the last file was written.
 
     Not where an exception is handled: one process alone may come there, while the others wait somewhere else.
     """
-    statement, accelerator = script.program.statement(call), script.accelerator(call)
+    meetings, accelerator = script.written.meetings, script.accelerator(call)
+    statement = meetings.before_rounds(script.program.statement(call), writes)
     is_handler = any(isinstance(a, ast.ExceptHandler) for a in script.program.ancestors(call))
     if accelerator is None or script.path(call) not in script.files or is_handler:
+        return
+    if statement is None:
+        yield Remark(NAME, script.path(call), call, unmet(accelerator), Tier.REVIEW)
         return
     if any(_has_waited(script, before, statement) for before in done):
         return
     done.append(statement)
     others = tuple(s for s in waits_as_well(script.effects, statement) if s is not statement)
     edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
-    edits = (edit, *script.written.meetings.before(call))
+    edits = (edit, *meetings.before(call))
     yield Change(NAME, script.path(call), call.lineno, MAY_NOT_BE_DONE, edits)
 
 
@@ -188,6 +192,7 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         if not isinstance(argument, ast.Constant) or isinstance(argument.value, str)
     ]
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
+    stored, commands = script.written.stored, [c for c in script.program.calls if _is_command(script, c)]
     for call in sorted(script.program.calls, key=script.program.position):
         is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
         read = [] if is_alone else [p for p in _read_by(script, call) if not _is_own(script, p)]
@@ -195,9 +200,11 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         called = script.program.called(call)
         if "torch.load" in called:  # rule `checkpoints` sees to what is saved
             is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
-        if not is_alone and any(map(names.runs_command, called)):
-            is_written = any(_is_given(script, call, w, path) for w, path in paths)
+        if not is_alone and _is_command(script, call):
+            is_written = any(_is_given(script, call, p) and stored.is_before(w, call) for w, p in paths)
         is_content = not script.effects.kinds.of(call) <= {"number", "string"}  # not only what there is of a file
+        made_by = [c for c in commands if c is not call and any(_is_given(script, c, path) for path in read)]
+        is_written = is_written or any(stored.is_before(c, call) for c in made_by)
         if not is_written and not (is_content and any(_is_named(script, call, path, paths) for path in read)):
             continue
         places = _places_to_wait(script, call, read, paths)
@@ -210,14 +217,14 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         yield from waits
 
 
-def _is_given(script: Script, command: ast.Call, write: ast.Call, path: ast.expr) -> bool:
-    """Whether a command has the name of a file in it that was written before."""
+def _is_given(script: Script, command: ast.Call, path: ast.expr) -> bool:
+    """Whether a command has the name of a file in it."""
     stored, nodes = script.written.stored, [n for given in command.args[:1] for n in ast.walk(given)]
     texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     words = {word.rpartition("/")[2] for text in texts for word in _BETWEEN_WORDS.split(text)}
     named = [n for n in nodes if isinstance(n, (ast.Name, ast.Attribute))]
     is_named = any(_is_same(script, n, [path]) or stored.are_alike(n, path) for n in named)
-    return (is_named or bool(words & stored.names(path))) and stored.is_before(write, command)
+    return is_named or bool(words & stored.names(path))
 
 
 def _wait_for(
@@ -227,8 +234,12 @@ def _wait_for(
     found = [w for w, made in paths if any(script.written.stored.may_be_one(path, made) for path in read)]
     within = script.written.meetings.within(call, found)
     yield from script.written.meetings.between(NAME, call, within, "read", script.state(call))
-    if not within:
-        yield from _wait(script, call, done)
+    for read_by in script.written.meetings.outside_rounds(call) if not within else ():
+        yield from _wait(script, read_by, found, done)
+
+
+def _is_command(script: Script, call: ast.Call) -> bool:
+    return any(map(names.runs_command, script.program.called(call)))
 
 
 def _places_to_wait(
@@ -237,9 +248,9 @@ def _places_to_wait(
     """The calls before which to wait: where the accelerator does not reach what reads a file, those that lead there."""
     if script.accelerator(read) is not None:
         return [read]
-    stored, is_command = script.written.stored, any(map(names.runs_command, script.program.called(read)))
+    stored, is_command = script.written.stored, _is_command(script, read)
     before = [w for w, made in written if any(stored.are_alike(path, made) for path in paths)]
-    before += [w for w, made in written if is_command and _is_given(script, read, w, made)]
+    before += [w for w, made in written if is_command and _is_given(script, read, made)]
     return list(dict.fromkeys(m for write in before for m in stored.meetings(write, read)))
 
 
@@ -255,7 +266,7 @@ def _is_of_a_batch(script: Script, read: ast.Call, writes: list[ast.Call]) -> bo
 
 
 def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tuple[ast.Call, ast.expr]]) -> bool:
-    """Whether a call may read a file that was written before: under the same name, or under one that is not known.
+    """Whether a call may read a file that was written before: under the same name, or below a path of the same begin.
 
     A loop reads data sets, as a rule, and would wait in each round for nothing.
     """
@@ -264,8 +275,8 @@ def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tupl
     is_once = not any(isinstance(a, (ast.For, ast.While, ast.comprehension)) for a in around)
     is_once = is_once and script.accelerator(read) is not None and not lists_files(script.effects, read)
     may_be = [(w, made) for w, made in written if is_once and made in _made_at(script, w)]
-    found = [w for w, made in written if stored.are_alike(path, made)]
-    found += [w for w, made in may_be if stored.may_be_one(path, made)]
+    found = [w for w, made in written if stored.are_alike(path, made) and stored.is_told_as_one(path, made)]
+    found += [w for w, made in may_be if stored.is_told_as_one(path, made)]
     return any(stored.is_before(write, read) for write in found)
 
 

@@ -651,3 +651,48 @@ def test_no_process_waits_before_a_file_that_stops_none(text: str) -> None:
 
 def test_a_file_that_is_written_after_training_is_not_waited_for() -> None:
     assert WAIT not in before_training("stop_if_done(path)\n", WRITES)
+
+
+WAIT = "accelerator.wait_for_everyone()"
+SEVERAL = "import glob\nfor k in range(3):\n    {write}\n"
+
+
+@pytest.mark.parametrize("write", ["torch.save(model.state_dict(), f'out/{k}.pt')", "np.save(f'out/{k}.pt', [k])"])
+@pytest.mark.parametrize(
+    ("read", "waits_before"),
+    [
+        ("for name in os.listdir('out'):\n    torch.load(f'out/{name}')", "for name in"),
+        ("names = sorted(glob.glob('out/*.pt'))\nfor name in names:\n    torch.load(name)", "names ="),
+        ("while os.path.exists('out/0.pt'):\n    torch.load('out/0.pt')", "while os"),
+        ("def read(name):\n    return torch.load(name)\nfor n in os.listdir('out'):\n    read(f'out/{n}')", "for n in"),
+    ],
+)
+def test_all_wait_before_a_loop_that_each_runs_for_the_files_that_it_finds(
+    write: str, read: str, waits_before: str
+) -> None:
+    lines = end(SEVERAL.format(write=write) + read).splitlines()
+    assert [lines[i + 1].startswith(waits_before) for i, line in enumerate(lines) if line == WAIT] == [True]
+    assert f"    {WAIT}" not in lines
+
+
+def test_a_loop_that_writes_what_it_reads_has_a_note_in_place_of_a_wait() -> None:
+    loop = "for name in os.listdir('out'):\n    torch.save(name, 'a.pt')\n    torch.load('a.pt')"
+    result = run(script(imports=IMPORTS, end=loop))
+    assert WAIT not in result.after.decode()
+    assert any("before the loop round this" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("read", "waits"),
+    [
+        ("np.load('out/a.npy')", True),
+        ("np.load(os.path.join(folder, 'a.npy'))", True),
+        ("np.load(args.joints)", False),
+        ("open('data/%s.npy' % args.joints, 'rb').read()", False),
+        ("np.load(f'{folder}/{args.joints}.npy')", True),
+    ],
+)
+def test_only_what_this_script_has_written_is_waited_for(read: str, waits: bool) -> None:
+    head = "import argparse\nargs = argparse.ArgumentParser().parse_args()\nfolder = 'out'\n"
+    lines = end(f"{head}np.save('out/a.npy', [1])\nrows = {read}\nmodel.rows = rows")
+    assert (WAIT in lines) is waits

@@ -60,8 +60,8 @@ def _settings(script: Launched, settings: _Settings) -> Iterator[Change | Remark
     for call, option in settings.options():
         statement = script.program.statement(call)
         yield Change(NAME, script.path(call), call.lineno, _REASON, (Remove(statement),), Tier.REVIEW)
-        message = f"`{option}` is removed: `accelify launch` has its own options for this"
-        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+        message = "{} is removed: `accelify launch` has its own options for this"
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, about=f"`{option}`")
     for call, option, readers in settings.kept:
         yield Remark(NAME, script.path(call), call, stays_for(option, readers), Tier.REVIEW)
 

@@ -846,16 +846,17 @@ def train(args, d):
 
 
 @pytest.mark.parametrize(
-    ("move", "status"),
+    ("move", "made"),
     [
-        ("if self.args.cuda:\n            h = h.cuda()", Status.DECLINED),
-        ("h = h.cuda() if self.args.cuda else h", Status.DECLINED),
-        ("h = h.to(x.device)", Status.MIGRATED),
+        ("if self.args.cuda:\n            h = h.cuda()", "Accelerator(mixed_devices=True)"),
+        ("h = h.cuda() if self.args.cuda else h", "Accelerator(mixed_devices=True)"),
+        ("h = h.to(x.device)", "Accelerator()"),
     ],
 )
 def test_moves_by_an_option_that_the_accelerator_does_not_ask(
-    move: str, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    move: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where the option says no, the runtime moves on a GPU what stays behind."""
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text(
         "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, args):\n        super().__init__()\n"
@@ -870,8 +871,64 @@ def test_moves_by_an_option_that_the_accelerator_does_not_ask(
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x in DataLoader(rows):\n"
         "    optimizer.zero_grad()\n    model(x).mean().backward()\n    optimizer.step()\n"
     )
+    result = next(r for r in rewrite_together(("train.py",), Options()) if r.path == "train.py")
+    assert made in result.after.decode()
+    assert any("`args.cuda` no longer selects the device" in note.message for note in result.notes), result.notes
+
+
+CHOOSING = """\
+import torch
+class Trainer:
+    def __init__(self, model, loader, use_cuda=True):
+        self.device = CHOICE
+        self.model, self.loader = model, loader
+        if ASKED:
+            self.model.cuda()
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def fit(self):
+        for x in self.loader:
+            self.optimizer.zero_grad()
+            self.model(x.to(self.device)).mean().backward()
+            self.optimizer.step()
+"""
+COUNTED = """\
+import torch
+def prepare_device(wanted):
+    count = torch.cuda.device_count()
+    if wanted > count:
+        wanted = count
+    return torch.device("cuda:0" if wanted > 0 else "cpu")
+"""
+BY_FLAG = '"cuda" if use_cuda and torch.cuda.is_available() else "cpu"'
+
+
+@pytest.mark.parametrize(
+    ("choice", "asked", "made", "lost"),
+    [
+        (BY_FLAG, ' == "cuda"', "Accelerator(cpu=not use_cuda)", ""),
+        (f"torch.device({BY_FLAG})", '.type != "cpu"', "Accelerator(cpu=not use_cuda)", ""),
+        ("prepare_device(use_cuda)", '.type == "cuda"', "Accelerator()", "`args.gpu` no longer selects"),
+        (BY_FLAG.replace("use_cuda and ", ""), ' == "cuda"', "Accelerator()", ""),
+    ],
+)
+def test_an_option_that_another_files_class_chooses_by(
+    choice: str, asked: str, made: str, lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It decides about the accelerator, or a note says that it decides nothing any more."""
+    monkeypatch.chdir(tmp_path)
+    counted = COUNTED if "prepare_device" in choice else ""
+    trainer = CHOOSING.replace("CHOICE", choice).replace("ASKED", f"self.device{asked}")
+    Path("trainer.py").write_text(counted + trainer)
+    Path("train.py").write_text(
+        "import argparse\nimport torch\nfrom torch.utils.data import DataLoader\nfrom trainer import Trainer\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--gpu', type=int, default=1)\n"
+        "args = parser.parse_args()\nwanted = args.gpu\n"
+        "trainer = Trainer(torch.nn.Linear(4, 1), DataLoader(rows), wanted)\ntrainer.fit()\n"
+    )
     results = rewrite_together(("train.py",), Options())
-    assert results[0].status is status, results
+    assert any(made in r.after.decode() for r in results), results
+    notes = [n.message for r in results for n in r.notes if "no longer selects" in n.message]
+    assert [lost in n for n in notes] == [True] * bool(lost), notes
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -15,10 +15,14 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import LOOPS, Program
-from accelify.codemod.semantics.scopes import Assignment, Scope, code
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Assignment, Scope, code, main_guard, returned
 from accelify.codemod.semantics.values import Constant, Made, Value
+from accelify.codemod.training.roles import Roles
 
 Option = ast.Attribute | ast.Subscript
+_MANY = 24
+_PLACES = (ast.Name, ast.Attribute, ast.Subscript)
 _OF_DEVICES = ("type", "index")
 _VARIABLES = (ast.Name, ast.Attribute)
 _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
@@ -247,3 +251,104 @@ def _is_text(program: Program, node: ast.expr) -> bool:
         return bool(node.elts) and all(_is_text(program, n) for n in node.elts)
     values = program.values(node)
     return bool(values) and all(isinstance(v, Constant) and isinstance(v.value, str) for v in values)
+
+
+# What a choice goes by.
+
+
+class Asked:
+    """What some code goes by besides the GPUs of the machine: options, parameters that a user gives, flags.
+
+    by: these, as they are written where they come from. behind: the code, with all that its variables get.
+    """
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, nodes: Iterable[ast.AST]) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.behind = [*nodes]
+        self.by = {ast.unparse(leaf) for node in tuple(self.behind) for leaf in self._leaves(node, frozenset())}
+
+    def _leaves(self, node: ast.AST, seen: frozenset[ast.AST]) -> Iterator[ast.AST]:
+        is_call = isinstance(node, ast.Call)
+        is_about_gpus = is_call and any(map(self.roles.is_cuda_test, self.program.values(node)))
+        if node in seen or len(seen) > _MANY or is_about_gpus:
+            return
+        seen |= {node}
+        if isinstance(node, _PLACES):
+            yield from self._of_place(node, seen)
+            return
+        called = self.program.flow.callees.get(node, set()) if isinstance(node, ast.Call) else set()
+        given = [n for n in returned(called) if n is not None]
+        inner = self._with_tests(given, given if len(given) > 1 else []) if called else [*ast.iter_child_nodes(node)]
+        self.behind += inner if called else []
+        yield from (leaf for part in inner for leaf in self._leaves(part, seen))
+
+    def _of_place(self, node: ast.expr, seen: frozenset[ast.AST]) -> Iterator[ast.AST]:
+        writes = [w for w in self._writes(node) if not self._is_in_its_own(node, w)]
+        values = [v for w in writes for v in self._values(w)] or self._kept(node)
+        is_parameter = bool(writes) and isinstance(writes[0], ast.arg)
+        behind = self._with_tests(values, writes if len(writes) > 1 or is_option(node) else [])
+        is_set_before = is_option(node) and (len(behind) > len(values) or not values)
+        if is_set_before or (not values if is_parameter else any(self._is_setting(node, v) for v in values)):
+            yield node
+        self.behind += behind
+        yield from (leaf for part in behind for leaf in self._leaves(part, seen))
+
+    def _with_tests(self, values: Sequence[ast.expr], places: Sequence[ast.AST]) -> list[ast.expr]:
+        """Some values, and the conditions that choose between them."""
+        choices = [choice for place in places for choice, _ in self.program.branches_round(place)]
+        tests = [choice.test for choice in choices if choice is not main_guard(self.program.frame(choice).root)]
+        return [*values, *tests]
+
+    def _is_in_its_own(self, node: ast.expr, write: ast.AST) -> bool:
+        """`args.cuda = args.cuda and torch.cuda.is_available()`"""
+        return not isinstance(write, ast.arg) and self.program.inside(node, self.program.statement(write))
+
+    def _writes(self, node: ast.expr) -> list[ast.AST]:
+        if isinstance(node, ast.Attribute):
+            named = self.program.attribute_writes.get(node.attr, ())
+            return [w for w in named if self.program.may_be_same(w.value, node.value)]
+        if isinstance(node, ast.Subscript):
+            return [w for w in self.program.once(_items_set) if code(w) == code(node)]
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        if not isinstance(node, ast.Name) or owner is None:
+            return []
+        found = self.program.reaching(node, self.tracer.writes(owner, node.id))
+        return [w for write in found for w in (self._imported(write) if isinstance(write, ast.alias) else [write])]
+
+    def _imported(self, alias: ast.alias) -> Sequence[ast.AST]:
+        statement, path = self.program.statement(alias), self.program.path(alias)
+        if not isinstance(statement, ast.ImportFrom):
+            return []
+        root = self.program.flow.module_named(path, statement.module or "", statement.level)
+        return self.tracer.writes(root, alias.name) if root is not None else []
+
+    def _values(self, write: ast.AST) -> list[ast.expr]:
+        if isinstance(write, ast.arg):
+            function = self.program.scope(write)
+            given = [self.tracer.given(call, function, write.arg) for call in self.program.calls_of(function)]
+            return [n for n in given if n is not None]
+        binding = self.program.binding(write)[1]
+        return [binding.value] if isinstance(binding, (ast.Assign, ast.AnnAssign)) and binding.value else []
+
+    def _kept(self, node: ast.expr) -> list[ast.expr]:
+        """The value of `config["device"]`, where `config` is a literal."""
+        if not isinstance(node, ast.Subscript):
+            return []
+        literal = self.tracer.only_value(node.value) or self.tracer.value_at(node.value)
+        value = self.tracer.listed(literal, node.slice)
+        return [] if value is None else [value]
+
+    def _is_setting(self, node: ast.expr, value: ast.expr) -> bool:
+        """Whether a value is a literal that a user would change: in settings, in another file, or a module's flag."""
+        if not isinstance(value, ast.Constant) or not isinstance(value.value, (bool, str)):
+            return False
+        is_far = self.program.path(value) != self.program.path(node) or _is_setting(node)
+        return self.program.frame(value).kind != "function" and (is_far or isinstance(value.value, bool))
+
+
+def _items_set(program: Program) -> tuple[ast.Subscript, ...]:
+    """The places that are set in a container: `config["device"] = ...`."""
+    nodes = (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.Subscript))
+    return tuple(n for n in nodes if isinstance(n.ctx, ast.Store))

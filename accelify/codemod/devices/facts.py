@@ -19,11 +19,11 @@ from accelify.codemod.devices.destinations import (
     is_where_another_is,
     numbers_of_gpus,
 )
-from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
+from accelify.codemod.devices.device_options import Asked, DeviceOption, DeviceOptions
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, on_host
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
+from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, Mixing
 from accelify.codemod.libraries import methods, names, table
@@ -37,7 +37,7 @@ from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Assignment, Scope, main_guard, names_read_in
+from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
 from accelify.codemod.semantics.values import Constant, Instance
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
@@ -168,22 +168,25 @@ class Devices:
         self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = ()
     ) -> Iterator[str]:
         """The notes about options that chose a device there, and no longer do; or a GPU, by its number."""
-        behind = [*nodes, *self._behind(nodes)]
-        numbered = [*numbering, *(n for node in behind for n in numbers_of_gpus(node))]
-        numbers = {o for n in numbered for o in self._options_of(n)}
-        set_here = {ast.unparse(r) for n in behind for r in ast.walk(n) if self._is_set_here(r)}
-        others = {o for node in behind for o in options_in(node)} - numbers - set_here
+        asked = self._asked(nodes)
+        numbers = self._asked([*numbering, *(n for node in asked.behind for n in numbers_of_gpus(node))]).by
+        others = asked.by - numbers
         others |= {r.id for node in nodes for r in ast.walk(node) if isinstance(r, ast.Name) and self._is_open(r)}
         others |= {ast.unparse(v) for node in nodes for r in ast.walk(node) if (v := self._compared(r)) is not None}
-        yield from (cpu_instead(option, launch) for option in (sorted(others) if self.cpu is None else ()))
-        given = {n.id for node in behind for n in ast.walk(node) if isinstance(n, ast.Name)}
-        for option in sorted((others | given) & self.cpu.numbered) if isinstance(self.cpu, CpuSetting) else ():
+        chosen = self.cpu if isinstance(self.cpu, CpuSetting) else None
+        lost = others - self._asked(chosen.asked).by if chosen is not None else others if self.cpu is None else set()
+        yield from (cpu_instead(option, launch) for option in sorted(lost))
+        given = {n.id for node in asked.behind for n in ast.walk(node) if isinstance(n, ast.Name)}
+        for option in sorted((others | given) & chosen.numbered) if chosen is not None else ():
             yield f"`{option}` only selects between CPU and GPU now: to select GPUs, use `{launch} --gpu-ids`"
-        tests = [t.test for n in behind for t in ast.walk(n) if isinstance(t, (ast.If, ast.IfExp))]
-        asked = {o for test in tests for o in self._options_of(test)} if self.cpu is None else set()
+        tests = [t.test for n in asked.behind for t in ast.walk(n) if isinstance(t, (ast.If, ast.IfExp))]
+        choosing = self._asked(tests).by if self.cpu is None else set()
         for option in sorted(numbers):
-            cpu = ", or `--cpu` to use none" if option in asked else ""
+            cpu = ", or `--cpu` to use none" if option in choosing else ""
             yield f"`{option}` no longer selects the GPU: use `{launch} --gpu-ids`{cpu}"
+
+    def _asked(self, nodes: Iterable[ast.AST]) -> Asked:
+        return Asked(self.known.program, self.known.roles, self.tracer, nodes)
 
     def _is_open(self, read: ast.Name) -> bool:
         """Whether a module's variable may be set by code that is only known when the script runs: `exec(settings)`."""
@@ -200,31 +203,6 @@ class Devices:
         called = [v for v in values if v is not None and any(isinstance(n, ast.Call) for n in ast.walk(v))]
         is_device = any(self.known.roles.is_device(v) for c in called for v in self.known.program.values(c))
         return called[0] if len(called) == 1 and not is_device else None
-
-    def _options_of(self, node: ast.AST) -> set[str]:
-        return {o for each in (node, *self._behind([node])) for o in options_in(each)}
-
-    def _behind(self, nodes: Iterable[ast.AST], depth: int = 4) -> list[ast.expr]:
-        """The values of the variables in some code: `not args.no_cuda` of `use_cuda`."""
-        reads = [r for n in nodes for r in ast.walk(n) if isinstance(r, (ast.Name, ast.Attribute))]
-        found = [v for r in reads if isinstance(r.ctx, ast.Load) and (v := self._given(r)) is not None]
-        return [*found, *(self._behind(found, depth - 1) if found and depth else ())]
-
-    def _is_set_here(self, node: ast.AST) -> bool:
-        """`args.cuda` of `args.cuda = not args.no_cuda`, `args.device` of a device that no option chose."""
-        if not isinstance(node, ast.Attribute):
-            return False
-        value, program = self._given(node), self.known.program
-        writes = [w for w in program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == ast.unparse(node)]
-        always = [w for w in writes if all(b is main_guard(program.frame(w)) for b, _ in program.branches_round(w))]
-        values = map(self.tracer.assigned, always)
-        is_free = any(v is not None and not options_in(v) and not self._behind([v]) for v in values)
-        return is_free or (value is not None and bool(options_in(value)))
-
-    def _given(self, read: ast.Name | ast.Attribute) -> ast.expr | None:
-        """The one value of a variable; of an attribute, where it is an option or a choice, and not what was parsed."""
-        value = self.tracer.only_value(read) or self.tracer.value_at(read)
-        return value if value is not None and not isinstance(value, ast.Call) else None
 
 
 def cpu_instead(option: str, launch: str) -> str:
@@ -592,8 +570,10 @@ def devices_of(
     unproven = [t for t in back if may_mix and not placed.meetings.is_always_tensor(t)]
     back = [t for t in back if t not in unproven]
     mixed: ast.AST | None = None
+    stranded = () if by_hand or cpu is not None or homemade is not None else tuple(own.stranded(files, access))
     if may_mix:
         undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
+        undecided += stranded
         doubts = [
             homemade,
             brought.stuck,
@@ -623,7 +603,7 @@ def devices_of(
         and (_is_for_cuda(own, files, cpu, moves, needless) or _keeps_cuda(known, access, needless)),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         moved_early=own.moved_early(early, cpu),
-        stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
+        stranded=stranded,
         set_elsewhere=frozenset(_set_elsewhere(lattice, moves, access)) if not by_hand else frozenset(),
         comparisons=() if by_hand else tuple(compared.find()),
         changed_by_arrays=changed,

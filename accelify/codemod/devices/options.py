@@ -26,7 +26,7 @@ from accelify.codemod.preparing.settings import Setting, Settings, imports_torch
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
-from accelify.codemod.semantics.scopes import Scope, assigned_targets, main_guard
+from accelify.codemod.semantics.scopes import Scope, assigned_targets, main_guard, names_read_in
 from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
 
@@ -39,12 +39,14 @@ class CpuSetting(Setting):
     """A setting that keeps the accelerator on the CPU.
 
     wishes: the conditions for a GPU, as they are written. numbered: the options behind it that may also be one GPU by
-    its number: `--device cuda:1`. homes: those of the accelerator where it is known.
+    its number: `--device cuda:1`. homes: those of the accelerator where it is known. asked: what it goes by, where the
+    script reads it.
     """
 
     wishes: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
     homes: frozenset[Scope] = frozenset()
+    asked: tuple[ast.expr, ...] = ()
 
 
 class Cpu:
@@ -81,13 +83,14 @@ class Cpu:
             ]
         else:
             each = [self._by_name(home) or self._by_value(home, said, said.sites) for home in homes]
-        known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
+        known = [s for s in each if s is not None and _asks(s.code)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
         if not is_one:
             return None
         after = tuple(statement for setting in known for statement in setting.after)
         wishes = frozenset(wish for setting in known for wish in setting.wishes)
-        return replace(known[0], after=after, wishes=wishes, homes=frozenset(homes))
+        asked = tuple(node for setting in known for node in setting.asked)
+        return replace(known[0], after=after, wishes=wishes, homes=frozenset(homes), asked=asked)
 
     def stranded(self, files: Collection[str], access: Access) -> Iterator[ast.Call]:
         """The moves out of the accelerator's reach, by an option that decides about the model and not about it."""
@@ -146,6 +149,7 @@ class Cpu:
             setting.after,
             frozenset(f"{ast.unparse(n)} != 'cpu'" for n in found),
             frozenset(ast.unparse(n) for n in found if _may_be_numbered(known.get(last_name(n), ()))),
+            asked=tuple(found),
         )
 
     def _is_at_home_or_later(self, settings: Settings, read: ast.expr) -> bool:
@@ -167,7 +171,7 @@ class Cpu:
         if said is None:
             return None
         wishes = frozenset({f"{ast.unparse(said.device)} != 'cpu'"})
-        return CpuSetting(said.setting.code, said.setting.after, wishes, said.numbered)
+        return CpuSetting(said.setting.code, said.setting.after, wishes, said.numbered, asked=(said.device,))
 
     def _taken(self, home: Scope) -> Iterator[tuple[ast.Name, bool]]:
         """The reads of the home's parameters that such options are given for, `main(args.device)`, and click's.
@@ -232,7 +236,8 @@ class Cpu:
         wishes = frozenset(map(ast.unparse, terms)) | (before.wishes if before is not None else frozenset())
         if setting is not None and settings.by_branch:
             wishes |= {ast.unparse(negated(setting.code))}
-        found[text] = CpuSetting(setting.code, setting.after, wishes) if setting is not None else None
+        asked = (*terms, *(before.asked if before is not None else ()))
+        found[text] = CpuSetting(setting.code, setting.after, wishes, asked=asked) if setting is not None else None
 
     def _named(self, files: Collection[str]) -> Iterator[ast.If | ast.IfExp]:
         """The choices between the names of a GPU and of the CPU."""
@@ -414,6 +419,11 @@ class Cpu:
         value = self.tracer.only_value(node) if depth else None
         if value is not None and self._is_of_gpus(value):
             return self._terms(value, depth - 1)
+        choice = self.tracer.only_value(_device_on_gpu(node) or node) if depth else None
+        if isinstance(choice, ast.Call) and "torch.device" in self.program.called(choice) and choice.args:
+            choice = choice.args[0]
+        if isinstance(choice, ast.IfExp) and self._is_between_devices(choice.body, choice.orelse):
+            return self._terms(choice.test, depth - 1)
         return [node]
 
 
@@ -471,6 +481,22 @@ def _asserted(test: ast.expr) -> ast.expr:
         right = test.comparators[0]
         return test.left if isinstance(right, ast.Constant) and right.value is True else test
     return test
+
+
+def _asks(code: ast.expr) -> bool:
+    """Whether a condition for the CPU may hold where there is a GPU, as far as it is written out."""
+    always = isinstance(code, ast.Constant) and bool(code.value)
+    return always or bool(set(names_read_in(code)) - {"torch"})
+
+
+def _device_on_gpu(test: ast.expr) -> ast.expr | None:
+    """`device` of `device == "cuda"`, of `device.type == "cuda"` and of `device != "cpu"`."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.comparators[0], ast.Constant):
+        return None
+    kind = "cuda" if isinstance(test.ops[0], ast.Eq) else "cpu" if isinstance(test.ops[0], ast.NotEq) else "?"
+    is_type = isinstance(test.left, ast.Attribute) and test.left.attr == "type"
+    device = test.left.value if is_type else test.left  # type: ignore[attr-defined]  # an attribute
+    return device if str(test.comparators[0].value).startswith(kind) else None
 
 
 def _made_on_cpu(statement: ast.stmt) -> set[str]:

@@ -54,7 +54,7 @@ def find(script: Script) -> Iterator[Found]:
             "process: move it below, into the function that trains"
         )
         yield Obstacle(NAME, script.path(call), call, message)
-    for call in script.devices.stranded:
+    for call in script.devices.stranded if script.devices.mixed is None else ():
         choice = next(script.program.branches_round(call))[0]
         message = (
             f"`{ast.unparse(choice.test)}` decides this move, and what is prepared goes to the accelerator's device "

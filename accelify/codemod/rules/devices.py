@@ -386,7 +386,10 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
     numbers = {m.device for m in devices.moves if ast.unparse(m.call.func).endswith(".cuda")}
     redirected = (m.device for m in devices.moves if m.device is not None and not devices.is_needless(m))
     needless = (m.device for m in devices.moves if m.device is not None and devices.is_needless(m))
+    known, bindings = devices.known, devices.known.bindings
     for device in (*devices.named, *needless, *redirected):
+        if any(known.is_from(device, binding.target) for binding in bindings):
+            continue  # said where it is bound
         yield device, device, [device], [device] if device in numbers else []
 
 

@@ -483,7 +483,7 @@ class _Ledger:
         plan.kept += [
             (s.name, n) for s, n in self.touched if self.is_dead((s, n)) and any(map(self._is_kept, s.writes[n]))
         ]
-        said: set[tuple[str, str]] = set()
+        said: set[tuple[str, str]] = set()  # what is gone is gone for all files
         plan.kept += [(s.name, n) for s, n in self.touched if n in self._exported(s) and self._all_gone(s, n)]
         remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]
         for function, name, users in self._kept_for_others():
@@ -500,8 +500,9 @@ class _Ledger:
                 When.GONE: is_gone,
                 When.CHANGED: remark.path in changed,
             }
-            if holds[remark.when] and not (remark.once and (remark.path, remark.message) in said):
-                said.add((remark.path, remark.message))
+            key = ("" if remark.when is When.GONE else remark.path, remark.message)
+            if holds[remark.when] and not (remark.once and key in said):
+                said.add(key)
                 plan.remarks.append(remark)
         return plan
 

@@ -891,6 +891,37 @@ class Trainer:
             self.model(x.to(self.device)).mean().backward()
             self.optimizer.step()
 """
+
+
+LEARNER = """\
+import argparse
+import torch
+from types import SimpleNamespace
+settings = SimpleNamespace(device="cuda")
+class Learner:
+    def __init__(self, device="cuda"):
+        self.device = device
+        self.model = torch.nn.Linear(4, 2).to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=.1)
+    def fit(self):
+        for x in batches:
+            self.optimizer.zero_grad()
+            self.model(x.to(self.device)).mean().backward()
+            self.optimizer.step()
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default=settings.device)
+parser.parse_args()
+Learner().fit()
+"""
+
+
+@pytest.mark.parametrize("made", ["SimpleNamespace", "argparse.Namespace"])
+def test_a_device_among_settings_goes_nowhere(made: str) -> None:
+    result = run(LEARNER.replace("SimpleNamespace(", f"{made}("))
+    assert result.status is Status.MIGRATED
+    assert not [n for n in result.notes if "GPU" in n.message], result.notes
+
+
 COUNTED = """\
 import torch
 def prepare_device(wanted):

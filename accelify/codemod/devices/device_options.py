@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from accelify.codemod.devices.moves import Moves, is_option, last_name
-from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.devices.moves import Moves, is_lookup, is_option, last_name
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import LOOPS, Program
@@ -278,9 +278,12 @@ class Asked:
         if isinstance(node, _PLACES):
             yield from self._of_place(node, seen)
             return
+        if isinstance(node, ast.Call) and _looks_up(node):
+            yield ast.Call(node.func, node.args[:1], [])
+            return
         called = self.program.flow.callees.get(node, set()) if isinstance(node, ast.Call) else set()
         given = [n for n in returned(called) if n is not None]
-        inner = self._with_tests(given, given if len(given) > 1 else []) if called else [*ast.iter_child_nodes(node)]
+        inner = self._with_tests(given, given if len(given) > 1 else []) if called else _parts(node)
         self.behind += inner if called else []
         yield from (leaf for part in inner for leaf in self._leaves(part, seen))
 
@@ -289,7 +292,8 @@ class Asked:
         values = [v for w in writes for v in self._values(w)] or self._kept(node)
         is_parameter = bool(writes) and isinstance(writes[0], ast.arg)
         behind = self._with_tests(values, writes if len(writes) > 1 or is_option(node) else [])
-        is_set_before = is_option(node) and (len(behind) > len(values) or not values)
+        is_its_own = len(behind) > len(values) or not values or not seen.isdisjoint(values)
+        is_set_before = is_option(node) and is_its_own
         if is_set_before or (not values if is_parameter else any(self._is_setting(node, v) for v in values)):
             yield node
         self.behind += behind
@@ -346,6 +350,19 @@ class Asked:
             return False
         is_far = self.program.path(value) != self.program.path(node) or _is_setting(node)
         return self.program.frame(value).kind != "function" and (is_far or isinstance(value.value, bool))
+
+
+def _looks_up(call: ast.Call) -> bool:
+    """`config.get("device", "cuda")`"""
+    is_method = isinstance(call.func, ast.Attribute) and vocabulary.holds_options(code(call.func.value))
+    return is_lookup(call) or (is_method and bool(call.args) and isinstance(call.args[0], ast.Constant))
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
+    """What an expression is made of; of a method's call, the object and not its method."""
+    parts = [*ast.iter_child_nodes(node)]
+    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return [node.func.value, *parts[1:]] if is_method else parts  # type: ignore[attr-defined]  # a method
 
 
 def _items_set(program: Program) -> tuple[ast.Subscript, ...]:

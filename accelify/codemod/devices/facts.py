@@ -23,7 +23,7 @@ from accelify.codemod.devices.device_options import Asked, DeviceOption, DeviceO
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, on_host
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name
+from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, Mixing
 from accelify.codemod.libraries import methods, names, table
@@ -169,7 +169,8 @@ class Devices:
     ) -> Iterator[str]:
         """The notes about options that chose a device there, and no longer do; or a GPU, by its number."""
         asked = self._asked(nodes)
-        numbers = self._asked([*numbering, *(n for node in asked.behind for n in numbers_of_gpus(node))]).by
+        numbered = [*numbering, *(n for node in asked.behind for n in numbers_of_gpus(node))]
+        numbers = self._asked(numbered).by.union(*map(options_in, numbered))
         others = asked.by - numbers
         others |= {r.id for node in nodes for r in ast.walk(node) if isinstance(r, ast.Name) and self._is_open(r)}
         others |= {ast.unparse(v) for node in nodes for r in ast.walk(node) if (v := self._compared(r)) is not None}
@@ -454,7 +455,7 @@ class Own:
                 return False
             move = moves.get(call)
             device = move.device if move is not None else _keyword(call, "device")
-            is_left = known.is_needless(move) if move is not None else device is None or program.flow.callees.get(call)
+            is_left = known.is_needless(move) if move is not None else device is None or only_keeps(program, call)
             is_gpu = any(d.now in _GPUS for d in devices.resolved(devices.of(device)))
             return not is_left and (is_gpu or (device is not None and self._is_chosen_by_option(device, cpu)))
 
@@ -703,6 +704,12 @@ def _may_go_to_a_gpu(call: ast.Call) -> bool:
     """Whether a call moves something, or says where it makes it."""
     is_move = isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr)
     return is_move or _keyword(call, "device") is not None
+
+
+def only_keeps(program: Program, call: ast.Call) -> bool:
+    """Whether a call does nothing itself with the device that it is given: a function of the project's, a namespace."""
+    kinds = {table.kind_made_by(name) for name in program.called(call)}
+    return bool(program.flow.callees.get(call)) or kinds == {"dict"}
 
 
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:

@@ -19,6 +19,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.devices.destinations import is_by_number, is_where_another_is
+from accelify.codemod.devices.facts import only_keeps
 from accelify.codemod.devices.moves import Move, Moves
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.script import Script
@@ -88,7 +89,7 @@ def _is_reached(script: Script, node: ast.AST) -> bool:
 def _made_on_the_gpu(script: Script) -> Iterator[ast.Call]:
     """What calls of libraries make on the GPU by its text: `torch.zeros(3, device="cuda")`."""
     for call in script.program.calls:
-        if script.path(call) in script.files and not script.program.flow.callees.get(call):
+        if script.path(call) in script.files and not only_keeps(script.program, call):
             given = [k.value for k in call.keywords if k.arg == "device"]
             if any(isinstance(g, ast.Constant) and g.value == "cuda" for g in given):
                 yield call

@@ -294,7 +294,8 @@ class Asked:
         behind = self._with_tests(values, writes if len(writes) > 1 or is_option(node) else [])
         is_its_own = len(behind) > len(values) or not values or not seen.isdisjoint(values)
         is_set_before = is_option(node) and is_its_own
-        if is_set_before or (not values if is_parameter else any(self._is_setting(node, v) for v in values)):
+        is_the_users = is_set_before or (not values if is_parameter else any(self._is_setting(node, v) for v in values))
+        if is_the_users and vocabulary.asked_by_name(last_name(node)) is None:  # else the launcher says it
             yield node
         self.behind += behind
         yield from (leaf for part in behind for leaf in self._leaves(part, seen))

@@ -184,13 +184,9 @@ def _wait(script: Script, call: ast.Call, writes: list[ast.Call], done: list[ast
 
 def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     """No process reads a file before the one that writes it is done."""
-    paths = [
-        (call, argument)
-        for call in script.program.calls
-        if call in script.written.guarding.covered and script.written.guarding.alone.writes(call)
-        for argument in call.args[:2]
-        if not isinstance(argument, ast.Constant) or isinstance(argument.value, str)
-    ]
+    alone = script.written.guarding.alone
+    written_alone = (c for c in script.program.calls if c in script.written.guarding.covered and alone.writes(c))
+    paths = [(call, path) for call in written_alone for path in _paths(script, call)]
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
     stored, commands = script.written.stored, [c for c in script.program.calls if _is_command(script, c)]
     for call in sorted(script.program.calls, key=script.program.position):

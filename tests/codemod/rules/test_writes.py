@@ -696,3 +696,10 @@ def test_only_what_this_script_has_written_is_waited_for(read: str, waits: bool)
     head = "import argparse\nargs = argparse.ArgumentParser().parse_args()\nfolder = 'out'\n"
     lines = end(f"{head}np.save('out/a.npy', [1])\nrows = {read}\nmodel.rows = rows")
     assert (WAIT in lines) is waits
+
+
+def test_what_a_log_is_given_is_no_path() -> None:
+    logged = "import os\nfrom torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter('runs')"
+    listed = "def rows(path):\n    return [len(n) for d, _, n in os.walk(path)]\nfor k in 'ab':\n    rows(k)"
+    after = run(script(imports=logged, end=f"writer.add_scalar(str(3), 1)\n{listed}")).after.decode()
+    assert WAIT not in after

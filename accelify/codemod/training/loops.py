@@ -99,6 +99,7 @@ class Loops:
         self.anew = Anew(program, roles, tracer, self.stack)
         self.passes = Passes(program, self.stack, self.owners)
         self._outputs = Results(program, tracer, self._runs_model)
+        self.read: set[ast.Call] = set()  # the backward passes whose gradients are only read
 
     def find(self) -> Training:
         """The backward passes that the named files may run, and all that hangs on them."""
@@ -118,6 +119,7 @@ class Loops:
         steps = [s for s in steps if self.program.frame(s) not in left_over]
         ways: dict[ast.Call, dict[Scope, set[Way]]] = {backward: {} for backward in backwards}
         loops = {backward: tuple(self.stack(backward, ways[backward])) for backward in backwards}
+        self.read = {b for b in backwards if self._is_read(b, loops[b], steps)}
         data = {backward: self._all_data(backward, loops[backward], steps) for backward in backwards}
         nested = tuple(
             self.anew.nested(
@@ -131,7 +133,8 @@ class Loops:
         merged: dict[Scope, set[Way]] = {}
         for frame, wanted in (pair for backward in kept for pair in ways[backward].items()):
             merged.setdefault(frame, set()).update(wanted)
-        known = dict.fromkeys(d for backward in kept for d in data[backward])
+        learning = [b for b in kept if b not in self.read] or kept
+        known = dict.fromkeys(d for backward in learning for d in data[backward])
         return Training(
             backwards=tuple(kept),
             steps=tuple(s for s in steps if not any(s in own for own in apart.values())),
@@ -142,6 +145,19 @@ class Loops:
             ways={frame: frozenset(wanted) for frame, wanted in merged.items()},
             nested=nested,
         )
+
+    def _is_read(self, backward: ast.Call, loops: Sequence[Loop], steps: Sequence[ast.Call]) -> bool:
+        """Whether gradients are only read: no step is taken in a loop that clears them, or reads those of its batch."""
+        loop = loops[0] if loops else None
+        if loop is None or any(loop in self.stack(step) for step in steps):
+            return False
+        nodes = [n for n in nodes_in(loop) if isinstance(n, ast.Attribute)]
+        owners = [n.value for n in nodes if n.attr == "grad" and isinstance(n.ctx, ast.Load)]
+        is_cleared = any(n.attr == "zero_grad" for n in nodes)
+        return bool(owners) and (is_cleared or not all(map(self._is_of_parameters, owners)))
+
+    def _is_of_parameters(self, node: ast.expr) -> bool:
+        return self.program.once(Effects).kinds.of(node) == {"parameter"}
 
     def _left_over(self, backwards: list[ast.Call], steps: list[ast.Call]) -> set[Scope]:
         """The functions that take one step for a caller, but that nothing mentions, where other code trains."""
@@ -482,13 +498,15 @@ class Loops:
 
     def _draws(self, loops: Sequence[Loop], backward: ast.Call) -> bool:
         """Whether the data of a step are drawn at random or come from an environment."""
-        inside, evaluations = set(loops), Evaluations(self.program, self.roles, [self.program.frame(backward)])
+        inside, frames = set(loops), [self.program.frame(backward)]
+        evaluations = Evaluations(self.program, self.roles, frames, self.read - {backward})
         for call in self.program.calls:
             if (
                 draws(self.program, call)
                 and self.program.frame(call) in self.program.reachable
                 and any(loop in inside for loop in self.stack(call))
                 and not evaluations.hold(call)
+                and not (self.read and evaluations.asks(call))
             ):
                 return True
         frame = self.program.frame(backward)

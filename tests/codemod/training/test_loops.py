@@ -386,6 +386,9 @@ SAMPLES = "held = iter(DataLoader(others))\n"
         ("zs = []\nzs.append(next(held))\nloss = model(zs).mean()\nloss.backward()", "", ["held"]),
         ("z = take()\nloss = model(z).mean()\nloss.backward()", "def take():\n    return next(held)", ["held"]),
         ("kept.z = next(held)", "", ["held"]),  # whoever reads that
+        ("z = next(held)\nfor part in z.chunk(2):\n    model(part).mean().backward()", "", ["held"]),
+        ("z = next(held)\nfor part in z:\n    zs = model(part)\nzs.mean().backward()", "", ["held"]),
+        ("z, on = next(held)\nif on.any():\n    more = 2\n(more * model(x)).mean().backward()", "", ["held"]),
         ("fill()", "kept = []\ndef fill():\n    kept.append(next(held))", ["held"]),
     ],
 )
@@ -393,7 +396,7 @@ def test_batches_that_are_asked_for_and_from_which_nothing_is_learned(
     batch: str, before: str, asked: list[str]
 ) -> None:
     found = training(set_up=SAMPLES + before, batch=batch).training
-    assert [s for d in found.data for s in texts(d.sources)] == ["loader", *asked]
+    assert [*dict.fromkeys(s for d in found.data for s in texts(d.sources))] == ["loader", *asked]
 
 
 def test_samples_of_a_generator_that_an_object_keeps() -> None:
@@ -414,3 +417,53 @@ def test_samples_of_a_generator_that_an_object_keeps() -> None:
         """
     found = training(set_up=keeping, batch="kept.show()").training
     assert [s for d in found.data for s in texts(d.sources)] == ["loader"]
+
+
+KERNEL = """\
+rows = torch.rand(40, 4)
+for i in range(9):
+    chosen = torch.randperm(40)[:5]
+    out = model(rows[chosen])
+    for j in range(5):
+        model.zero_grad()
+        out[j].backward(retain_graph=True)
+        {read}
+    def closure():
+        optimizer.zero_grad()
+        loss = model({learned}).mean()
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "learned", "kind"),
+    [
+        ("row[j] = torch.cat([p.grad.view(-1) for p in model.parameters()])", "rows", "full"),
+        ("size += model.weight.grad.norm()", "rows", "full"),
+        ("row[j] = model.weight.grad", "rows[chosen]", "random"),
+        ("row[j] = model.weight.grad", "rows[torch.randperm(40)]", "random"),
+        ("optimizer.step()", "rows", "random"),
+        ("row[j] = model.weight.grad\n        optimizer.step()", "rows", "random"),
+    ],
+)
+def test_gradients_that_are_read_and_no_step_takes(read: str, learned: str, kind: str) -> None:
+    facts = Facts(
+        "import torch\nmodel = torch.nn.Linear(4, 1)\noptimizer = torch.optim.LBFGS(model.parameters())\n"
+        + KERNEL.format(read=read, learned=learned)
+    )
+    assert kinds(facts)[0] == kind
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ("x.requires_grad_()\n    model.zero_grad()\n    model(x).sum().backward()\n    show(x.grad)", ["loader"]),
+        ("x.requires_grad_()\n    model(x).sum().backward()\n    show(x.grad)", ["loader"]),
+        ("model(x).sum().backward()\n    norms.append(x.norm())", ["loader", "other"]),
+    ],
+)
+def test_a_loader_whose_gradients_are_shown(shown: str, expected: list[str]) -> None:
+    found = training(set_up="other = DataLoader(others)", end=f"for x, _ in other:\n    {shown}").training
+    assert [s for d in found.data for s in texts(d.sources)] == expected

@@ -15,12 +15,18 @@ from accelify.codemod.training.roles import Roles
 
 
 class Evaluations:
-    """Tell calls that only evaluate by what they run, and by where their results are read; frames: what trains."""
+    """Tell calls that only evaluate by what they run, and by where their results are read.
 
-    def __init__(self, program: Program, roles: Roles, frames: Collection[Scope]) -> None:
+    frames: what trains. read: the backward passes whose gradients are only read.
+    """
+
+    def __init__(
+        self, program: Program, roles: Roles, frames: Collection[Scope], read: Collection[ast.Call] = ()
+    ) -> None:
         self.program = program
         self.roles = roles
         self.frames = set(frames)
+        self.read = set(read)
 
     def hold(self, node: ast.AST, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether code is only run by such calls."""
@@ -77,10 +83,10 @@ class Evaluations:
         statement = self.program.statement(call)
         names: set[str] = set()
         while True:
-            reading = [statement, *(s for s in self._statements(statement) if names_read_in(s) & names)]
+            reading = [statement, *(s for s in self._statements(statement) if _names_read(s) & names)]
             if any(isinstance(s, (ast.Return, ast.Yield)) or self._trains(s) for s in reading):
                 return True
-            changed = [n for s in reading for n in self._changed(s, call)]
+            changed = [n for s in reading if not hasattr(s, "body") for n in self._changed(s, call)]
             targets = [*changed, *(t for s in reading for t in _targets(s))]
             given = {n for t in targets for n in names_in(t)}
             if any(not isinstance(n, (ast.Name, ast.Tuple, ast.List)) for n in targets):
@@ -93,7 +99,7 @@ class Evaluations:
 
     def _changed(self, statement: ast.stmt, asking: ast.Call) -> list[ast.expr]:
         """What a statement may change in place, besides what is asked, and not only the mode of: `kept.append(x)`."""
-        calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call) and n is not asking)
+        calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call) and n not in {asking, *self.read})
         return [n for c in calls for n in self.program.once(Chains).changed_by(c) if not self._is_model(n)]
 
     def _outlives(self, node: ast.Name) -> bool:
@@ -103,18 +109,33 @@ class Evaluations:
         return is_given or self.program.scope(node).owner(node.id) is not frame
 
     def _statements(self, statement: ast.stmt) -> Iterator[ast.stmt]:
-        """The statements of the same function that hold no others."""
-        for node in ast.walk(self.program.frame(statement).node):
-            if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-                yield node
+        """The statements of the same function, and of those inside it."""
+        return (n for n in ast.walk(self.program.frame(statement).node) if isinstance(n, ast.stmt))
 
     def _trains(self, statement: ast.stmt) -> bool:
-        calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n not in self.read]
         backward = any(isinstance(c.func, ast.Attribute) and c.func.attr == "backward" for c in calls)
         return backward or any(self.program.run_through([c]) & self.frames for c in calls)
 
 
+def _names_read(statement: ast.stmt) -> frozenset[str]:
+    """The names that a statement reads; of one that holds others, those that decide about them, or give them values."""
+    match statement:
+        case ast.For(iter=read) | ast.AsyncFor(iter=read) | ast.If(test=read) | ast.While(test=read):
+            return names_read_in(read)
+        case ast.With() | ast.AsyncWith():
+            return frozenset(name for item in statement.items for name in names_read_in(item.context_expr))
+    return frozenset() if hasattr(statement, "body") else names_read_in(statement)
+
+
 def _targets(statement: ast.stmt) -> list[ast.expr]:
-    if isinstance(statement, ast.Assign):
-        return statement.targets
-    return [statement.target] if isinstance(statement, (ast.AnnAssign, ast.AugAssign)) else []
+    match statement:
+        case ast.Assign():
+            return statement.targets
+        case ast.AnnAssign() | ast.AugAssign() | ast.For() | ast.AsyncFor():
+            return [statement.target]
+        case ast.With() | ast.AsyncWith():
+            return [item.optional_vars for item in statement.items if item.optional_vars is not None]
+        case ast.If() | ast.While():
+            return [n for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return []

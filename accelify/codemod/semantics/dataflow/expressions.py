@@ -19,6 +19,7 @@ from accelify.codemod.semantics.values import (
     FunctionValue,
     Instance,
     Made,
+    ModuleValue,
     Parameters,
     Value,
     Values,
@@ -121,8 +122,30 @@ class Expressions(Calls):
                 return self._get(("var", scope.root, node.id))
             return frozenset({External(node.id)})
         values = self._get(("var", owner, node.id))
+        if owner is scope and self._is_rebound(node, owner):
+            self.rebound.add(node)
+            imported = {External(w.name) for w in owner.writes_of(node.id) if isinstance(w, ast.alias)}
+            values = frozenset(v for v in values if not isinstance(v, ModuleValue) and v not in imported)
         self._note_escape(node, values)
         return values
+
+    def _is_rebound(self, node: ast.Name, owner: Scope) -> bool:
+        """Whether a module's name has got another value before it is read: `import loss`, `loss = criterion(y)`."""
+        writes = owner.writes_of(node.id)
+        if len(writes) < 2 or not any(isinstance(w, ast.alias) for w in writes):
+            return False
+        parents = self.parsed_of[self.path_of_root[owner.root]].parents
+        statements = [_statement(w, parents) for w in writes]
+        known = [s for s in statements if isinstance(s, (ast.Import, ast.Assign, ast.AnnAssign, ast.For))]
+        current: ast.AST = _statement(node, parents)
+        while current is not owner.node:
+            around = parents[current]
+            blocks = (b for b in vars(around).values() if isinstance(b, list) and current in b)
+            before = [s for block in blocks for s in block[: block.index(current)] if s in known]
+            if before or around in known:
+                return not before or not isinstance(before[-1], ast.Import)
+            current = around
+        return False
 
     def _note_escape(self, node: ast.expr, values: Values) -> None:
         partials = [v.node for v in values if isinstance(v, Made) and v.name == "functools.partial"]
@@ -262,6 +285,12 @@ class Expressions(Calls):
 
     def _frame(self, node: ast.AST) -> Scope:
         return self.scope_of[node].frame
+
+
+def _statement(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST:
+    while not isinstance(node, ast.stmt):
+        node = parents[node]
+    return node
 
 
 _EVALUATORS: dict[type, Callable[[Expressions, Any], Values]] = {

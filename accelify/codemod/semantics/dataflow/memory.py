@@ -57,6 +57,7 @@ class Memory:
         self._runs: set[tuple[ast.Call, Scope]] = set()
         self._open_partials: list[ast.Call] = []  # whose functions are being called
         self.escaped: set[Scope] = set()  # functions that are passed on as values
+        self.rebound: set[ast.Name] = set()  # reads of a module's name that has got another value by then
         self.lost: set[Scope] = set()  # those of them whose calls are not all known
         self.handed_on: set[tuple[ast.expr, Scope]] = set()
         self.subclasses: dict[Scope, set[Scope]] = defaultdict(set)

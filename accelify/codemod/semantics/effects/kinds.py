@@ -253,6 +253,9 @@ class Kinds:
         if owner is None:
             return frozenset({"number"}) if node.id in ("__debug__",) else _UNKNOWN
         writes = self._tracer.writes(owner, node.id)
+        if node in self.program.flow.rebound:
+            values = [(owner, w) for w in writes if not isinstance(w, ast.alias)]
+            return self._of_place((owner, node.id, ast.alias), values) or _UNKNOWN
         if len(writes) > 1 and (opened := self._opened_round(node, writes)) is not None:
             return self.of(opened)
         return self._of_place((owner, node.id), [(owner, w) for w in writes]) or _UNKNOWN

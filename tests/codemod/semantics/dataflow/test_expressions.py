@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.semantics.dataflow.expressions import Expressions
+from accelify.codemod.semantics.values import ModuleValue
 from tests.codemod.facts import Facts, values
 
 
@@ -128,3 +131,26 @@ def test_match_evaluates_its_subject_and_bodies() -> None:
     text = "match f(1):\n    case [a]:\n        x = 2\n    case _:\n        x = 3\n"
     assert Facts(text).variable("x") == {"2", "3"}
     assert values(text, "f(1)") == {"made: f(1)"}
+
+
+IMPORTED = "import nets\nfor x in (3,):\n    {before}\n    nets = f(x)\n    g = nets\n    {after}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_module"),
+    [
+        ("nets", "if g: h = 3", {"g = nets": False}),
+        ("first = nets.x", "with g:\n        last = nets", {"first = nets.x": True, "last = nets": False}),
+        ("if x: nets = 3", "import nets\n    last = nets", {"last = nets": True}),
+        ("pass", "def inside():\n        last = nets", {"last = nets": True}),
+    ],
+)
+def test_a_module_s_name_that_gets_another_value(before: str, after: str, is_module: dict[str, bool]) -> None:
+    facts = Facts({"main.py": IMPORTED.format(before=before, after=after), "nets.py": "x = 1\n"})
+    reads = {ast.unparse(facts.program.statement(n)): n for n in facts.files[0].nodes if _is_read_of(n, "nets")}
+    found = {text: any(isinstance(v, ModuleValue) for v in facts.program.values(reads[text])) for text in is_module}
+    assert found == is_module
+
+
+def _is_read_of(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)

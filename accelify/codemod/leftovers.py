@@ -430,11 +430,18 @@ class _Ledger:
     def _is_idle(self, insert: Insert) -> bool:
         """Whether a new line only gives a value to a variable that nothing reads any more."""
         name, equals, _ = insert.code.partition(" = ")
-        scope = self.program.frame(insert.node).owner(name) if equals and name.isidentifier() else None
-        if scope is None or not self.is_dead((scope, name)):
+        frame = self.program.frame(insert.node)
+        scope = frame.owner(name) if equals and name.isidentifier() else None
+        if scope is None or not (self.is_dead((scope, name)) or self._is_dead_in(frame, (scope, name))):
             return False
         others = [replace(c, edits=tuple(e for e in c.edits if e is not insert)) for c in self.changes]
         return (scope, name) not in added_reads(self.program, others)
+
+    def _is_dead_in(self, frame: Scope, variable: Variable) -> bool:
+        """Whether a function, which gets a variable of its own instead of its module's, reads it no more."""
+        inner = set(frame.walk()) if frame.kind == "function" and variable[1] not in frame.writes else set()
+        reads = [r for r in self.program.reads_of(*variable) if self.program.scope(r) in inner]
+        return bool(reads) and all(r in self.gone for r in reads)
 
     # Code that is left.
 

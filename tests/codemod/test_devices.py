@@ -1454,3 +1454,44 @@ def test_where_nothing_is_known_of_a_device_that_stays_devices_mix(device: str) 
 def test_the_keys_of_a_map_location_are_no_devices_of_this_process() -> None:
     loads = "model.load_state_dict(torch.load('a.pt', map_location={'cuda:1': 'cuda:0'}))"
     assert loads in migrated(script(model=f"model.to(device)\n{loads}"))
+
+
+CHOSEN_DEVICE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+ABOVE = """\
+import torch
+from torch.utils.data import DataLoader
+device = CHOICE
+def noise():
+    return torch.zeros(1, device=device)
+HEAD
+    loader = DataLoader(rows, batch_size=2)
+    model = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        x = x.to(device)
+        optimizer.zero_grad()
+        loss = model(x).mean() + noise() READ
+        loss.backward()
+        optimizer.step()
+"""
+MADE_BELOW = "accelerator = Accelerator({})\n    device = accelerator.device{}\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "read", "choice", "below"),
+    [
+        ("def main():", "+ torch.ones(1, device=device)", CHOSEN_DEVICE, ("cpu=not torch.cuda.is_available()", "")),
+        ("if __name__ == '__main__':", "", CHOSEN_DEVICE, ("", "")),
+        ("if __name__ == '__main__':", "", "'cuda'", ("", "")),
+        ("if __name__ == '__main__':", "+ len('on ' + device)", "'cuda'", ("", ".type")),
+        ("def main():", "", CHOSEN_DEVICE, None),  # nothing is left there that reads it
+        ("def main():\n    print(device)", "", CHOSEN_DEVICE, ("cpu=not torch.cuda.is_available()", "")),
+    ],
+)
+def test_a_device_above_the_accelerator_is_its_own_below(
+    head: str, read: str, choice: str, below: tuple[str, str] | None
+) -> None:
+    text = ABOVE.replace("CHOICE", choice).replace("HEAD", head).replace("READ", read)
+    after = run(text + ("main()\n" if "main()" in head else "")).after.decode()
+    assert f"device = {choice}\n" in after
+    assert MADE_BELOW.format(*below) in after if below else "device = acc" not in after

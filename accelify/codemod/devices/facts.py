@@ -68,7 +68,8 @@ class Devices:
     accelerator's device where it is created. is_for_cuda: whether the script has something on a GPU under a
     condition, in a way that no other accelerator's device can take the place of. set_elsewhere: the devices of moves
     that stay, of variables that another file sets and that this one reads for moves only. comparisons: those of a
-    device with a named GPU. changed_by_arrays: the tensors on the device that change with an array, each with the code
+    device with a named GPU. set_below: the devices of a module that are read where the accelerator is, and bound above.
+    changed_by_arrays: the tensors on the device that change with an array, each with the code
     that changes it.
     """
 
@@ -98,6 +99,7 @@ class Devices:
     moved_early: tuple[ast.Call, ...] = ()
     set_elsewhere: frozenset[ast.expr] = frozenset()
     comparisons: tuple[Comparison, ...] = ()
+    set_below: tuple[Assignment, ...] = ()
     changed_by_arrays: Mapping[ast.expr, ast.AST] = field(default_factory=dict)
 
     def is_needless(self, move: Move) -> bool:
@@ -607,6 +609,7 @@ def devices_of(
         stranded=stranded,
         set_elsewhere=frozenset(_set_elsewhere(lattice, moves, access)) if not by_hand else frozenset(),
         comparisons=() if by_hand else tuple(compared.find()),
+        set_below=() if by_hand or homemade is not None else tuple(_set_below(known, access, needless)),
         changed_by_arrays=changed,
     )
 
@@ -622,6 +625,24 @@ def _undecided(
             places = {d.now for d in lattice.devices.resolved(lattice.devices.of(device))}
             if Where.UNKNOWN in places or not places:
                 yield device
+
+
+def _set_below(known: Moves, access: Access, needless: frozenset[ast.Call]) -> Iterator[Assignment]:
+    """The devices of a module, bound above the accelerator, that are read where it is: one for each variable."""
+    program, homes, done = known.program, access.reach.homes, set[str]()
+    for binding in known.bindings if len(homes) == 1 else ():
+        home, name = homes[0], binding.target.id if isinstance(binding.target, ast.Name) else ""
+        is_above = program.scope(binding.target) is home.root and access.at(binding.node) is None
+        if name in done or not name or not is_above or known.is_for_the_cpu(binding):
+            continue
+        reads, inner = program.reads_of(home.root, name), set(home.walk())
+        if home.kind == "function":
+            reads = [r for r in reads if program.scope(r) in inner]
+        early = [r for r in reads if access.at(r) is None and (home.kind == "function" or program.frame(r) is home)]
+        left = [r for r in reads if r not in early and needless.isdisjoint(program.ancestors(r))]
+        if home.kind == "module" or (home.kind == "function" and name not in home.writes and not early):
+            done.add(name)
+            yield from [binding] if left else []
 
 
 def _set_elsewhere(lattice: Lattice, moves: Sequence[Move], access: Access) -> Iterator[ast.expr]:
@@ -681,11 +702,15 @@ def _keeps_cuda(known: Moves, access: Access, needless: frozenset[ast.Call]) -> 
     paths = {parsed.path for parsed in program.files}
     tests = (OnGpu(conditions, known.tracer, (), has_gpu=has_gpu).holds for has_gpu in (True, False))
     there, elsewhere = (Destinations(program, known.roles, known.tracer, (), t, lambda node: ()) for t in tests)
+    below = [*_set_below(known, access, needless)]
     for binding in Moves(program, known.roles, known.tracer, known.prepared, paths).bindings:
         name = binding.target.id if isinstance(binding.target, ast.Name) else ""
         owner = program.scope(binding.target).owner(name) if name and access.at(binding.node) is None else None
         reads = program.reads_of(owner, name) if owner is not None else []
         left = [r for r in reads if needless.isdisjoint(program.ancestors(r)) and not _is_only_shown(program, r)]
+        is_set_below = binding in below and access.reach.homes[0].kind == "module"
+        if is_set_below:
+            continue
         if any([{d.now for d in at.of(read)} for at in (there, elsewhere)] == _CUDA_OR_HOST for read in left):
             return True
     return False

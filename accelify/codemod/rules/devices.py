@@ -65,6 +65,7 @@ def find(script: Script) -> Iterator[Found]:
         yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", texts)
     yield from _without_bare_numbers(script)
     yield from _set_options(script)
+    yield from _set_below(script)
     yield from _lost_choices(script)
     yield from _lost_literals(script)
     yield from _chosen_by_number(script)
@@ -163,6 +164,20 @@ def _set_options(script: Script) -> Iterator[Change]:
             edit = Insert(script.program.last(below), "after", code)
         reason = f"code that reads `{ast.unparse(option.target)}` gets the accelerator's device"
         yield Change(NAME, option.home.module, edit.node.lineno, reason, (edit,))
+
+
+def _set_below(script: Script) -> Iterator[Attempt]:
+    """`device = accelerator.device` below the accelerator, for a module's `device` above it, which is read there."""
+    launch = script.options.runtime.launch
+    for binding in script.devices.set_below:
+        (home,) = script.reach.homes
+        if any("--cpu" in message for message in script.devices.ignored_options(launch, [binding.value])):
+            continue  # it may be the CPU, which the accelerator does not know
+        created, name = script.access.creation_edit(home, script.reach.name), ast.unparse(binding.target)
+        code = f"{name} = {script.reach.name}.device{_kind(script, binding)}"
+        edit = replace(created, code=code, order=created.order + 1, gap=0)
+        reason = "what reads it from here on gets the accelerator's device"
+        yield Attempt((Change(NAME, home.module, edit.node.lineno, reason, (edit,)),))
 
 
 def _bound_to(script: Script, binding: Assignment, accelerator: str, done: set[ast.AST]) -> Iterator[Change | Remark]:

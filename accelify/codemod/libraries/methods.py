@@ -9,7 +9,7 @@ import ast
 from functools import cache
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import SHOWN, Device, Effect, Row, Rows, Trait
+from accelify.codemod.libraries.row import SHOWN, Device, Effect, Row, Rows, Same, Trait
 
 _CONTAINERS = ("list", "dict", "set", "deque", "queue", "counter", "module", "container", "optimizer", "transform")
 _OPERATORS: dict[str, ast.operator] = {
@@ -30,7 +30,14 @@ def puts_in(name: str) -> bool:
 
 def hands_over(name: str) -> bool:
     """Methods by which a process gives something to another: `put` of a queue, `send` of a pipe."""
-    return puts_in(name) or table.member("connection", name) is not None
+    row = table.member("connection", name)
+    return puts_in(name) or (row is not None and bool(row.keeps))
+
+
+def receives(name: str) -> bool:
+    """Methods by which a process gets what another has sent: `recv` of a pipe."""
+    row = table.member("connection", name)
+    return row is not None and row.same is Same.NO
 
 
 @cache

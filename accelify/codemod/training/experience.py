@@ -15,6 +15,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.randomness.draws import asks_environment
+from accelify.codemod.training.randomness.workers import asks_environments
 
 Slot = tuple[Scope | None, str]  # a variable; an attribute, of whatever object; what a function gives
 _SHOWS = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS})
@@ -120,7 +121,7 @@ class Experience(Results):
     """What an environment returned to this process, and what was made of it."""
 
     def __init__(self, program: Program, tracer: Tracer) -> None:
-        super().__init__(program, tracer, partial(asks_environment, program))
+        super().__init__(program, tracer, partial(_asks, program))
 
     def normalized(self) -> Iterator[ast.expr]:
         """What divides an environment's results by statistics that it carries on from them: `x / (self.std + 1e-8)`.
@@ -162,6 +163,12 @@ class Experience(Results):
             value, targets = _written(node)
             slots = [slot for t in targets for slot in self._slot(t)] if value is not None and self.holds(value) else []
             yield from ((name, name in read) for owner, name in slots if owner is None)
+
+
+def _asks(program: Program, call: ast.Call) -> bool:
+    """Whether a call asks an environment, or a process beside the script that does."""
+    receives = isinstance(call.func, ast.Attribute) and methods.receives(call.func.attr)
+    return asks_environment(program, call) or (receives and program.once(asks_environments))
 
 
 def _attributes(scope: Scope) -> Iterator[ast.Attribute]:

@@ -128,3 +128,33 @@ def test_running_statistics_that_normalize(returned: str, found: bool) -> None:
 def test_wrappers_that_normalize(wrapper: str, found: int) -> None:
     facts = Facts(f"import gym\nenv = gym.wrappers.{wrapper}(gym.make('x'))\nobs = env.reset()\n")
     assert len(list(Experience(facts.program, facts.tracer).normalized())) == found
+
+
+BESIDE = """\
+import multiprocessing
+import gymnasium as gym
+def work(remote):
+    env = gym.make("x")
+    while True:
+        remote.send({sent})
+class Own(multiprocessing.Process):
+    def run(self):
+        self.remote.send({own})
+mine, theirs = multiprocessing.Pipe()
+multiprocessing.Process(target=work, args=(theirs,)).start()
+rows = []
+rows.append(mine.recv())
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "own", "is_it"),
+    [
+        ("env.step(remote.recv())", "1", True),
+        ("1", "env.reset()", True),
+        ("read(remote.recv())", "1", False),  # what all processes read alike
+    ],
+)
+def test_what_processes_beside_the_script_were_told(sent: str, own: str, is_it: bool) -> None:
+    before = BESIDE.format(sent=sent, own=own)
+    assert (holds("rows", before), holds("mine", before)) == (is_it, False)

@@ -461,6 +461,8 @@ returns=context
     multiprocessing: get_context Manager Pipe
 mutates=self keeps=0
     <connection>: send send_bytes
+effects=waits same=no
+    <connection>: recv recv_bytes
 effects=changes_library
     multiprocessing: set_start_method freeze_support
     torch.multiprocessing: set_sharing_strategy

@@ -12,7 +12,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant, FunctionValue
-from accelify.codemod.training.randomness.draws import function_draws
+from accelify.codemod.training.randomness.draws import asks_environment, function_draws
 
 _NUM_WORKERS = 5  # the place of `num_workers` among the arguments of a loader
 _ITEMS = ("__getitem__", "__getitems__", "__iter__")
@@ -46,9 +46,14 @@ class Workers:
         for call in self.program.calls:
             is_run = self.program.frame(call) in self.program.reachable
             if is_run and any(map(names.runs_beside, self.program.called(call))):
-                for function in self._functions(call):
+                for function in self.started(call):
                     if function_draws(self.program, function) and self._hands_over(function):
                         yield Worker(call, function, dict(self._given(call, function)))
+
+    def started(self, call: ast.Call) -> list[Scope]:
+        """The functions that a call starts beside the script."""
+        target = next((k.value for k in call.keywords if k.arg == "target"), None)
+        return [v.scope for v in self.program.values(target) if isinstance(v, FunctionValue)]
 
     def seeds(self) -> Iterator[Seed]:
         """The seeds of the random numbers of such workers."""
@@ -66,10 +71,6 @@ class Workers:
         ends = [chain[-1] for n in read for chain in self.program.once(Tracer).chains(n)]
         return {end.text for end in ends if end.kind == "parameter" and end.scope is worker.function}
 
-    def _functions(self, call: ast.Call) -> list[Scope]:
-        target = next((k.value for k in call.keywords if k.arg == "target"), None)
-        return [v.scope for v in self.program.values(target) if isinstance(v, FunctionValue)]
-
     def _given(self, call: ast.Call, function: Scope) -> Iterator[tuple[str, ast.expr]]:
         for keyword in call.keywords:
             if keyword.arg == "args" and isinstance(keyword.value, (ast.Tuple, ast.List)):
@@ -86,6 +87,16 @@ class Workers:
     def _is_drawn(self, seed: ast.expr) -> bool:
         value = self.program.once(Tracer).only_value(seed) if isinstance(seed, ast.Name) else None
         return self.program.once(Effects).of(value or seed).draws
+
+
+def asks_environments(program: Program) -> bool:
+    """Whether processes beside the script ask environments, for what it then gets from them: `remote.recv()`."""
+    workers = Workers(program)
+    targets = (c for c in program.calls if any(map(names.runs_beside, program.called(c))))
+    started = [f for call in targets for f in workers.started(call)]
+    scopes = (s for built in program.flow.bindings.values() for s in built.root.walk())
+    started += [s for s in scopes if s.name == "run" and _is_called_beside(program, s)]
+    return any(asks_environment(program, c) for s in program.run_from(started) for c in program.calls_in(s))
 
 
 def run_beside(program: Program, trains: Collection[Scope]) -> frozenset[Scope]:

@@ -1061,3 +1061,45 @@ def test_functions_of_a_table_work_for_other_scripts_as_before(tmp_path: Path, t
     made = found["losses.py"].after.decode().replace("from accelify.runtime import Accelerator\n", "").strip()
     assert made == LOSSES.replace("loss.backward()", "Accelerator.current().backward(loss)").strip()
     assert not [n for r in found.values() for n in r.notes if n.rule == "callers"]
+
+
+FAMILY = """\
+import torch
+
+class Engine:
+    def __init__(self, config):
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=config["lr"])
+
+    def fit(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            loss = (self.model(x.cuda()) - y.cuda()).pow(2).mean()
+            loss.backward()
+            self.optimizer.step()
+"""
+MEMBERS = """\
+import torch
+from engine import Engine
+
+class Small(Engine):
+    def __init__(self, config):
+        self.model = torch.nn.Linear(4, 1).cuda()
+        super().__init__(config)
+
+class Large(Engine):
+    def __init__(self, config):
+        self.model = torch.nn.Linear(4, 1, bias=False).cuda()
+        {call}
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["super().__init__(config)", "Engine.__init__(self, config)", "super(Large, self).__init__({'lr': 2})"]
+)
+def test_a_class_that_the_script_does_not_make_works_as_before(tmp_path: Path, call: str) -> None:
+    body = MAIN.split("TensorDataset\n")[1].partition("model = ")[0].format(imports="from members import Large, Small")
+    train = f"{MAIN.split('{imports}')[0]}{body}Small({{'lr': 0.1}}).fit(loader)\n"
+    found = rewritten(tmp_path, "train.py", engine=FAMILY, members=MEMBERS.format(call=call), train=train)
+    assert {path: r.status for path, r in found.items()}["engine.py"] is Status.MIGRATED
+    assert b"def __init__(self, config):" in found["engine.py"].after
+    assert b"Accelerator.current().prepare(" in found["engine.py"].after

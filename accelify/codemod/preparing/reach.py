@@ -47,6 +47,8 @@ class Reach:
             return CURRENT
         if node.kind == "class":
             method = method_of(frame)
+            if node not in self.holders and method in self.parameters:
+                return self.name  # a base class keeps it, maybe only later
             if node in self.nodes and method is not None and not _is_static(method):
                 return f"{method.parameters[0].arg}.{self.name}" if method.parameters else None
             if frame.root in self.homes and frame.root not in self.guarded:
@@ -212,11 +214,17 @@ class Reacher:
         unfit = {node for _, _, node in found.obstacles if node is not None}
         unfit |= {node_of(f) for f in found.parameters if not all(self._is_named(c, f) for c in self._callers_of(f))}
         unfit |= {home for home in found.homes if home.kind != "module" and self._is_below_home(home)}
+        unfit |= {c for c in found.holders if c not in found.homes and self._is_built_by_others(c, found.nodes)}
         needing = {n for node in unfit for n in self._needing(node, found.nodes)} - self.asking
         asking = self.asking | (needing or unfit)
         classes = [node for node in asking if node.kind == "class"]
         families = {c for cls in classes for c in (*self.flow.descendants(cls), *self.flow.ancestors(cls))}
         return (asking | families & found.nodes) - self.asking
+
+    def _is_built_by_others(self, cls: Scope, nodes: set[Scope]) -> bool:
+        """Whether a class that nobody makes here has a constructor that runs this one, without the accelerator."""
+        inits = {d: self.flow.method(d, "__init__") for d in self.flow.descendants(cls) if d not in nodes}
+        return any(init is not None and init.parent is d for d, init in inits.items())
 
     def _needing(self, node: Scope, nodes: set[Scope]) -> set[Scope]:
         """Those for which a function is passed the accelerator: itself, or what it calls."""

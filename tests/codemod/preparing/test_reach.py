@@ -388,3 +388,25 @@ def test_what_the_file_of_the_call_names_is_passed_it(table: str, call: str) -> 
     _, found = reach(ZOO.format(table=table, call=call), "need()", "first()")
     assert {f.name for f in found.parameters} == {"build", "wide", "deep"}
     assert not found.asking
+
+
+ENGINES = """\
+class Engine:
+    def __init__(self, config):
+        self.step = need()
+class Small(Engine):
+    def __init__(self, config):
+        move()
+        super().__init__(config)
+{other}
+def main(config):
+    first()
+    return {built}
+"""
+
+
+@pytest.mark.parametrize("other", ["", "class Large(Engine): pass", "class Large(Small): pass"])
+def test_a_constructor_has_it_before_its_base_keeps_it(other: str) -> None:
+    facts, found = reach(ENGINES.format(other=other, built="Small(config)"), "need()", "move()", "first()")
+    assert found.expression(facts.scope("Small.__init__")) == "accelerator"
+    assert found.expression(facts.scope("Engine.__init__")) == "self.accelerator"

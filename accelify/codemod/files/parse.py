@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from accelify.codemod.files.lines import opcodes
 from accelify.codemod.files.source import Decoded, decode, encode
@@ -33,6 +34,7 @@ MOST_LEVELS = 4_000
 MOST_BACKWARD_PASSES = 300
 
 # Python counts the indentation of a line from its last form feed.
+_CELL = re.compile(r"# ?%%|# In\[")
 _FEED_IN_INDENTATION = re.compile(r"^[ \t\f]*\f", re.MULTILINE)
 
 
@@ -109,6 +111,11 @@ class Parsed:
     def begins_line(self, statement: ast.stmt) -> bool:
         """Whether nothing stands before a statement on its line."""
         return not self.lines[statement.lineno - 1].encode()[: statement.col_offset].strip()
+
+    def begins_cell(self, statement: ast.stmt) -> bool:
+        """Whether a line above a statement marks a new cell, as editors that show a script as cells know it: `# %%`."""
+        above = reversed(self.lines[: statement.lineno - 1])
+        return any(_CELL.match(line) for line in takewhile(lambda line: line.strip()[:1] in ("", "#"), above))
 
     @staticmethod
     def share_a_line(one: ast.stmt, other: ast.stmt) -> bool:

@@ -290,6 +290,9 @@ class Guarding:
     def _runs(self, block: list[ast.stmt]) -> Iterator[Run]:
         current: list[ast.stmt] = []
         for line in self._lines(block):
+            if self.program.parsed(line[0]).begins_cell(line[0]):
+                yield from self._trimmed(current)
+                current = []
             is_alone = all(s not in self.cached and self.alone.may(s, self._refused) for s in line)
             if is_alone and self.alone.accelerator(line[0]):
                 current.extend(line)

@@ -703,3 +703,11 @@ def test_what_a_log_is_given_is_no_path() -> None:
     listed = "def rows(path):\n    return [len(n) for d, _, n in os.walk(path)]\nfor k in 'ab':\n    rows(k)"
     after = run(script(imports=logged, end=f"writer.add_scalar(str(3), 1)\n{listed}")).after.decode()
     assert WAIT not in after
+
+
+@pytest.mark.parametrize("mark", ["# %%", "#%% Then", "# %% [markdown]\n# Then\n\n# %%", "# In[3]:\n"])
+def test_a_guard_holds_no_border_of_cells(mark: str) -> None:
+    lines = ["np.save('a.npy', [1])", "np.save('b.npy', [1])"]
+    assert guarded(lines[0]) + "\n" in end(f"{lines[0]}\n{mark}\n{lines[1]}")
+    assert mark.splitlines()[0] in end(f"{lines[0]}\n{mark}\n{lines[1]}").splitlines()
+    assert end(f"{lines[0]}\n# then\n{lines[1]}") == guarded(lines[0], "# then", lines[1])

@@ -227,11 +227,31 @@ class OneProcess:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if statement.value is None or not self.is_calm(statement.value):
             return False
+        if self._is_put_into(statement):
+            return True
         call = statement.value if isinstance(statement.value, ast.Call) else None
         makes = call is not None and call not in self.looked_at and self.effect(call) is Effect.WRITES
         return all(
             _is_plain(t) or (makes and isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name)) for t in targets
         )
+
+    def _is_put_into(self, statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> bool:
+        """Whether a statement puts a value into what one variable alone holds: `history[epoch] = loss`."""
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        root: ast.expr = target
+        while isinstance(root, (ast.Subscript, ast.Attribute)):
+            root = root.value
+        if not isinstance(target, ast.Subscript) or not isinstance(root, ast.Name) or not self.is_calm(target.slice):
+            return False
+        summary = self.effects.of(statement)
+        is_its = {place.name for place in summary.writes} == {root.id} and self._is_made_for(root)
+        return is_its and self._is_ones_own(replace(summary, writes=frozenset()))
+
+    def _is_made_for(self, name: ast.Name) -> bool:
+        """Whether a variable is only given what is made there, and no other variable's object."""
+        owner = self.program.scope(name).owner(name.id)
+        makers = [self.program.parent(w) for w in owner.writes.get(name.id, ())] if owner is not None else []
+        return all(isinstance(m, ast.AugAssign) or _makes(getattr(m, "value", None)) for m in makers)
 
     def _only_adds(self, call: ast.Call) -> bool:
         """Whether a call adds to a list or a buffer of the script's own, which is then bound like a name."""
@@ -257,8 +277,14 @@ class OneProcess:
         return found if is_all and is_own and all(map(self.is_calm, given)) else []
 
     def is_addition(self, node: ast.Name) -> bool:
-        """Whether a name is there to be added to: `rows.append(x)`, `numpy.savez(buffer, x)`."""
+        """Whether a name is there to be added to: `rows.append(x)`, `rows[k] = x`, `numpy.savez(buffer, x)`."""
         parent = self.program.parent(node)
+        part: ast.AST | None = node
+        while isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)):
+            if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
+                return True
+            around = self.program.parent(part)
+            part = around if getattr(around, "value", None) is part else None
         call = parent if isinstance(parent, ast.Call) else self.program.parent(parent) if parent is not None else None
         if not isinstance(call, ast.Call):
             return False
@@ -287,6 +313,13 @@ def opened_round(program: Program, node: ast.expr) -> ast.expr | None:
                 if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == node.id:
                     return item.context_expr
     return None
+
+
+def _makes(value: ast.AST | None) -> bool:
+    """Whether an expression makes an object: a call, a display, a comprehension; either part of a choice."""
+    if isinstance(value, ast.IfExp):
+        return _makes(value.body) and _makes(value.orelse)
+    return isinstance(value, (ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.BinOp))
 
 
 def _is_plain(target: ast.expr) -> bool:

@@ -105,16 +105,26 @@ def _fetches(script: Script, run: tuple[ast.stmt, ...]) -> bool:
 
 
 def _others_have_read(script: Script, run: tuple[ast.stmt, ...]) -> bool:
-    """Whether one process removes or moves a file that all may still be reading."""
-    guarding = script.written.guarding
-    removed = {guarding.place_of(p): c for c in _rows(script, run, Trait.REMOVES) for p in _paths(script, c)}
+    """Whether one process removes, moves or writes anew a file that all may still be reading."""
+    guarding, calls = script.written.guarding, [n for s in run for n in ast.walk(s) if isinstance(n, ast.Call)]
+    removed = {guarding.place_of(p): c for c in _rows_of(script, calls, Trait.REMOVES) for p in _paths(script, c)}
+    written = {guarding.place_of(p): c for c in calls if guarding.alone.writes(c) for p in _paths(script, c)}
     return any(
-        place in removed and script.program.reaches(call, removed[place])
-        for call in (script.program.calls if removed else ())
+        (place in removed and script.program.reaches(call, removed[place]))
+        or (place in written and _is_written_again(script, call, written[place]))
+        for call in (script.program.calls if removed or written else ())
         if call not in guarding.covered and not script.program.flow.callees.get(call)
         for use in script.effects.of_call(call).files_read
         for place in map(guarding.place_of, use.paths)
     )
+
+
+def _is_written_again(script: Script, read: ast.Call, write: ast.Call) -> bool:
+    """Whether a round reads a file, and then writes it: a log to which it adds."""
+    program = script.program
+    is_beside = program.frame(read) is program.frame(write) and program.loops_round(read) == program.loops_round(write)
+    is_question = any(_rows_of(script, [read], trait) for trait in (Trait.LOOKS, Trait.LISTS))
+    return is_beside and not is_question and program.before(read, write) and program.reaches(read, write)
 
 
 def _refused(script: Script, run: tuple[ast.stmt, ...]) -> Iterator[tuple[Edit, ...]]:

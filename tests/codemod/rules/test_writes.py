@@ -711,3 +711,32 @@ def test_a_guard_holds_no_border_of_cells(mark: str) -> None:
     assert guarded(lines[0]) + "\n" in end(f"{lines[0]}\n{mark}\n{lines[1]}")
     assert mark.splitlines()[0] in end(f"{lines[0]}\n{mark}\n{lines[1]}").splitlines()
     assert end(f"{lines[0]}\n# then\n{lines[1]}") == guarded(lines[0], "# then", lines[1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "df = pd.read_csv('a.csv')\ndf = df.append(pd.DataFrame.from_dict([{'k': 3}]))\ndf.to_csv('a.csv')",
+        "df = pd.read_csv('a.csv')\ndf.loc[len(df)] = [3]\ndf.to_csv('a.csv')",
+        "log = json.load(open('a')) if os.path.exists('a') else {}\nlog[3] = 4\njson.dump(log, open('a', 'w'))",
+        "log = pickle.load(open('a.pkl', 'rb'))\nlog['k']['n'] = 4\npickle.dump(log, open('a.pkl', 'wb'))",
+    ],
+)
+@pytest.mark.parametrize("loop", ["for k in range(3):\n    ", "def add():\n    {}\nfor k in range(3):\n    add()"])
+def test_one_process_reads_a_log_and_adds_to_it(text: str, loop: str) -> None:
+    inside = text.replace("\n", "\n    ")
+    after = end("import json, pickle\nimport pandas as pd\n" + (loop.format(inside) if "{}" in loop else loop + inside))
+    assert WAIT not in after
+    assert all(line.startswith("        ") for line in after.splitlines() if " = " in line)
+
+
+def test_all_have_read_a_log_before_one_writes_it_anew() -> None:
+    text = "log = np.load('a.npy')\n    log = change(log)\n    np.save('a.npy', log)\n    print(log)"
+    text = f"for k in range(3):\n    {text}"
+    lines = [line.strip() for line in end(text).splitlines()]
+    assert [lines[lines.index(line) - 1] for line in ("log = np.load('a.npy')", GUARD)] == [WAIT, WAIT]
+
+
+def test_what_another_name_holds_is_changed_by_all() -> None:
+    text = "kept = {}\nlog = kept\nlog[3] = 4\nnp.save('a.npy', log)\nprint(kept)"
+    assert "\nlog[3] = 4\n" in end(text)

@@ -164,6 +164,7 @@ returns=tuple
 returns=frame device=host
     pandas: DataFrame Series concat merge get_dummies cut qcut to_datetime to_numeric Categorical Timestamp date_range
         isna isnull notnull factorize unique pivot_table melt Index MultiIndex Timedelta
+        DataFrame.from_dict DataFrame.from_records
 effects=changes_library
     pandas: set_option
     polars: Config.*
@@ -173,7 +174,7 @@ traits=attribute device=host
     <frame>: values columns index shape iloc loc at iat T dtypes
 returns=frame device=host
     <frame>: head tail copy astype reset_index set_index rename sort_values sort_index drop drop_duplicates dropna
-        fillna groupby merge join assign apply map isin isna isnull replace rolling describe transpose melt pivot
+        fillna groupby merge join append assign apply map isin isna isnull replace rolling describe transpose melt pivot
 returns=frame effects=draws_numpy
     <frame>: sample
 returns=list

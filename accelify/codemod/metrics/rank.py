@@ -1062,6 +1062,8 @@ class Ranks:
 
     def _attribute(self, node: ast.Attribute) -> _Labels:
         base = node.value
+        if _says_of_what_sort(node.attr):
+            return _NONE
         owners = self.program.values(base)
         module = next((v for v in owners if isinstance(v, ModuleValue)), None)
         if module is not None:
@@ -1412,6 +1414,13 @@ def _keeps_some(row: Row, call: ast.Call) -> bool:
     """Whether a call gives as many rows as its argument's values say: `x.nonzero()`, `where(x > 0)`."""
     given = len(call.args) + len(call.keywords)
     return row.rows is Rows.SELECTS or (row.has(Trait.FINDS) and given <= 1)
+
+
+@cache
+def _says_of_what_sort(attribute: str) -> bool:
+    """Whether an attribute says where a tensor is, or of what type, not what is in it: `x.device`, `x.dtype`."""
+    rows = [row for row in table.members(attribute) if row.has(Trait.ATTRIBUTE)]
+    return any(row.has(Trait.SAYS_WHERE) or row.returns == "dtype" for row in rows)
 
 
 def _set_by(call: ast.Call) -> list[ast.expr]:

@@ -294,6 +294,34 @@ def test_a_text_with_the_time_in_it_decides_nothing(text: str, is_own: bool) -> 
     assert rank("options['limit'] < 3", before=before).is_own is is_own
 
 
+SCALER = """\
+args = argparse.ArgumentParser().parse_args()
+args.device = "cpu"
+class Scaler:
+    def __init__(self, std):
+        self.std = std
+    def inverse(self, data):
+        if {test}:
+            self.std = {moved}
+        return data * self.std
+scaler = Scaler(np.ones(3))
+"""
+
+
+@pytest.mark.parametrize("test", ["type(data) == torch.Tensor", "isinstance(data, torch.Tensor)", "data.is_cuda"])
+@pytest.mark.parametrize(
+    ("moved", "is_own"),
+    [
+        ("torch.from_numpy(self.std).to(data.device).type(data.dtype)", False),
+        ("torch.as_tensor(self.std, device=data.device, dtype=data.dtype)", False),
+        ("torch.from_numpy(self.std).to(data.device) + data.mean()", True),
+    ],
+)
+def test_where_a_batch_is_says_nothing_of_its_values(test: str, moved: str, is_own: bool) -> None:
+    before = "import argparse\n" + SCALER.format(test=test, moved=moved)
+    assert rank("scaler.std", before=before, batch="scaler.inverse(out)").is_own is is_own
+
+
 def test_functions_of_other_files_are_followed() -> None:
     others = {"other.py": "def add(a, b):\n    return a + b\n"}
     slots = {"before": "from other import add", "begin": "total = 0", "batch": "total = add(total, loss.item())"}

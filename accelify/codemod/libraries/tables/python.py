@@ -21,10 +21,12 @@ returns=number
     -: ord
 returns=bytes
     -: bytes bytearray memoryview
-returns=number traits=shape_only
+returns=number traits=shape_only same=yes
     -: callable hasattr isinstance issubclass
+same=yes
+    -: type
 -
-    -: type getattr vars dir slice object super help copyright
+    -: getattr vars dir slice object super help copyright
     -: Exception BaseException ValueError TypeError KeyError IndexError RuntimeError NotImplementedError AttributeError
     -: StopIteration KeyboardInterrupt OSError IOError FileNotFoundError FileExistsError AssertionError ImportError
     -: ModuleNotFoundError ZeroDivisionError OverflowError MemoryError SystemExit Warning UserWarning

@@ -1495,3 +1495,35 @@ def test_a_device_above_the_accelerator_is_its_own_below(
     after = run(text + ("main()\n" if "main()" in head else "")).after.decode()
     assert f"device = {choice}\n" in after
     assert MADE_BELOW.format(*below) in after if below else "device = acc" not in after
+
+
+OVERRULED = """\
+import json, sys
+import torch
+from yacs.config import CfgNode
+cfg = CfgNode()
+cfg.DEVICE = "cuda"
+MORE
+model = torch.nn.Linear(4, 2).to(cfg.DEVICE)
+optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+for x in batches:
+    optimizer.zero_grad()
+    model(x.to(cfg.DEVICE)).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "cfg.merge_from_file('a.yaml')",
+        "cfg.update(json.load(open('a.json')))",
+        "if sys.argv[1:]:\n    cfg.merge_from_list(sys.argv[1:])",
+        "",
+    ],
+)
+def test_a_setting_that_a_file_may_overrule_is_an_option(more: str) -> None:
+    after = run(OVERRULED.replace("MORE", more)).after.decode()
+    made = 'Accelerator(cpu=cfg.DEVICE == "cpu")' if more else "Accelerator()"
+    after, more = after.replace("'", '"'), more.replace("'", '"')
+    assert after.index(more) < after.index(made) if more else made in after

@@ -11,6 +11,7 @@ from accelify.codemod.devices.early_uses import EarlyUses
 from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
+from accelify.codemod.preparing.settings import is_default_setting
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -156,7 +157,9 @@ class Moves:
         target, value = assigned.target, assigned.value
         if not isinstance(target, (ast.Name, ast.Attribute)) or self.is_the_cpu(code(target)):
             return False
-        if code(target) in self.program.once(Remembered).places:
+        if code(target) in self.program.once(Remembered).places or is_default_setting(
+            self.program, assigned.target, assigned.value
+        ):
             return False
         values = self.program.values(value)
         if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Call)):

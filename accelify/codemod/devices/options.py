@@ -22,7 +22,7 @@ from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.reach import Reach
-from accelify.codemod.preparing.settings import Setting, Settings, imports_torch, negated
+from accelify.codemod.preparing.settings import Setting, Settings, imports_torch, is_default_setting, negated
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
@@ -213,6 +213,8 @@ class Cpu:
     def _is_fallback(self, target: ast.expr) -> bool:
         """Whether an option gets a value only where there is no GPU, or where the user names no device."""
         value, worlds = self.tracer.assigned(target), worlds_where(Process.ONE, has_gpu=True)
+        if value is not None and is_default_setting(self.program, target, value):
+            return True
         truths = (
             (self.program.once(Conditions).truth_in(b.test, worlds), b, is_body)
             for b, is_body in self.program.branches_round(target)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from accelify.codemod.devices.destinations import GPU, HOST, NUMBERED, Destinations, asks_for_cpu, option_texts
 from accelify.codemod.devices.moves import Moves, is_lookup, is_option, last_name, options_in
 from accelify.codemod.libraries import vocabulary
-from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.preparing.settings import Setting, Settings, is_default_setting
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import names_read_in
 from accelify.codemod.semantics.values import Constant, ModuleValue
@@ -91,7 +91,7 @@ class SaidDevices:
         return found if not self._bound else []
 
     def _is_of_settings(self, device: ast.expr) -> bool:
-        """Whether a device is a text that another file of the project says: `DEVICE`, `config.device`."""
+        """Whether a device is a text that another file of the project says, or may: `DEVICE`, `config.device`."""
         program, path = self.program, self.program.path(device)
         texts = program.values(device)
         if len(texts) != 1 or not all(isinstance(v, Constant) and vocabulary.is_device_text(v.value) for v in texts):
@@ -105,7 +105,9 @@ class SaidDevices:
         if held and all(isinstance(v, ModuleValue) for v in held):
             return True
         said = [w for w in program.attribute_writes.get(device.attr, ()) if program.values(w.value) & held]
-        return bool(said) and all(program.frame(w).kind == "module" and program.path(w) != path for w in said)
+        given = [(w, self.tracer.assigned(w)) for w in said if program.frame(w).kind == "module"]
+        is_far = [program.path(w) != path or (v is not None and is_default_setting(program, w, v)) for w, v in given]
+        return bool(said) and len(given) == len(said) and all(is_far)
 
     def _is_either(self, device: ast.expr) -> bool:
         """Whether all callers give a device that may be the CPU or a GPU, and nothing else."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from accelify.codemod.edits.values import Insert
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import CURRENT, Reach, constructor, node_of
+from accelify.codemod.preparing.settings import is_default_setting
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.training.loops import Training
@@ -400,6 +401,7 @@ class Start:
             node
             for node in self.program.parsed(statement).parents
             if isinstance(node, ast.Assign) and any(self.roles.is_device(v) for v in self.program.values(node.value))
+            if not is_default_setting(self.program, node.targets[0], node.value)
             if not self.program.inside(node, statement)
         )
         return any(

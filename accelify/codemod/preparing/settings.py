@@ -11,7 +11,7 @@ from accelify.codemod.preparing.reach import Reach, method_of
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, code
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 6
@@ -91,6 +91,9 @@ class Settings:
         holder = self._holder(node.value)
         if holder is None:
             return None
+        self._after = [*holder.after]
+        self._is_filled(node.value, holder.code)
+        holder = replace(holder, after=tuple(self._after))
         if isinstance(node, ast.Subscript):
             return replace(holder, code=ast.Subscript(holder.code, node.slice, ast.Load()))
         return replace(holder, code=ast.Attribute(holder.code, node.attr, ast.Load()))
@@ -361,9 +364,8 @@ class Settings:
         fills = [
             s
             for s in self._block()
-            if isinstance(s, ast.Expr)
-            and isinstance(s.value, ast.Call)
-            and text in (ast.unparse(s.value.func), ast.unparse(getattr(s.value.func, "value", s.value.func)))
+            if not isinstance(s, (*LOOPS, ast.FunctionDef, ast.ClassDef))
+            and any(text in (ast.unparse(f), ast.unparse(getattr(f, "value", f))) for f in _called_alone(s))
             and not (is_near and self.program.before(read, s))
         ]
         self._after.extend(fills)
@@ -387,6 +389,21 @@ class Settings:
             return ast.Attribute(ast.Name(self.frame.parameters[0].arg, ast.Load()), node.attr, ast.Load())
         value = self.tracer.assigned(write)
         return None if value is None or where.name != "__init__" else self._at_home(value, depth - 1)
+
+
+def is_default_setting(program: Program, target: ast.expr, value: ast.expr) -> bool:
+    """Whether a literal is a setting's default, which a call may overrule: `cfg.DEVICE = "cuda"; cfg.merge(path)`."""
+    if not isinstance(value, ast.Constant) or not isinstance(target, (ast.Attribute, ast.Subscript)):
+        return False
+    holders = {code(n) for n in ast.walk(target.value) if isinstance(n, (ast.Name, ast.Attribute))} - {"self"}
+    calls = (c for c in program.calls if isinstance(program.parent(c), ast.Expr) and (c.args or c.keywords))
+    return any(isinstance(c.func, ast.Attribute) and code(c.func.value) in holders for c in calls)
+
+
+def _called_alone(statement: ast.stmt) -> list[ast.expr]:
+    """What a statement, or one inside it, calls for its effect: `cfg.merge_from_file` of `if path: cfg.merge_...`."""
+    nodes = (n.value for n in ast.walk(statement) if isinstance(n, ast.Expr))
+    return [n.func for n in nodes if isinstance(n, ast.Call)]
 
 
 def _either(test: ast.expr, body: ast.expr, orelse: ast.expr) -> ast.expr:

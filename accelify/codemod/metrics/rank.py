@@ -1217,7 +1217,7 @@ class Ranks:
                 ast.Dict([ast.Constant(k.arg) for k in call.keywords], [k.value for k in call.keywords])
             )
         rows = self.chains.kinds.called(call)
-        labels = self._of_arguments(call) | self._state_of(callees, position)
+        labels = self._of_arguments(call) | self._state_of(callees, position) | self._drawn_by_model(call, callees)
         if not isinstance(call.func, ast.Attribute):
             labels |= self._without_place(self._of(call.func))
         elif not self.chains.kinds.name_of(call.func):
@@ -1240,6 +1240,13 @@ class Ranks:
         labels = (la for method in models for la in self._get(_Returned(method, position)))
         kept = frozenset(la for la in labels if isinstance(la, Origin) or la.update is not None)
         return frozenset(la for la in self._resolved(kept) if isinstance(la, Origin) and la.mark is Mark.RUNNING)
+
+    def _drawn_by_model(self, call: ast.Call, methods_of_it: Iterable[Scope]) -> _Labels:
+        """The labels of what a model draws in each mode, where ranks draw apart: `nn.Dropout()(x)` in `forward`."""
+        draws = self.shards.draws and any(
+            self.chains.effects.of_function(m).effects & _DRAWS_EACH_TIME for m in methods_of_it
+        )
+        return frozenset({Origin(Mark.DRAW, call)}) if draws and not self._makes_what_is_alike(call) else _NONE
 
     def _is_run(self, node: ast.expr) -> bool:
         """Whether what an expression gives is called: a method is, and a value is not."""

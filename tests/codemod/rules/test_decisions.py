@@ -110,3 +110,40 @@ def test_as_many_backward_passes_as_an_item_has_parts(each: str, told: bool) -> 
 def test_a_prepared_loader_s_batches_have_as_many_rows() -> None:
     step = "for row in x:\n    loss = model(row).mean()\n    loss.backward()\noptimizer.step()\n"
     assert not [n for n in run(script(step=step)).notes if "as many backward passes" in n.message]
+
+
+EVALUATED = """\
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.f, self.drop = nn.Linear(4, 1), nn.Dropout()
+    def forward(self, x):
+        return {output}
+model, rows = Net(), torch.ones(9, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(20):
+    loss = model(torch.randn(8, 4)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {mode}
+    if model({given}).mean().item() < 0.1: break
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "given", "notes"),
+    [
+        ("nn.Dropout(0.3)(self.f(x))", "rows", 1),  # in training mode, whatever the model's is
+        ("nn.functional.dropout(self.f(x))", "rows", 1),
+        ("self.f(x) + torch.randn(1)", "rows", 1),
+        ("self.f(x)", "torch.randn(9, 4)", 1),
+        ("self.drop(self.f(x))", "rows", 0),
+        ("self.f(x)", "rows", 0),
+    ],
+)
+def test_an_evaluation_that_draws_where_each_process_draws_for_itself(output: str, given: str, notes: int) -> None:
+    found = run(EVALUATED.format(output=output, given=given, mode="model.eval()")).notes
+    assert sum(n.rule == "decisions" for n in found) == notes

@@ -46,7 +46,12 @@ class LibraryCalls:
         return used | Summary(writes=frozenset(places), effects=effects)
 
     def _is_always_in_training(self, call: ast.Call) -> bool:
-        """Whether a function, as `F.dropout`, is not told whether the model is trained: then it takes it that it is."""
+        """Whether a function, as `F.dropout`, is not told whether the model is trained: then it takes it that it is.
+
+        So does a layer that is made where it is called: `nn.Dropout(0.1)(x)`.
+        """
+        if isinstance(call.func, ast.Call):
+            return True
         has_mode = len(call.args) > 2 or any(k.arg in (None, "training", "train") for k in call.keywords)
         return bool(self.kinds.name_of(call.func)) and not has_mode
 

@@ -36,6 +36,7 @@ def test_random_numbers() -> None:
     assert does("torch.randn(3, generator=g)").effects == {Effect.DRAWS_GIVEN}
     assert does("torch.nn.functional.dropout(x)").effects == {Effect.DRAWS_TORCH}
     assert does("torch.nn.functional.dropout(x, training=False)").effects == {Effect.DRAWS_IN_TRAINING}
+    assert does("torch.nn.Dropout()(x)").effects == {Effect.DRAWS_TORCH}
 
 
 def test_files_and_the_screen() -> None:

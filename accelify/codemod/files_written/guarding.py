@@ -361,7 +361,7 @@ class Guarding:
     # Names.
 
     def _at_fault(self, statement: ast.stmt, covered: set[ast.AST]) -> Iterator[ast.stmt]:
-        """The statements in a statement that bind what is read outside of the runs, or close what all have drawn."""
+        """The statements that bind what is read outside of the runs, set up an object, or close what all have drawn."""
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and (isinstance(node.ctx, ast.Store) or self.alone.is_addition(node)):
                 if self._is_read_elsewhere(node, covered):
@@ -370,7 +370,7 @@ class Guarding:
                 reads = self.program.attribute_reads.get(node.attr, [])
                 if any(r not in covered for r in reads):
                     yield self.program.statement(node)
-            elif isinstance(node, ast.Call) and self._closes_figures_of_all(node, covered):
+            elif isinstance(node, ast.Call) and (sets_up(node) or self._closes_figures_of_all(node, covered)):
                 yield self.program.statement(node)
 
     def _closes_figures_of_all(self, call: ast.Call, covered: set[ast.AST]) -> bool:
@@ -412,6 +412,11 @@ class Guarding:
             return bool(self.program.reaching(read, [bound]))
         opened = opened_round(self.program, read)
         return opened is None or opened is getattr(self.program.parent(bound), "context_expr", None)
+
+
+def sets_up(call: ast.Call) -> bool:
+    """Whether a call runs a base class's constructor, without which the object would be half made."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
 
 
 def _is_place(target: ast.expr) -> bool:

@@ -25,6 +25,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
+from accelify.codemod.files_written.guarding import sets_up
 from accelify.codemod.files_written.loads import lists_files, waits_as_well
 from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
 from accelify.codemod.files_written.refusals import Refusals, path_of
@@ -327,6 +328,12 @@ def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     return snippets.expression(f"{{call}} if {accelerator}.is_main_process else None", call=call)
 
 
+def _written_by(script: Script, call: ast.Call) -> str:
+    """The name of what writes: a class whose base's constructor is run, or the function or method that is called."""
+    owner = script.program.frame(call).parent
+    return owner.name if sets_up(call) and owner is not None else ast.unparse(call.func).rpartition(".")[2]
+
+
 def _left(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
@@ -353,7 +360,7 @@ def _left(script: Script) -> Iterator[Remark]:
             left.setdefault((frame, False), []).append(call)
     for (_, is_temporary), calls in left.items():
         first = min(calls, key=script.program.position)
-        spelled = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)
+        spelled = dict.fromkeys(f"`{_written_by(script, c)}`" for c in calls)
         named = ", ".join(spelled)
         is_command = [any(map(names.runs_command, script.program.called(c))) for c in calls]
         does = (
@@ -362,6 +369,9 @@ def _left(script: Script) -> Iterator[Remark]:
         message = (
             f"{{}}: every process {does}; to write once, guard it with `if {script.place(first)}.is_main_process:`"
         )
+        if sets_up(first):
+            state = script.state(first)
+            message = f"{{}}: every process makes one, which writes; make and use it where `{state}.is_main_process`"
         if all("environment" in script.program.once(Kinds).of(c) for c in calls):  # which each process needs
             message = f"{{}}: every process writes this: put `{script.place(first)}.process_index` into the path"
         elif is_temporary:

@@ -55,6 +55,15 @@ def test_any_method_of_a_writer_writes(line: str) -> None:
     assert runs(f"log = SummaryWriter('x')\n{line}\n") == [["log = SummaryWriter('x')", line]]
 
 
+@pytest.mark.parametrize(
+    "line", ["super().__init__(path)", "SummaryWriter.__init__(self, path)", "super(Log, self).__init__(path)"]
+)
+def test_no_object_is_set_up_on_one_process_alone(line: str) -> None:
+    text = f"class Log(SummaryWriter):\n    def __init__(self, path):\n        {line}\nlog = Log('x')\nuse(log)\n"
+    found = guarding(text)
+    assert (found.runs, texts(found.unguarded)) == ([], [line])
+
+
 @pytest.mark.parametrize("line", ["folder = log.get_logdir()", "folder = log.of_a_later_version(1)"])
 def test_a_value_of_a_writer_is_for_all_processes(line: str) -> None:
     assert runs(f"log = SummaryWriter('x')\n{line}\nuse(folder)\n") == []

@@ -210,8 +210,15 @@ class StepCounts:
             if not any(is_same_size(tracer, size, factor) for size in sizes for factor in factors):
                 continue
             is_count = self.counts(node) if place is node else _is_sharded(self.metrics, node, DEPTH)
-            if is_count and not self._is_only_shown(place):
+            if is_count and not self._is_only_shown(place) and not self._is_index(place):
                 yield place
+
+    def _is_index(self, node: ast.expr) -> bool:
+        """Whether a variable is a place in what is worked through in parts: `rows[i : i + size]`, then `i += size`."""
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        reads = self.program.reads_of(owner, node.id) if owner is not None and isinstance(node, ast.Name) else []
+        around = ((read, a) for read in reads for a in self.program.ancestors(read) if isinstance(a, ast.Subscript))
+        return any(self.program.inside(read, a.slice) for read, a in around)
 
     def _is_only_shown(self, node: ast.expr) -> bool:
         """Whether a value goes nowhere but into texts and to what shows them, by its variable too.

@@ -116,7 +116,7 @@ def _loads(script: Script) -> Iterator[Remark]:
         # Which of its values an attribute holds at that time is not known.
         is_wrapped = bool(ways) and all(ways) if isinstance(function.value, ast.Attribute) else any(ways)
         part = _wrapped_part(script, function.value)
-        if is_wrapped and saves_inner:
+        if saves_inner:
             continue
         if script.program.frame(call) in script.run.run and (is_wrapped or part is not None):
             message = "checkpoints of the wrapped model have the prefix `module.` in each key: strip it before loading"
@@ -206,7 +206,7 @@ def _saves(script: Script) -> Iterator[Remark]:
         around = [a for a in script.program.ancestors(call) if isinstance(a, (ast.Call, ast.IfExp))]
         is_kept = any(isinstance(a, ast.IfExp) or getattr(a.func, "attr", "") == "load_state_dict" for a in around)
         choices = [a for a in script.program.ancestors(call) if isinstance(a, (ast.If, ast.Try))]
-        is_kept |= any(_saves_inner(n, function.value) for a in choices for n in ast.walk(a))
+        is_kept |= _saves_inner(call) or any(_saves_inner(n, function.value) for a in choices for n in ast.walk(a))
         if not is_kept and (_is_wrapped(script, function.value) or _is_of_wrapped(script, function.value)):
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
         elif not is_kept and (part := _wrapped_part(script, function.value)) is not None:
@@ -243,7 +243,7 @@ def _is_module(script: Script, node: ast.expr) -> bool:
 def _wrapped_part(script: Script, model: ast.expr) -> str | None:
     """The part of a model round which a wrapper was put before, as in `net.features = DataParallel(net.features)`."""
     program, held = script.program, script.program.values(model)
-    for call in script.wrappers if held else ():
+    for call in script.wrappers if not any(map(script.roles.is_optimizer, held)) else ():
         statement = program.statement(call)
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         is_here = program.frame(statement) is program.frame(model)
@@ -290,8 +290,17 @@ def _class_names(script: Script) -> Iterator[Remark]:
     message = "this was the name of the wrapper, and is now that of the model's own class: paths made of it change"
     for node in (n for parsed in script.program.files for n in parsed.nodes):
         model = _whose_class_name(node)
-        if model is not None and script.program.frame(model) in script.run.run and _is_wrapped(script, model):
+        if model is None or any(_is_said(script, a) for a in script.program.ancestors(node)):
+            continue
+        if script.program.frame(model) in script.run.run and _is_wrapped(script, model):
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _is_said(script: Script, node: ast.AST) -> bool:
+    """Whether what is in a node is only an error's or printed text."""
+    return isinstance(node, ast.Raise) or (
+        isinstance(node, ast.Call) and any(map(names.says, script.program.called(node)))
+    )
 
 
 def _whose_class_name(node: ast.AST) -> ast.expr | None:

@@ -327,6 +327,8 @@ for x, y in DataLoader(rows, batch_size=size):
         ("if count % 100 == 0: model.eval()", "print(total / count)", ["count"]),
         ("if count >= 9: break", "", ["count"]),
         ("pass", "done = 1 - 5 / count\nprint(done, total / count)", ["count"]),
+        ("kept[count:] = 0\nif count >= 9: break", "", []),  # a place in an array
+        ("print(kept[:, count - 1 : count])\nif count >= 9: break", "", []),
     ],
 )
 def test_samples_that_only_divide_their_sum_are_counted_right(inside: str, after: str, found: list[str]) -> None:

@@ -330,6 +330,9 @@ def test_the_name_of_the_wrapper_is_another_one(name: str, count: int) -> None:
     end = f"torch.save(model.module.state_dict(), {name} + '.pt')"
     result = run(script(before="rows = torch.randn(8, 2, 4)", model=WRAP, end=end))
     assert [n.line for n in result.notes if "name of the wrapper" in n.message] == [19] * count
+    for said in (f"print({name})", f"if loss > 9:\n    raise ValueError('no loss of {{}}'.format({name}))"):
+        shown = run(script(before="rows = torch.randn(8, 2, 4)", model=WRAP, end=said))
+        assert not [n for n in shown.notes if "name of the wrapper" in n.message]
 
 
 KEEPING = "import torch\ndef keep(net):\n    torch.save(net.module.state_dict(), 'net.pt')\n"

@@ -331,7 +331,7 @@ SUMS = [
     {"loss": "criterion(out, y) / 2", "criterion": "size_average=False"},
     {"loss": "F.mse_loss(out, y, reduction='sum')"},
     {"loss": "((out - y) ** 2).sum()"},
-    {"loss": "F.mse_loss(out, y) - 0.5 * torch.sum(out ** 2)"},
+    {"loss": "F.l1_loss(out, y, reduction='sum') - 0.5 * torch.sum(out ** 2)"},
     {"loss": "loss_of(out, y)", "function": "F.l1_loss(out, y, reduction='sum')"},
 ]
 MEANS = [
@@ -348,6 +348,20 @@ def test_a_loss_that_is_a_sum_is_reported(parts: dict[str, str]) -> None:
     text = LOSS.format(**{"criterion": "", "function": "None", **parts})
     assert told(run(text), "as large as for one process's batch")
     assert told(run(text, Options(keep_global_batch=True)), "1/N of the gradient")
+
+
+@pytest.mark.parametrize(
+    ("loss", "term"),
+    [
+        ("F.mse_loss(out, y) - 0.5 * torch.sum(out ** 2)", "(`0.5 * torch.sum(out ** 2)`)"),
+        ("2 * loss_of(out, y) + out.mean() + (out ** 2).mean()", "(`2 * loss_of(out, y)`)"),
+        ("criterion(out, y)\n    loss += torch.sum(out ** 2)", "(`loss`)"),
+    ],
+)
+def test_a_sum_that_is_added_to_means_is_reported_where_batches_are_divided(loss: str, term: str) -> None:
+    text = LOSS.format(criterion="", function="F.l1_loss(out, y, reduction='sum')", loss=loss)
+    assert not told(run(text), "num_processes`")
+    assert told(run(text, Options(keep_global_batch=True)), f"a sum over the batch is added to means here {term}")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from accelify.codemod.semantics.provenance import Tracer, imported_by_name
 from accelify.codemod.semantics.scopes import Scope, code, main_guard, names_in
 from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops import Loops
-from accelify.codemod.training.losses import DividedMeans, Losses, is_for_inputs, losses_of
+from accelify.codemod.training.losses import DividedMeans, Losses, MeanLosses, is_for_inputs, losses_of
 from accelify.codemod.training.weights import late_parameters
 
 NAME = "notes"
@@ -367,6 +367,7 @@ def _summed(script: Script) -> Iterator[Remark]:
 
     losses = Losses(script.program, script.roles, partial(_is_whole_size, script), is_alike)
     divided = DividedMeans(script.program, script.roles)
+    means = MeanLosses(script.program, script.roles)
     for backward in script.training.backwards:
         if is_for_inputs(script.program, backward, script.training.steps, is_alike):
             continue
@@ -379,6 +380,15 @@ def _summed(script: Script) -> Iterator[Remark]:
             )
         elif not any(map(losses.is_sum, of_step)):
             continue
+        elif any(map(means.has, of_step)):
+            if not script.options.keep_global_batch:
+                continue  # each process weighs the terms as one process does, and the mean of its gradients is right
+            terms = ", ".join(f"`{ast.unparse(t)}`" for loss in of_step for t in losses.summed(loss))
+            message = (
+                f"a sum over the batch is added to means here ({terms}): each of N processes adds up its part of the "
+                "batch, and gradients are averaged, which leaves 1/N of the sum: multiply it by "
+                "`accelerator.num_processes`, and not the means"
+            )
         elif script.options.keep_global_batch:
             message = (
                 "this loss is a sum over the batch: each of N processes adds up its part of it, and gradients are "

@@ -234,6 +234,16 @@ class Losses(_Terms):
         """Whether an expression, or a part that is added to it, is a sum that nothing divides."""
         return self.has(node, depth)
 
+    def summed(self, node: ast.expr, depth: int = _DEPTH) -> Iterator[ast.expr]:
+        """The terms of an expression that are such sums, where they are written one by one; else the expression."""
+        given = [v for t in self._last(node) for v in self._given(t, depth)] if isinstance(node, ast.Name) else []
+        written = given[0] if len(given) == 1 and depth else node
+        if isinstance(written, ast.BinOp) and isinstance(written.op, (ast.Add, ast.Sub)):
+            yield from self.summed(written.left, depth - 1)
+            yield from self.summed(written.right, depth - 1)
+        elif self.is_sum(node, depth):
+            yield node
+
     def has(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         is_divided = isinstance(node, ast.Name) and self.means.is_divided_in_place(node)
         return not is_divided and super().has(node, depth)

@@ -154,7 +154,9 @@ class Settings:
             return None
         if isinstance(value, ast.Call) and ast.unparse(value.func) == "vars" and str(key.value).isidentifier():
             return ast.Attribute(value.args[0], str(key.value), ast.Load())
-        return ast.Subscript(value, key, ast.Load())
+        text = ast.unparse(node.value)
+        writes = [w for w in self.program.item_writes.get(key.value, ()) if ast.unparse(w.value) == text]
+        return ast.Subscript(value, key, ast.Load()) if all(map(self._is_written_by, writes)) else None
 
     def _call(self, node: ast.Call, depth: int) -> ast.expr | None:
         """The question for a GPU, what Python makes of an option, `int(args.gpu)`, and what its text says of itself."""

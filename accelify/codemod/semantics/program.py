@@ -380,6 +380,16 @@ class Program:
         """The attributes that are assigned to, by their names."""
         return self._attributes(ast.Store)
 
+    @cached_property
+    def item_writes(self) -> dict[object, list[ast.Subscript]]:
+        """The items that are assigned to, `config["gpu"]`, by their keys."""
+        found: dict[object, list[ast.Subscript]] = {}
+        subscripts = (n for parsed in self.files for n in parsed.nodes if isinstance(n, ast.Subscript))
+        for node in subscripts:
+            if isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Constant):
+                found.setdefault(node.slice.value, []).append(node)
+        return found
+
     def may_be_same(self, one: ast.expr, other: ast.expr) -> bool:
         """Whether two expressions may hold the same object, or objects of one class, as far as is known of them."""
         held, also = self.values(one), self.values(other)

@@ -83,6 +83,20 @@ def test_the_statements_after_which_it_is_known() -> None:
     assert settled("amp", TEXT.replace("amp = args.amp", "for amp in args.amps:\n    pass")) is None
 
 
+@pytest.mark.parametrize(
+    ("filling", "after"),
+    [
+        ("options['amp'] = True\noptions['lr'] = 1", ["options = {}", "options['amp'] = True"]),
+        ("if amp:\n    options['amp'] = amp", ["options = {}", "if amp:\n    options['amp'] = amp"]),
+        ("options['lr'] = 1", ["options = {}"]),
+    ],
+)
+def test_an_item_is_known_where_it_was_set(filling: str, after: list[str]) -> None:
+    found = settled("options['amp']", TEXT.replace("need()", f"options = {{{{}}}}\n{filling}\nneed()"))
+    assert found is not None
+    assert (found.text, texts(found.after)) == ("options['amp']", after)
+
+
 @pytest.mark.parametrize("first", ["from configs import args", "import configs as args", "global args; import args"])
 def test_an_import_in_the_function_itself_comes_first(first: str) -> None:
     facts = Facts(f"def main():\n    {first}\n    need()\n    use(args.amp)\nmain()\n")

@@ -177,6 +177,7 @@ class Trait(Enum):
     FOLDS = "folds"  # divides all rows into some to train on and others, time after time
     ITEMS = "items"  # what it is given becomes items of a dictionary, of others of the kind attributes
     COUNTS = "counts"  # yields numbers in their order
+    KEEPS_ITEMS = "keeps_items"  # holds all items that it has gone over
     STOPS = "stops"  # yields no more items of one argument than another says or has
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
     DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all

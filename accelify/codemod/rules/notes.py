@@ -160,6 +160,7 @@ def find(script: Script) -> Iterator[Remark]:
         yield from _kept_by_hooks(script)
         yield from _refreshed(script)
     yield from _summed(script)
+    yield from _kept_batches(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)
     yield from _imported_by_name(script)
@@ -401,6 +402,20 @@ def _summed(script: Script) -> Iterator[Remark]:
                 "`accelerator.num_processes` for a step as large as their sum"
             )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _kept_batches(script: Script) -> Iterator[Remark]:
+    """All batches of a loader that is prepared, held at a time."""
+    for call in script.program.calls:
+        rows = map(table.function, sorted(script.program.called(call)))
+        is_kept = any(row is not None and row.has(Trait.KEEPS_ITEMS) for row in rows)
+        if is_kept and len(call.args) == 1 and script.prepared.is_loader(call.args[0]):
+            message = (
+                f"`{ast.unparse(call.func)}` keeps all batches, and those of a prepared loader are on the device: if "
+                "they do not fit into a GPU's memory, go over the loader again and again instead, as "
+                "`while True: yield from loader` does, which draws a new order each time"
+            )
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _is_whole_size(script: Script, node: ast.expr) -> bool:

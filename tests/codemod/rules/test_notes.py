@@ -530,3 +530,19 @@ def test_a_block_in_which_one_gpu_is_the_current_one(gpu: str, is_noted: bool) -
     end = f"net = Net()\nwith torch.cuda.device({gpu}):\n    print(net(x))"
     notes = [n for n in run(script(before=before + net, end=end)).notes if "current GPU" in n.message]
     assert len(notes) is is_noted + 0
+
+
+@pytest.mark.parametrize(
+    ("source", "is_told"),
+    [
+        ("zip(loader, itertools.cycle(other))", True),
+        ("zip(list(loader), other)", True),
+        ("zip(loader, itertools.islice(other, 9))", False),
+        ("zip(loader, itertools.cycle([1, 2]))", False),
+    ],
+)
+def test_batches_that_are_all_held_on_the_device(source: str, is_told: bool) -> None:
+    set_up = f"other = DataLoader(rows, batch_size=2)\nfor (x, y), (z, _) in {source}:\n"
+    step = "    loss = model(x).mean() + model(z).mean()\n    loss.backward()\n    optimizer.step()"
+    notes = run(training_script(imports="import itertools", set_up=set_up + step)).notes
+    assert any("keeps all batches" in n.message for n in notes) is is_told

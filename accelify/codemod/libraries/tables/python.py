@@ -100,9 +100,9 @@ role=iteration passes=zip returns=iterator
 role=iteration passes=same returns=iterator
     -: iter
     -: reversed
-role=iteration passes=same returns=list
+role=iteration passes=same returns=list traits=keeps_items
     -: list sorted
-role=iteration passes=same returns=tuple
+role=iteration passes=same returns=tuple traits=keeps_items
     -: tuple
 role=iteration passes=same returns=set
     -: set
@@ -112,7 +112,7 @@ role=iteration passes=filter returns=iterator effects=calls
     -: filter
 role=iteration passes=chain returns=iterator
     itertools: chain chain.from_iterable
-role=iteration passes=same returns=iterator
+role=iteration passes=same returns=iterator traits=keeps_items
     itertools: cycle
 role=iteration passes=same returns=iterator traits=stops
     itertools: islice

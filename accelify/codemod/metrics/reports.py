@@ -179,8 +179,8 @@ class Reports:
 
     def _of_running(self, sink: Sink, origin: Origin) -> None:
         loop = self.ranks.loop_of(origin.node)
-        if loop is None:
-            return
+        if loop is None or self._is_of_evaluation(self._running_at(origin.node)):
+            return  # of which a note on the evaluation's loop says what each process has
         text = self._updated_text(origin.node)
         if self.is_reduced(origin.node):
             if sink.way in (Way.SHOWN, Way.SAVED):
@@ -236,14 +236,26 @@ class Reports:
 
     def _is_of_shard(self, definitions: Sequence[Definition]) -> bool:
         """Whether updates put in more than what the process draws for itself, which is meant to be its own."""
-        queue, seen, marks = [*definitions], set(definitions), set[Mark]()
+        marks = {origin.mark for origin in self._sources(definitions)}
+        return Mark.DRAW not in marks or not marks <= _OF_DRAWS
+
+    def _is_of_evaluation(self, definitions: Sequence[Definition]) -> bool:
+        """Whether updates put in only what comes of whole data sets, of which each process draws the order or items."""
+        sources = self._sources(definitions)
+        drawn = [origin.node for origin in sources if origin.mark is Mark.DRAW]
+        is_whole = all(isinstance(n, (ast.For, ast.AsyncFor)) and n not in self.ranks.rounds for n in drawn)
+        return bool(drawn) and is_whole and {origin.mark for origin in sources} <= _OF_DRAWS
+
+    def _sources(self, definitions: Sequence[Definition]) -> set[Origin]:
+        """What makes the values a rank's own that updates put in, and those that these are made of."""
+        queue, seen, sources = [*definitions], set(definitions), set[Origin]()
         while queue:
-            found = [o for o in self.ranks.added_by(queue.pop()).origins if o.differs]
-            marks |= {o.mark for o in found}
+            found = {o for o in self.ranks.added_by(queue.pop()).origins if o.differs}
+            sources |= found
             running = {d for o in found if o.mark is Mark.RUNNING for d in self._running_at(o.node)} - seen
             queue += running
             seen |= running
-        return Mark.DRAW not in marks or not marks <= _OF_DRAWS
+        return sources
 
     def _begins_anew(self, node: ast.AST, text: str) -> bool:
         """Whether the first round of a loop within the sharded one sets what its later rounds update."""

@@ -570,8 +570,8 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
     elif script.metrics.ranks.draws_batches(loop):
         message = (
             f"{named} is not sharded, but it is run within a loop over sharded data, where each process draws random "
-            "numbers of its own: processes evaluate different batches, and what the main process shows or saves is its "
-            "own value"
+            "numbers of its own: if it draws in evaluation, too, processes evaluate different batches, and what the "
+            "main process shows or saves is its own value"
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
     else:

@@ -28,7 +28,7 @@ from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behi
 from accelify.codemod.training.loops import Loop, Loops
 from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
-from accelify.codemod.training.randomness.workers import Workers
+from accelify.codemod.training.randomness.workers import Workers, is_of_data
 
 NAME = "data"
 _OF_WORKER = "a worker draws training data from this seed"
@@ -83,6 +83,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     kinds = {d.kind for d in script.training.data}
     if "loaders" in kinds and script.run.draws_in_its_data and not script.options.runtime.has("seed_by_rank"):
         yield from _drawn_alike(script)
+    if "loaders" in kinds:
+        yield from _read_on(script)
     if kinds & {"loaders", "sequence"}:
         yield from _seeded_alike(script)
     yield from _weights_in_rounds(script)
@@ -97,6 +99,22 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             "`accelerator.prepare`), or every process trains on the same data"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _read_on(script: Script) -> Iterator[Remark]:
+    """Data sets that give no row by its number, but the next one of a file: it is the same in each process."""
+    program = script.program
+    scopes = (f for built in program.flow.bindings.values() for f in built.root.walk())
+    for method in (f for f in scopes if f.name == "__getitem__" and is_of_data(program, f) and f.parameters[1:]):
+        asked, (own, *_) = method.parameters[1].arg, method.parameters
+        summary = script.effects.of_function(method)
+        moved = any(p.scope is method and p.name == own.arg and p.path for p in summary.writes)
+        if moved and not program.reads_of(method, asked) and not summary.effects & DRAWS and program.may_run(method):
+            message = (
+                f"`{asked}` is not used: this gives the row that comes next, which is the same in each process, so all "
+                "of them train on the same rows, and in an epoch on 1/N of them: give the row of this number"
+            )
+            yield Remark(NAME, script.path(method.node), method.node, message, Tier.REVIEW)
 
 
 def _behind(script: Script, loop: Loop, source: ast.expr) -> Iterator[Remark]:

@@ -251,3 +251,41 @@ for epoch in range(3):
 def test_weights_that_are_drawn_in_a_sharded_loop(epoch: str, step: str, told: int) -> None:
     result = run(ANEW.format(epoch=epoch, step=step))
     assert sum("accelerator.broadcast(model.state_dict())" in n.message for n in result.notes) == told
+
+
+ITEMS = """\
+import random
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset):
+    def __init__(self):
+        self.file, self.rows = open("rows"), [1.0, 2.0]
+    def __len__(self):
+        return 9
+    def __getitem__(self, i):
+        {item}
+loader = DataLoader(Rows(), batch_size=2)
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x.view(-1, 1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("item", "is_told"),
+    [
+        ("return float(self.file.readline())", True),
+        ("self.at = self.at + 1\n        return self.rows[self.at]", True),
+        ("self.file.seek(8 * i)\n        return float(self.file.readline())", False),
+        ("return self.rows[i % 2]", False),
+        ("self.last = random.choice(self.rows)\n        return self.last", False),  # each process draws its own
+        ("return 1.0", False),
+    ],
+)
+def test_a_data_set_that_reads_on_whatever_row_is_asked_for(item: str, is_told: bool) -> None:
+    assert any("is not used" in n.message for n in run(ITEMS.format(item=item)).notes) is is_told

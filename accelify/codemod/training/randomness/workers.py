@@ -125,15 +125,16 @@ def _is_called_beside(program: Program, function: Scope) -> bool:
         return False
     if function.name == "run":
         return any(map(names.runs_beside, program.flow.external_bases(function.parent)))
-    return function.name in _ITEMS and _is_of_data(program, function) and program.once(has_workers)
+    return function.name in _ITEMS and is_of_data(program, function) and program.once(has_workers)
 
 
 def is_worker_code(program: Program, node: ast.AST) -> bool:
     """Whether code is a data set's, and runs in the loader's worker processes."""
-    return _is_of_data(program, program.frame(node)) and program.once(has_workers)
+    return is_of_data(program, program.frame(node)) and program.once(has_workers)
 
 
-def _is_of_data(program: Program, frame: Scope) -> bool:
+def is_of_data(program: Program, frame: Scope) -> bool:
+    """Whether a function is one of a data set's."""
     while frame.parent is not None:
         if frame.kind == "class" and any("Dataset" in b for b in program.flow.external_bases(frame)):
             return True

@@ -8,20 +8,15 @@ from collections.abc import Iterator
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.metrics.decisions import decided_apart, goes_by_size, gradients_apart
-from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
-    ClassValue,
     Collection,
-    Constant,
-    Element,
     External,
     Instance,
     Made,
-    Member,
     Parameters,
     Value,
 )
@@ -44,7 +39,6 @@ def obstacles_of(script: Script) -> Found:
     yield from _single_steps(script)
     yield from _for_one_batch(training)
     yield from _stepping_by_size(script)
-    yield from _built_from_a_shard(script)
     yield from _several_devices(program, script.files)
     yield from _in_processes(program, training)
     yield from _without_a_loss(program)
@@ -75,41 +69,6 @@ def updates_by_hand(program: Program, training: Training) -> bool:
         isinstance(node, ast.Attribute) and node.attr == "grad" and program.frame(node) in training.frames
         for node in program.flow.values
     )
-
-
-def _built_from_a_shard(script: Script) -> Found:
-    """Models sized by what a pass over a prepared loader has found: its longest text, its largest label."""
-    message = (
-        "the model's size depends on data that each process sees only a shard of, so each process would build "
-        "another model: determine it from the whole data set, or from a loader that no training loop uses"
-    )
-    for call in script.program.calls if not script.is_by_hand else ():
-        if _makes_a_model(script, call) and script.program.frame(call) in script.program.reachable:
-            given = [
-                a for a in [*call.args, *(k.value for k in call.keywords)] if not _is_of_no_data(script.program, a)
-            ]
-            found = [o for a in given for o in script.metrics.ranks.of(a).of(Mark.BATCH, Mark.RUNNING) if o.differs]
-            if any(not script.program.inside(call, o.node) and script.program.may_follow(call, o.node) for o in found):
-                yield call, "prepare", message
-
-
-def _is_of_no_data(program: Program, node: ast.expr) -> bool:
-    """Whether an expression holds parts of what a file has, `config["layers"]`, and else only literals; or a device."""
-    held = set(program.values(node))
-    while any(isinstance(v, (Member, Element)) for v in held):
-        held = {v.owner if isinstance(v, (Member, Element)) else v for v in held}
-    made = {v.name for v in held if isinstance(v, Made)}
-    are_known = all(names.reads_files(n) or table.kind_made_by(n) == "device" for n in made)
-    return bool(made) and are_known and all(isinstance(v, (Made, Constant)) for v in held)
-
-
-def _makes_a_model(script: Script, call: ast.Call) -> bool:
-    """Whether a call makes a model that is prepared: by a class of the script's own, or one of a library's."""
-    function, made = script.program.values(call.func), script.program.values(call) & script.preparation.models
-    if any(isinstance(v, Made) and v.node is call and names.is_module(v.name) for v in made):
-        return True
-    is_of_class = bool(function) and all(isinstance(v, ClassValue) for v in function)
-    return is_of_class and any(isinstance(v, Instance) for v in made)
 
 
 def _for_one_batch(training: Training) -> Iterator[tuple[ast.AST, str, str]]:

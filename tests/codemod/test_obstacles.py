@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.codemod.result import Status
 from tests.codemod.facts import Facts
+from tests.codemod.pairs import run
 
 TRAINING = """\
 import torch
@@ -358,7 +360,7 @@ run(torch.device("cuda"), {settings})
 
 
 @pytest.mark.parametrize(
-    ("size", "settings", "is_declined"),
+    ("size", "settings", "is_noted"),
     [
         ('each["width"]', 'json.load(open("settings.json"))', False),
         ('each["width"]', 'yaml.safe_load(open("settings.yml"))', False),
@@ -367,10 +369,48 @@ run(torch.device("cuda"), {settings})
         ('max(each["width"], len(seen))', 'json.load(open("settings.json"))', True),
     ],
 )
-def test_a_model_sized_by_a_file(size: str, settings: str, is_declined: bool) -> None:
-    source = SIZED.format(size=size, settings=settings)
-    reasons = [message for _, _, message in Facts(source).verdict.obstacles]
-    assert any("size depends on data" in reason for reason in reasons) is is_declined
+def test_a_model_sized_by_a_file(size: str, settings: str, is_noted: bool) -> None:
+    result = run(SIZED.format(size=size, settings=settings))
+    assert result.status is Status.MIGRATED
+    assert [n.rule for n in result.notes if "made with values of the batches" in n.message] == ["prepare"] * is_noted
+
+
+INITIAL = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.mean = nn.Parameter(mean)
+    def forward(self, x):
+        return (x - self.mean).pow(2).mean()
+
+loader = DataLoader(data, batch_size=8)
+{first}
+net = Net({mean})
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, _ in loader:
+    optimizer.zero_grad()
+    net(x).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "mean", "is_noted"),
+    [
+        ("for x, _ in loader:\n    first = x.flatten(1)\n    break", "first.mean(0)", True),
+        ("first = next(iter(loader))[0]", "first.mean()", True),
+        ("first = torch.cat([x for x, _ in loader])", "first.mean(0)", True),
+        ("first = data.tensors[0]", "first.mean(0)", False),
+    ],
+)
+def test_a_model_whose_first_weights_are_of_a_batch(first: str, mean: str, is_noted: bool) -> None:
+    result = run(INITIAL.format(first=first, mean=mean))
+    assert result.status is Status.MIGRATED
+    assert any("`prepare` takes over those of process 0" in n.message for n in result.notes) is is_noted
 
 
 BY_HAND = """

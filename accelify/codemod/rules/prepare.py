@@ -15,15 +15,20 @@ from collections.abc import Iterator
 from functools import partial
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Insert, Obstacle, Replace
+from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
+from accelify.codemod.libraries import names, table
+from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.placing import body_start
+from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.values import ClassValue, Constant, Element, Instance, Made, Member
 
 NAME = "prepare"
 
 
-def find(script: Script) -> Iterator[Change | Obstacle]:
+def find(script: Script) -> Iterator[Change | Obstacle | Remark]:
     """A statement for each group, and a call round each object that has no name."""
     for group in script.preparation.groups:
         yield from _statement(script, group)
@@ -31,6 +36,7 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
         yield from _bare(script, item)
     for kind, node in script.preparation.wrapped:
         yield from _wrap(script, kind, node)
+    yield from _of_batches(script)
 
 
 def _statement(script: Script, group: Group) -> Iterator[Change | Obstacle]:
@@ -103,3 +109,54 @@ def _wrap(script: Script, kind: str, node: ast.expr) -> Iterator[Change | Obstac
             ),
         ),
     )
+
+
+def _of_batches(script: Script) -> Iterator[Remark]:
+    """Models made of what a pass over a prepared loader has found: its largest label, the mean of its first batch."""
+    made = [c for c in script.program.calls if not script.is_by_hand and _makes_a_model(script, c)]
+    found = [c for c in made if script.program.frame(c) in script.program.reachable and _is_of_batches(script, c)]
+    places = [(script.path(c), c) for c in found]
+    message = (
+        "this model is made with values of the batches that a process has seen{also}: `prepare` takes over those of "
+        "process 0, and stops where its sizes differ. Take sizes from the whole data set, or from a loader that no "
+        "training loop uses"
+    ).replace("{also}", " (also {0})" if places[1:] else "")
+    if places:
+        yield Remark(NAME, *places[0], message, Tier.REVIEW, lines=(tuple(places[1:]),))
+
+
+def _is_of_batches(script: Script, call: ast.Call) -> bool:
+    """Whether what a call is given comes from batches seen before, and not from what the steps of a model change."""
+    program = script.program
+    given = [a for a in [*call.args, *(k.value for k in call.keywords)] if not _is_of_no_data(program, a)]
+    found = [o for a in given for o in script.metrics.ranks.of(a).of(Mark.BATCH, Mark.RUNNING) if o.differs]
+    seen = [o.node for o in found if not program.inside(call, o.node) and program.may_follow(call, o.node)]
+    steps = [loops[0] for loops in script.training.loops.values() if loops]
+    return any(
+        not (isinstance(node, ast.Call) and _runs_a_model(script, node))
+        and not any(node is not loop and program.inside(node, loop) for loop in steps)
+        for node in seen
+    )
+
+
+def _runs_a_model(script: Script, call: ast.Call) -> bool:
+    return not script.program.values(call.func).isdisjoint(script.preparation.models)
+
+
+def _is_of_no_data(program: Program, node: ast.expr) -> bool:
+    """Whether an expression holds parts of what a file has, `config["layers"]`, and else only literals; or a device."""
+    held = set(program.values(node))
+    while any(isinstance(v, (Member, Element)) for v in held):
+        held = {v.owner if isinstance(v, (Member, Element)) else v for v in held}
+    made = {v.name for v in held if isinstance(v, Made)}
+    are_known = all(names.reads_files(n) or table.kind_made_by(n) == "device" for n in made)
+    return bool(made) and are_known and all(isinstance(v, (Made, Constant)) for v in held)
+
+
+def _makes_a_model(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes a model that is prepared: by a class of the script's own, or one of a library's."""
+    function, made = script.program.values(call.func), script.program.values(call) & script.preparation.models
+    if any(isinstance(v, Made) and v.node is call and names.is_module(v.name) for v in made):
+        return True
+    is_of_class = bool(function) and all(isinstance(v, ClassValue) for v in function)
+    return is_of_class and any(isinstance(v, Instance) for v in made)

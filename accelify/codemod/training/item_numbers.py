@@ -96,7 +96,7 @@ class ItemNumbers:
         sliced = {n for n, value in assigned_in(loop) if isinstance(value, ast.Subscript) and names_in(value) & numbers}
         for node in nodes_in(loop):
             if isinstance(node, ast.If) and (names_in(node.test) & numbers or _sizes(node.test) & sliced):
-                steers = self._steers(node, leaving=True)
+                steers = self._steers(node, leaving=loop)
                 if steers or any(isinstance(n, (ast.Mod, ast.Eq)) for n in ast.walk(node.test)):
                     yield node, steers  # else it only finds where the data end
             elif sets_learning_rate(node) and names_in(node.value) & numbers:
@@ -126,7 +126,7 @@ class ItemNumbers:
                     ends = test is node.test and isinstance(counted[0], ast.Name) and self._ends_before(test, counted)
                     is_plain = [type(s) for s in node.body] == [ast.Break] and not node.orelse
                     batches = whole[0] if ends and is_plain and self._is_full_batches(whole[0], is_own) else None
-                    yield Whole(node, self._steers(node, leaving=False), batches)
+                    yield Whole(node, self._steers(node, leaving=None), batches)
                     break
 
     def _named(self, node: ast.expr) -> set[str]:
@@ -212,21 +212,25 @@ class ItemNumbers:
                     return True
         return False
 
-    def _steers(self, node: ast.If, *, leaving: bool) -> bool:
-        """Whether a branch takes a step, changes the learning rate or, if that is asked for too, leaves the round."""
+    def _steers(self, node: ast.If, *, leaving: Loop | None) -> bool:
+        """Whether a branch takes a step, changes the learning rate or, if that is asked for, leaves a loop's round."""
         return any(
             inner in self.training.backwards
-            or (leaving and isinstance(inner, _LEAVES) and self._leaves(inner, node))
+            or (leaving is not None and isinstance(inner, _LEAVES) and self._leaves(inner, node, leaving))
             or sets_learning_rate(inner)
             or (isinstance(inner, ast.Call) and self._steps(inner))
             for statement in [*node.body, *node.orelse]
             for inner in ast.walk(statement)
         )
 
-    def _leaves(self, leaving: ast.AST, node: ast.If) -> bool:
-        is_of_loop = isinstance(leaving, (ast.Break, ast.Continue))
+    def _leaves(self, leaving: ast.AST, node: ast.If, loop: Loop) -> bool:
+        """Whether a statement leaves a loop's round, or one of a loop in it that trains."""
         around = [a for a in self.program.ancestors(leaving) if isinstance(a, LOOPS)]
-        return not is_of_loop or not any(self.program.inside(loop, node) for loop in around[:1])
+        if not isinstance(leaving, (ast.Break, ast.Continue)) or around[0] is loop:
+            return True
+        calls = (n for n in ast.walk(around[0]) if isinstance(n, ast.Call))
+        trains = any(call in self.training.backwards or self._steps(call) for call in calls)
+        return trains and not self.program.inside(around[0], node)
 
     def _steps(self, call: ast.Call) -> bool:
         if call in self.training.steps or self.program.flow.callees.get(call, set()) & self.training.frames:

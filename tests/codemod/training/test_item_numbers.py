@@ -47,6 +47,8 @@ def asked(body: str, loop: str = "for i in range(0, n, 8):", before: str = "") -
         ("if i % 10 == 0: print(i)", False),
         ("if i == n - 8: torch.save(model.state_dict(), 'm.pt')", False),
         ("if i % 2:\n    for k in range(3):\n        if k: break", False),
+        ("for k in range(3):\n    if i + k >= n: break\n    optimizer.step()", True),
+        ("for k in range(3):\n    while k:\n        optimizer.step()\n    if i + k >= n: continue", True),
     ],
 )
 def test_what_goes_by_the_number_of_an_item(body: str, steers: bool) -> None:
@@ -88,6 +90,8 @@ def test_a_number_that_a_function_is_given() -> None:
         ("if x.sum() == 0: print(x)", "for i, x in pairs:"),
         ("optimizer.step()", "for i in range(0, n, 8):"),
         ("if n % 4 == 0: optimizer.step()", "for i in range(0, n, 8):"),
+        ("for k in range(3):\n    if i + k >= n: continue\n    print(k)", "for i in range(0, n, 8):"),
+        ("k = i\nwhile True:\n    if k >= n: break\n    k += 1", "for i in range(0, n, 8):"),
         ("if (k + 1) % 4 == 0: optimizer.step()", "for k, i in enumerate(range(0, n, 8)):"),
         ("if i + 8 > n: x = X[i:]\nelse: x = X[i:i + 8]", "for i in range(0, n, 8):"),
         ("loss = model(X[i])\nif loss > 3: print(loss)", "for i in range(n):"),

@@ -99,9 +99,11 @@ class Options:
     keep_global_batch: write `Accelerator(split_batches=True)`, so that N processes share the script's own batch.
     runtime: the library that the migrated script runs on.
     selection: the rules that may change a file.
+    called_outside: the paths and names of functions and classes that other files of the repository call as they are.
     """
 
     follow: bool = True
     keep_global_batch: bool = False
     runtime: Runtime = ACCELIFY
     selection: Selection = Selection()
+    called_outside: frozenset[tuple[str, str]] = frozenset()

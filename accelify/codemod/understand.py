@@ -144,7 +144,9 @@ def _laid(
         for node in wrapping.unwrapped:
             needs.setdefault(program.frame(node), node)
     may_ask = code.options.runtime.has("current")
-    reach = Reacher(program, _free_name(program, "accelerator"), needs, may_ask=may_ask).solve()
+    outside = code.options.called_outside
+    name = _free_name(program, "accelerator")
+    reach = Reacher(program, name, needs, may_ask=may_ask, called_outside=outside).solve()
     sites: list[ast.AST] = [g.anchor for g in preparation.groups if g.anchor is not None]
     sites += [*training.backwards, *(node for _, node in preparation.wrapped), *replaced]
     sites += reached if not code.is_by_hand else ()

@@ -122,7 +122,7 @@ def test_a_script_that_cannot_change_and_makes_an_heir_is_named(
     second = FOREIGN.format(imports=imports, made=made)
     found = rewritten(tmp_path, "first", trainer=TRAINER + classes, first=FIRST, second=second)
     assert [(n.line, n.message) for n in found["trainer.py"].notes] == [
-        (4, f"second.py calls `{named}` as before: change it too")
+        (5, f"second.py calls `{named}` as before: if that trains, migrate it too")
     ]
 
 
@@ -140,9 +140,9 @@ def test_a_constructor_that_only_keeps_the_accelerator_may_be_called_without(tmp
     first = first.replace("pretrain(loader)", "fit(torch.optim.Adam(trainer.model.parameters()), loader)")
     second = FOREIGN.format(imports="from trainer import Fitter", made="Fitter")
     found = rewritten(tmp_path, "first", trainer=f"{trainer}class Fitter(Trainer):\n{fit}", first=first, second=second)
-    assert b"def __init__(self, model, device, accelerator=None):" in found["trainer.py"].after
+    assert b"self, model, device):\n        self.accelerator = Accelerator.current()\n" in found["trainer.py"].after
     (note,) = found["trainer.py"].notes
-    assert note.message.startswith("second.py calls `Fitter` without the accelerator, which is None then")
+    assert note.message == "second.py calls `Fitter` as before: if that trains, migrate it too"
 
 
 def test_data_that_only_another_script_would_give_are_not_called_the_same(tmp_path: Path) -> None:

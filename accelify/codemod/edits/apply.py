@@ -362,7 +362,7 @@ def with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef
         return node.with_changes(params=params.with_changes(**renamed))
     if edit.position >= len(listed):
         new = cst.Param(cst.Name(edit.name))
-        if edit.is_optional or (listed and listed[-1].default is not None):
+        if listed and listed[-1].default is not None:
             plain = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
             new = new.with_changes(default=cst.Name("None"), equal=plain)
         if len(listed) > 1 and isinstance(listed[-1].comma, cst.Comma):

@@ -63,14 +63,13 @@ class DropNames:
 class AddParameter:
     """Give a function a parameter at a position, or a new name to one that it has.
 
-    One that follows others with defaults, or that callers may leave out, has `None` for its own.
+    One that follows others with defaults has `None` for its own.
     """
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     name: str
     position: int = 0
     instead_of: str | None = None
-    is_optional: bool = False
 
 
 @dataclass(frozen=True)

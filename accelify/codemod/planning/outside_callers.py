@@ -9,13 +9,10 @@ from dataclasses import dataclass, replace
 from accelify.codemod.edits.values import (
     AddParameter,
     DropParameter,
-    Edit,
-    Insert,
     Loaded,
     Place,
     Plan,
     Remark,
-    Replace,
 )
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
@@ -53,44 +50,27 @@ def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> li
     return found
 
 
-def as_called_before(made: Plan, called: Sequence[Called], files: Sequence[Parsed]) -> Plan:
-    """The plan with a note on each function that other files call, whose new parameter they may leave out if it can be.
+def as_called_before(made: Plan, called: Sequence[Called], asking: Sequence[Called] = ()) -> Plan:
+    """The plan with a note on each function that other files call; `asking`: which need no other arguments for that.
 
-    Code that never comes to the accelerator, as an inference server's may be, runs as before.
+    These work as before, but they take models and loaders to be prepared.
     """
-    edits = [e for c in made.changes for e in c.edits]
-    kept = {e.node for e in edits if isinstance(e, AddParameter) and not _needs_a_value(e)}
-    kept -= {e.node for e in edits if isinstance(e, DropParameter)}
-    kept -= {node for parsed in files for node in _using_at_once(made, parsed)}
-    functions = {c.node: _functions_of(c.node) & kept for c in called}
-    optional = {node for nodes in functions.values() for node in nodes}
-
-    def changed(edit: Edit) -> Edit:
-        if isinstance(edit, AddParameter) and edit.node in optional:
-            return replace(edit, is_optional=True)
-        return edit
-
-    changes = [replace(c, edits=tuple(map(changed, c.edits))) for c in made.changes]
-    notes = [_note(c, is_optional=bool(functions[c.node])) for c in called]
-    return replace(made, changes=changes, remarks=[*made.remarks, *notes])
+    still = [c for c in asking if c.node not in {o.node for o in called} and _trains(made, c)]
+    notes = [*(_note(c, "change") for c in called), *(_note(c, "if that trains, migrate") for c in still)]
+    return replace(made, remarks=[*made.remarks, *notes])
 
 
-def _using_at_once(made: Plan, parsed: Parsed) -> Iterator[ast.AST]:
-    """The functions of a file that ask the accelerator for something whatever they are given: to `prepare`, for one."""
-    changes = made.of(parsed.path)
-    given = {e.name for c in changes for e in c.edits if isinstance(e, AddParameter)}
-    for edit in (e for c in changes if c.rule != "accelerator" for e in c.edits):
-        asks = isinstance(edit, Insert) and any(f"{name}." in edit.code for name in given)
-        if asks or (isinstance(edit, Replace) and edit.reads):
-            nearest = next((a for a in _around(parsed, edit.node) if isinstance(a, _MAYBE)), None)
-            if isinstance(nearest, _FUNCTIONS):
-                yield nearest
+def _trains(made: Plan, called: Called) -> bool:
+    """Whether something in a function or class is changed that trains, or moves no batches any more."""
+    changed = {e.node for c in made.of(called.path) if c.rule in ("backward", "device_moves") for e in c.edits}
+    return any(node in changed for node in ast.walk(called.node))
 
 
-def _needs_a_value(edit: AddParameter) -> bool:
-    """Whether a parameter takes the place of another, or others come after it."""
-    arguments = edit.node.args
-    return edit.instead_of is not None or edit.position < len(arguments.args) or arguments.vararg is not None
+def passed_the_accelerator(made: Plan, called: Sequence[Called]) -> frozenset[tuple[str, str]]:
+    """The paths and names of those functions and classes that would get the accelerator as a parameter."""
+    given = {e.node for c in made.changes for e in c.edits if isinstance(e, AddParameter)}
+    passed = (c for c in called if not _functions_of(c.node).isdisjoint(given))
+    return frozenset((c.path, c.node.name) for c in passed if isinstance(c.node, (*_FUNCTIONS, ast.ClassDef)))
 
 
 def _functions_of(node: ast.AST) -> set[ast.AST]:
@@ -100,12 +80,10 @@ def _functions_of(node: ast.AST) -> set[ast.AST]:
     return {n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"}
 
 
-def _note(called: Called, *, is_optional: bool) -> Remark:
+def _note(called: Called, advice: str) -> Remark:
     paths = [p.path for p in called.by]
     who = f"{', '.join(paths[:-1])} and {paths[-1]} call" if len(paths) > 1 else f"{paths[0]} calls"
-    message = f"{who} `{called.name}` as before: change {'them' if len(paths) > 1 else 'it'} too"
-    if is_optional:
-        message = f"{who} `{called.name}` without the accelerator, which is None then: pass it if that code uses it"
+    message = f"{who} `{called.name}` as before: {advice} {'them' if len(paths) > 1 else 'it'} too"
     return Remark("callers", called.path, called.node, message, Tier.REVIEW)
 
 
@@ -177,7 +155,6 @@ def _called_for(parsed: Parsed, function: _Function) -> _Function | ast.ClassDef
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_MAYBE = (*_FUNCTIONS, ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.While, ast.Lambda)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

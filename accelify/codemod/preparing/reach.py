@@ -26,7 +26,7 @@ class Reach:
     guarded: home modules that need it under their main guard alone. holders: classes that keep it. obstacles: frames
     that cannot be given it, each with the reason. nodes: all that have it. under_guard: functions that see it there.
     constructed: classes that get a constructor to keep it, with the calls that build them.
-    asking: functions and classes that ask for the current one.
+    asking: functions and classes that ask for the current one, wherever they need it. keeping: classes that keep it.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Reach:
     under_guard: frozenset[Scope] = frozenset()
     constructed: Mapping[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
     asking: frozenset[Scope] = frozenset()
+    keeping: tuple[Scope, ...] = ()
 
     def expression(self, frame: Scope) -> str | None:
         """The accelerator's expression in a function, method or module; None where it does not reach."""
@@ -113,17 +114,28 @@ class _Found:
     under_guard: set[Scope] = field(default_factory=set)
     constructed: dict[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
     asking: set[Scope] = field(default_factory=set)
+    keeping: list[Scope] = field(default_factory=list)
 
 
 class Reacher:
     """Work out homes and ways for the frames that need the accelerator."""
 
-    def __init__(self, program: Program, name: str, needs: dict[Scope, ast.AST], *, may_ask: bool = True) -> None:
+    def __init__(
+        self,
+        program: Program,
+        name: str,
+        needs: dict[Scope, ast.AST],
+        *,
+        may_ask: bool = True,
+        called_outside: Collection[tuple[str, str]] = (),
+    ) -> None:
+        """`called_outside`: the paths and names of functions and classes that files beside the program call."""
         self.program = program
         self.flow = program.flow
         self.needs = needs
         self.name = name
         self.may_ask = may_ask
+        self.called_outside = called_outside
         self.found = _Found()
         self.asking: set[Scope] = set()
         self.first: _Found | None = None
@@ -187,6 +199,7 @@ class Reacher:
             under_guard=frozenset(found.under_guard),
             constructed=found.constructed,
             asking=frozenset(found.asking),
+            keeping=tuple(found.keeping),
         )
 
     def _pass(self) -> _Found:
@@ -213,13 +226,14 @@ class Reacher:
         """The functions and classes that cannot be passed the accelerator wherever they are called."""
         unfit = {node for _, _, node in found.obstacles if node is not None}
         unfit |= {node_of(f) for f in found.parameters if not all(self._is_named(c, f) for c in self._callers_of(f))}
+        unfit |= {n for n in found.nodes if (n.module, n.name) in self.called_outside and n not in found.homes}
         unfit |= {home for home in found.homes if home.kind != "module" and self._is_below_home(home)}
         unfit |= {c for c in found.holders if c not in found.homes and self._is_built_by_others(c, found.nodes)}
         needing = {n for node in unfit for n in self._needing(node, found.nodes)} - self.asking
         asking = self.asking | (needing or unfit)
         classes = [node for node in asking if node.kind == "class"]
         families = {c for cls in classes for c in (*self.flow.descendants(cls), *self.flow.ancestors(cls))}
-        return (asking | families & found.nodes) - self.asking
+        return (asking | families) - self.asking
 
     def _is_built_by_others(self, cls: Scope, nodes: set[Scope]) -> bool:
         """Whether a class that nobody makes here has a constructor that runs this one, without the accelerator."""
@@ -415,7 +429,7 @@ class Reacher:
                 self.found.under_guard.add(node)
             return
         if node in self.asking:
-            self.found.asking.add(node)
+            self._settle_asking(node, nodes)
             return
         passing = set(self.callers(node)) & nodes
         if node.kind == "class":
@@ -433,6 +447,17 @@ class Reacher:
                 )
             return
         self._settle_function(node)
+
+    def _settle_asking(self, node: Scope, nodes: set[Scope]) -> None:
+        """A class with a constructor keeps the current accelerator; all else asks for it wherever it is needed."""
+        is_keeping = node.kind == "class" and constructor(self.program, node) is not None
+        if not is_keeping or "__slots__" in node.writes:
+            self.found.asking.add(node)
+            return
+        self._settle_class(node, nodes, set())
+        if node in self.found.homes:
+            self.found.homes.remove(node)
+            self.found.keeping.append(node)
 
     def _only_trains(self, function: Scope) -> bool:
         """Whether all that a function needs the accelerator for is what its parameters hold."""

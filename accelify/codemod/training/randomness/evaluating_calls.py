@@ -38,6 +38,18 @@ class Evaluations:
         """Whether what a call gives is for such calls, or for lines of its function from which nothing is learned."""
         return self.hold(call) or not self._is_learned_from(call)
 
+    def reach_no_step(self, node: ast.AST, seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether nothing that a function's code gives or changes gets to a step, wherever the function is called."""
+        frame = self.program.frame(node)
+        calls = self.program.calls_of(frame) if frame.is_function and frame not in seen else []
+        return bool(calls) and all(self._is_apart(c) or self.reach_no_step(c, seen | {frame}) for c in calls)
+
+    def _is_apart(self, call: ast.Call) -> bool:
+        changed = [c for c in self.program.once(Chains).changed_by(call) if not self._is_model(c)]
+        named = {c.id for c in changed if isinstance(c, ast.Name)}
+        trains = bool(self.program.run_through([call]) & self.frames)
+        return not trains and len(named) == len(changed) and not self._is_learned_from(call, named)
+
     def have_loop(self, node: ast.AST) -> bool:
         """Whether code is in a loop of its function that runs a model and does not train."""
         loops = self.program.loops_round(node)
@@ -78,10 +90,10 @@ class Evaluations:
     def _is_model(self, node: ast.expr) -> bool:
         return any(map(self.roles.is_model, self.program.values(node)))
 
-    def _is_learned_from(self, call: ast.Call) -> bool:
-        """Whether what a call gives may get to a step, by the variables of its function; what leaves that may."""
+    def _is_learned_from(self, call: ast.Call, also: Collection[str] = ()) -> bool:
+        """Whether what a call gives or changes may get to a step, by its function's variables; what leaves that may."""
         statement = self.program.statement(call)
-        names: set[str] = set()
+        names = set(also)
         while True:
             reading = [statement, *(s for s in self._statements(statement) if _names_read(s) & names)]
             if any(isinstance(s, (ast.Return, ast.Yield)) or self._trains(s) for s in reading):
@@ -109,8 +121,10 @@ class Evaluations:
         return is_given or self.program.scope(node).owner(node.id) is not frame
 
     def _statements(self, statement: ast.stmt) -> Iterator[ast.stmt]:
-        """The statements of the same function, and of those inside it."""
-        return (n for n in ast.walk(self.program.frame(statement).node) if isinstance(n, ast.stmt))
+        """The statements of the same function, and of those inside it; of a module, its own."""
+        frame = self.program.frame(statement)
+        found = (n for n in ast.walk(frame.node) if isinstance(n, ast.stmt))
+        return (n for n in found if frame.is_function or self.program.frame(n) is frame)
 
     def _trains(self, statement: ast.stmt) -> bool:
         calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n not in self.read]

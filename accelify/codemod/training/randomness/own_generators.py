@@ -17,6 +17,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,14 @@ class OwnGenerators:
     def __init__(self, program: Program, loops: Loops, training: Training) -> None:
         self.program = program
         self.loops = loops
+        self.evaluations = Evaluations(program, loops.roles, training.frames)
         self.round_steps = {loop for listed in training.loops.values() for loop in listed}
 
     def find(self) -> Iterator[OwnGenerator]:
         """Each with the expressions that seed it."""
         for generator, draws in self._draws.items():
             inside = [c for c in draws if self.round_steps & set(self.loops.stack(c))]
+            inside = [c for c in inside if not self.evaluations.reach_no_step(c)]
             made = generator.node
             if inside and isinstance(made, ast.Call):
                 seeding = self._seeding(generator)

@@ -175,3 +175,19 @@ def test_or_with_which_data_sets_draw(before: str, data: str, seeded: str) -> No
 )
 def test_what_is_not_drawn_alike_for_them(before: str, step: str, epoch: str) -> None:
     assert alike(before, step, epoch=epoch) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "use", "is_found"),
+    [
+        ("return weight[rng.choice(64, 8)].mean()", "print(sample(X))", False),
+        ("return weight[rng.choice(64, 8)].mean()", "mean = sample(X)\n    print(mean)", False),
+        ("log['sample'] = weight[rng.choice(64, 8)]", "log = {}\n    sample(X, log)\n    print(log)", False),
+        ("return rng.choice(64, 8)", "rows = sample(X)", True),
+        ("log['rows'] = rng.choice(64, 8)", "log = {}\n    sample(X, log)\n    rows = log['rows']", True),
+        ("weight.rows = rng.choice(64, 8)", "sample(X.kept)\n    rows = X.kept.rows", True),
+    ],
+)
+def test_what_nothing_learns_from(body: str, use: str, is_found: bool) -> None:
+    before = f"def sample(weight, log=None):\n    rng = np.random.RandomState(1234)\n    {body}\nrows = [1, 2]\n"
+    assert bool(seeds(before, use)) is is_found

@@ -305,7 +305,7 @@ BAD = {
     "Python 2 print": (b'import torch\nprint "loss"\n', 2, "Python 2"),
     "Python 2 except": (b"import torch\ntry:\n    pass\nexcept E, e:\n    pass\n", 4, "Python 2"),
     "async keyword": (b"import torch\nx = 1\nx = x.cuda(async=True)\n", 3, "non_blocking"),
-    "unknown encoding": (b"# coding: klingon\nimport torch\n", 1, "unknown encoding: klingon"),
+    "unknown encoding": (b"# coding: klingon\nimport torch  # \xff\n", 1, "unknown encoding: klingon"),
     "not in its encoding": (b"import torch\ns = '\xff'\n", 2, "not valid utf-8"),
     "binary": (b"import torch\n\x00\x01\x02", 2, "binary"),
     "UTF-16": ("import torch\n".encode("utf-16"), 1, "UTF-16"),

@@ -225,13 +225,23 @@ def _encoding(data: bytes, path: str) -> str:
     line, name = _coding_comment(data[len(codecs.BOM_UTF8) :] if bom else data)
     try:
         encoding = codecs.lookup(name).name
-    except LookupError:
-        raise CannotRead(path, line, 0, f"unknown encoding: {name}") from None
+    except LookupError:  # that of a package, as `future_fstrings`, or an editor's name for UTF-8
+        if not _is_utf8(data):
+            raise CannotRead(path, line, 0, f"unknown encoding: {name}") from None
+        return "utf-8"
     if encoding == "utf-8-sig":
         return "utf-8"
     if bom and encoding != "utf-8":
         raise CannotRead(path, line, 0, f"a UTF-8 byte order mark, but a coding comment that says {name}")
     return encoding
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _coding_comment(data: bytes) -> tuple[int, str]:

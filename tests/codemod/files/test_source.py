@@ -48,8 +48,8 @@ def test_a_coding_comment_below_code_or_in_the_third_line_does_not_count() -> No
 @pytest.mark.parametrize(
     ("data", "line", "column", "reason"),
     [
-        (b"# coding: klingon\n", 1, 0, "unknown encoding: klingon"),
-        (b"#!/usr/bin/python\n# coding: klingon\n", 2, 0, "unknown encoding: klingon"),
+        (b"# coding: klingon\n\xff", 1, 0, "unknown encoding: klingon"),
+        (b"#!/usr/bin/python\n# coding: klingon\nx = '\xe4'", 2, 0, "unknown encoding: klingon"),
         (b"\xef\xbb\xbf# coding: latin-1\n", 1, 0, "coding comment that says latin-1"),
         (b"x = 1\ns = '\xe9'\n", 2, 5, "not valid utf-8"),
         (b"x = 1\r\ns = '\xe9'\r\n", 2, 5, "not valid utf-8"),
@@ -182,3 +182,9 @@ def test_ctrl_c_in_the_middle_waits_until_every_file_is_replaced(
     with pytest.raises(KeyboardInterrupt):
         replace([Replacement(str(path), b"old", b"new") for path in paths])
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"one.py": b"new", "two.py": b"new"}
+
+
+@pytest.mark.parametrize("name", ["future_fstrings", "utf-8-unix", "klingon"])
+def test_a_coding_that_a_package_or_an_editor_names_may_be_utf8(name: str) -> None:
+    data = f"# coding: {name}\ns = 'é'\n".encode()
+    assert encode(decode(data, "train.py").text, decode(data, "train.py")) == data

@@ -180,8 +180,19 @@ class Preparer:
             if not any(i.text == item.text and i.statement is item.statement for i in self._items):
                 self._items.append(item)
                 self._models_where_made(receiver)
+                self._holding_network(binding)
             return True
         return False
+
+    def _holding_network(self, binding: Binding) -> None:
+        """A network of unknown class that holds its optimizer, and is asked for its parameters."""
+        asked = (c.func for c in self.program.calls if isinstance(c.func, ast.Attribute))
+        owners = (f.value for f in asked if methods.gives_parameters(f.attr) and is_plain(f.value))
+        is_asked = any(chain[-1].node is binding.node for owner in owners for chain in self.tracer.chains(owner))
+        item = self._item("model", binding)
+        if is_asked and not any((i.text, i.statement) == (item.text, item.statement) for i in self._items):
+            self.found.models |= self.program.values(binding.value)
+            self._items.append(item)
 
     def _outermost(self, chain: Chain) -> Binding:
         """Where an object was first given a name; for a parameter that nobody fills, the attribute that keeps it."""

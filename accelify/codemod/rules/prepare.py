@@ -83,7 +83,7 @@ def _bare(script: Script, item: Item) -> Iterator[Change | Obstacle]:
                 statement,
                 "after" if item.statement is not None else "before",
                 f"{accelerator}.prepare({item.text})",
-                order=4,
+                order=4 if item.kind == "model" else 5,
             ),
         ),
     )

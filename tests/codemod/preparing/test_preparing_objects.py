@@ -120,3 +120,49 @@ def test_a_part_without_a_prepared_whole_is_prepared_where_it_is_made() -> None:
     )
     text = text.replace("model.body.last", "models[0]").replace("model.named", "models[0].named")
     assert "prepare(" in run(text.replace("model(x)", "models[0](x)")).after.decode()
+
+
+HOLDING = """\
+import torch
+
+class Agent:
+    def __init__(self, config):
+        self.network = config.build()
+        self.target = config.build()
+        self.target.load_state_dict(self.network.state_dict())
+
+    def blend(self, target, source):
+        for t, s in zip(target.parameters(), source.parameters()):
+            t.data.copy_(0.9 * t.data + 0.1 * s.data)
+
+    def step(self, x, y):
+        self.network.zero_grad()
+        (self.network.critic(x) - y).pow(2).mean().backward()
+        self.network.critic_opt.step()
+        self.network.zero_grad()
+        self.network.critic(self.network.actor(x)).mean().backward()
+        self.network.actor_opt.step()
+        ASKED
+"""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "self.blend(self.target, self.network)",
+        "torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1)",
+        "network = self.network\n        print(sum(p.norm() for p in network.parameters()))",
+    ],
+)
+def test_a_network_of_an_unknown_class_that_holds_its_optimizers(asked: str) -> None:
+    text = run(HOLDING.replace("ASKED", asked)).after.decode()
+    prepared = [line.strip() for line in text.splitlines() if "prepare(" in line]
+    assert prepared == [
+        "self.network = self.accelerator.prepare(self.network)",
+        "self.accelerator.prepare(self.network.critic_opt)",
+        "self.accelerator.prepare(self.network.actor_opt)",
+    ]
+
+
+def test_what_holds_optimizers_and_is_never_asked_for_parameters_may_be_anything() -> None:
+    assert "prepare(" not in run(HOLDING.replace("ASKED", "pass").replace("source.parameters()", "y")).after.decode()

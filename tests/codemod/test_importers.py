@@ -1103,3 +1103,13 @@ def test_a_class_that_the_script_does_not_make_works_as_before(tmp_path: Path, c
     assert {path: r.status for path, r in found.items()}["engine.py"] is Status.MIGRATED
     assert b"def __init__(self, config):" in found["engine.py"].after
     assert b"Accelerator.current().prepare(" in found["engine.py"].after
+
+
+@pytest.mark.parametrize("name", ["'.'.join(['zoo', part, chosen])", "f'{part}.{chosen}'", "part + chosen"])
+def test_a_module_whose_name_leads_to_no_file_may_be_any_that_trains(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    main = f"from importlib import import_module\ndef load(part, chosen):\n    return import_module({name})\n"
+    start = "import torch\nfrom settings import part, chosen\nload(part, chosen).run()\n"
+    found = rewritten(tmp_path, "main.py", main=main + start, zoo__deep__engine=ENGINE)
+    (note,) = found["main.py"].notes
+    assert note.message.endswith("if that trains, name its file as well (zoo/deep/engine.py)")

@@ -516,17 +516,19 @@ def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, l
     """
     read = {absolute(p.path) for p in program.files}
     for call in program.calls:
-        is_named = any(map(names.is_configured, program.called(call))) or _imports_what_is_unknown(program, call)
+        is_named = any(map(names.is_configured, program.called(call))) or _imports_what_is_unknown(program, call, word)
         if is_named and program.frame(call) in program.reachable:
             listed = program.flow.project.having(program.parsed(call), word)
             if others := [p for p in listed if absolute(p) not in read]:
                 yield call, others
 
 
-def _imports_what_is_unknown(program: Program, call: ast.Call) -> bool:
-    """Whether a call imports a module of whose name not even the beginning is known."""
-    is_import = any(map(names.runs_code, program.called(call))) and bool(call.args)
-    return is_import and not isinstance(call.args[0], ast.Constant) and not any(_beginnings(program, call.args[0]))
+def _imports_what_is_unknown(program: Program, call: ast.Call, word: str) -> bool:
+    """Whether a call imports a module of whose name nothing is known that leads to a file with a word."""
+    if not any(map(names.runs_code, program.called(call))) or not call.args or isinstance(call.args[0], ast.Constant):
+        return False
+    like = program.flow.project.named_like
+    return not any(like(program.path(call), begin, word) for begin in _beginnings(program, call.args[0]))
 
 
 def chosen_among_variables(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:

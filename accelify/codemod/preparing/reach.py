@@ -143,7 +143,7 @@ class Reacher:
         nodes = {node_of(frame) for frame in needs}
         self.needing = nodes | {top for node in nodes for top in self._family(node)}
         self.seeds = set(self.needing)
-        self._names: dict[str, set[str]] = {}
+        self._names: dict[str, dict[str, list[ast.expr | ast.alias]]] = {}
 
     def callers(self, node: Scope) -> dict[Scope, list[ast.Call]]:
         """The nodes that could pass the accelerator to a function or class, with the calls."""
@@ -260,18 +260,22 @@ class Reacher:
     def _is_named(self, call: ast.Call, function: Scope) -> bool:
         """Whether the file of a call names what it calls: not if that comes from a table, as other files may use it."""
         cls = function.parent if function.name == "__init__" else None
-        called = {f.name for f in (cls, *self.flow.descendants(cls))} if cls is not None else {function.name}
-        return not called.isdisjoint(self._names_in(call))
+        called: set[Value] = {FunctionValue(function)}
+        if cls is not None:
+            called = {ClassValue(each) for each in (cls, *self.flow.descendants(cls))}
+        nodes = (n for v in called for n in self._named_in(call).get(v.scope.name, ()))  # type: ignore[union-attr]  # both have one
+        return any(isinstance(n, ast.alias) or called & self.program.values(n) for n in nodes)
 
-    def _names_in(self, node: ast.AST) -> set[str]:
-        """The names that a file reads, and those of what it imports from others."""
+    def _named_in(self, node: ast.AST) -> dict[str, list[ast.expr | ast.alias]]:
+        """What a file reads, and imports from others, by its names."""
         parsed = self.program.parsed(node)
         if parsed.path not in self._names:
-            self._names[parsed.path] = {
-                n.id if isinstance(n, ast.Name) else n.attr if isinstance(n, ast.Attribute) else n.name
-                for n in parsed.nodes
-                if isinstance(n, (ast.Name, ast.Attribute, ast.alias))
-            }
+            found: dict[str, list[ast.expr | ast.alias]] = {}
+            for each in parsed.nodes:
+                if isinstance(each, (ast.Name, ast.Attribute, ast.alias)):
+                    name = each.id if isinstance(each, ast.Name) else getattr(each, "attr", getattr(each, "name", ""))
+                    found.setdefault(name, []).append(each)
+            self._names[parsed.path] = found
         return self._names[parsed.path]
 
     def _shared_calls(self) -> Iterator[tuple[ast.AST, str, Scope | None]]:
@@ -458,6 +462,8 @@ class Reacher:
         if node in self.found.homes:
             self.found.homes.remove(node)
             self.found.keeping.append(node)
+        else:
+            self.found.asking.add(node)  # a base class keeps it, maybe only later
 
     def _only_trains(self, function: Scope) -> bool:
         """Whether all that a function needs the accelerator for is what its parameters hold."""

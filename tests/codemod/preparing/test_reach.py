@@ -410,3 +410,12 @@ def test_a_constructor_has_it_before_its_base_keeps_it(other: str) -> None:
     facts, found = reach(ENGINES.format(other=other, built="Small(config)"), "need()", "move()", "first()")
     assert found.expression(facts.scope("Small.__init__")) == "accelerator"
     assert found.expression(facts.scope("Engine.__init__")) == "self.accelerator"
+
+
+@pytest.mark.parametrize("name", ["f", "Trainer"])
+def test_a_variable_of_the_same_name_names_no_function(name: str) -> None:
+    made = "def f(x): need()" if name == "f" else "class Trainer:\n    def __init__(self, x): need()"
+    text = f"{made}\ndef main({name}='x'):\n    first()\n    globals()[{name}](1)\nmain()\n"
+    _, found = reach(text, "need()", "first()")
+    assert not found.obstacles
+    assert not found.parameters

@@ -93,21 +93,21 @@ class Evaluations:
     def _is_learned_from(self, call: ast.Call, also: Collection[str] = ()) -> bool:
         """Whether what a call gives or changes may get to a step, by its function's variables; what leaves that may."""
         statement = self.program.statement(call)
-        names = set(also)
+        owned = {self._owned(statement, name) for name in also}
         while True:
-            reading = [statement, *(s for s in self._statements(statement) if _names_read(s) & names)]
+            reading = [statement, *(s for s in self._statements(statement) if self._reads(s) & owned)]
             if any(isinstance(s, (ast.Return, ast.Yield)) or self._trains(s) for s in reading):
                 return True
             changed = [n for s in reading if not hasattr(s, "body") for n in self._changed(s, call)]
             targets = [*changed, *(t for s in reading for t in _targets(s))]
-            given = {n for t in targets for n in names_in(t)}
+            given = {self._owned(t, n) for t in targets for n in names_in(t)}
             if any(not isinstance(n, (ast.Name, ast.Tuple, ast.List)) for n in targets):
                 return True
             if any(isinstance(n, ast.Name) and self._outlives(n) for n in changed):
                 return True
-            if given <= names:
+            if given <= owned:
                 return False
-            names |= given
+            owned |= given
 
     def _changed(self, statement: ast.stmt, asking: ast.Call) -> list[ast.expr]:
         """What a statement may change in place, besides what is asked, and not only the mode of: `kept.append(x)`."""
@@ -121,10 +121,15 @@ class Evaluations:
         return is_given or self.program.scope(node).owner(node.id) is not frame
 
     def _statements(self, statement: ast.stmt) -> Iterator[ast.stmt]:
-        """The statements of the same function, and of those inside it; of a module, its own."""
-        frame = self.program.frame(statement)
-        found = (n for n in ast.walk(frame.node) if isinstance(n, ast.stmt))
-        return (n for n in found if frame.is_function or self.program.frame(n) is frame)
+        """The statements of the same function, and of those inside it."""
+        return (n for n in ast.walk(self.program.frame(statement).node) if isinstance(n, ast.stmt))
+
+    def _reads(self, statement: ast.stmt) -> set[tuple[Scope | None, str]]:
+        """The variables that a statement reads, each with the function that it belongs to."""
+        return {self._owned(statement, name) for name in _names_read(statement)}
+
+    def _owned(self, node: ast.AST, name: str) -> tuple[Scope | None, str]:
+        return self.program.frame(node).owner(name), name
 
     def _trains(self, statement: ast.stmt) -> bool:
         calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n not in self.read]

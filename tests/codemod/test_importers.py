@@ -1102,7 +1102,7 @@ def test_a_class_that_the_script_does_not_make_works_as_before(tmp_path: Path, c
     found = rewritten(tmp_path, "train.py", engine=FAMILY, members=MEMBERS.format(call=call), train=train)
     assert {path: r.status for path, r in found.items()}["engine.py"] is Status.MIGRATED
     assert b"def __init__(self, config):" in found["engine.py"].after
-    assert b"Accelerator.current().prepare(" in found["engine.py"].after
+    assert b"        self.accelerator = Accelerator.current()\n" in found["engine.py"].after
 
 
 @pytest.mark.parametrize("name", ["'.'.join(['zoo', part, chosen])", "f'{part}.{chosen}'", "part + chosen"])

@@ -260,11 +260,11 @@ class Reacher:
     def _is_named(self, call: ast.Call, function: Scope) -> bool:
         """Whether the file of a call names what it calls: not if that comes from a table, as other files may use it."""
         cls = function.parent if function.name == "__init__" else None
-        called: set[Value] = {FunctionValue(function)}
-        if cls is not None:
-            called = {ClassValue(each) for each in (cls, *self.flow.descendants(cls))}
-        nodes = (n for v in called for n in self._named_in(call).get(v.scope.name, ()))  # type: ignore[union-attr]  # both have one
-        return any(isinstance(n, ast.alias) or called & self.program.values(n) for n in nodes)
+        called = {function} if cls is None else {cls, *self.flow.descendants(cls)}
+        nodes = [n for each in called for n in self._named_in(call).get(each.name, ())]
+        held = (v for n in nodes if not isinstance(n, ast.alias) for v in self.program.values(n))
+        is_held = any(isinstance(v, (FunctionValue, ClassValue)) and v.scope in called for v in held)
+        return is_held or any(isinstance(n, ast.alias) for n in nodes)
 
     def _named_in(self, node: ast.AST) -> dict[str, list[ast.expr | ast.alias]]:
         """What a file reads, and imports from others, by its names."""

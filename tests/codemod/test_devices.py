@@ -882,9 +882,7 @@ class Trainer:
     def __init__(self, model, loader, use_cuda=True):
         self.device = CHOICE
         self.model, self.loader = model, loader
-        if ASKED:
-            self.model.cuda()
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+MOVES        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     def fit(self):
         for x in self.loader:
             self.optimizer.zero_grad()
@@ -926,9 +924,17 @@ COUNTED = """\
 import torch
 def prepare_device(wanted):
     count = torch.cuda.device_count()
+    if wanted > 0 and count == 0:
+        wanted = 0
     if wanted > count:
         wanted = count
     return torch.device("cuda:0" if wanted > 0 else "cpu")
+"""
+LIMITED = """\
+import torch
+def limited_device(wanted):
+    wanted = min(wanted, torch.cuda.device_count())
+    return torch.device("cuda:0" if wanted else "cpu")
 """
 BY_FLAG = '"cuda" if use_cuda and torch.cuda.is_available() else "cpu"'
 
@@ -938,7 +944,8 @@ BY_FLAG = '"cuda" if use_cuda and torch.cuda.is_available() else "cpu"'
     [
         (BY_FLAG, ' == "cuda"', "Accelerator(cpu=not use_cuda)", ""),
         (f"torch.device({BY_FLAG})", '.type != "cpu"', "Accelerator(cpu=not use_cuda)", ""),
-        ("prepare_device(use_cuda)", '.type == "cuda"', "Accelerator()", "`args.gpu` no longer selects"),
+        ("prepare_device(use_cuda)", "", "Accelerator(cpu=not use_cuda > 0)", ""),
+        ("limited_device(use_cuda)", '.type == "cuda"', "Accelerator()", "`args.gpu` no longer selects"),
         (BY_FLAG.replace("use_cuda and ", ""), ' == "cuda"', "Accelerator()", ""),
     ],
 )
@@ -947,8 +954,9 @@ def test_an_option_that_another_files_class_chooses_by(
 ) -> None:
     """It decides about the accelerator, or a note says that it decides nothing any more."""
     monkeypatch.chdir(tmp_path)
-    counted = COUNTED if "prepare_device" in choice else ""
-    trainer = CHOOSING.replace("CHOICE", choice).replace("ASKED", f"self.device{asked}")
+    counted = COUNTED if "prepare_device" in choice else LIMITED if "limited_device" in choice else ""
+    moves = "        if ASKED:\n            self.model.cuda()\n" if asked else ""
+    trainer = CHOOSING.replace("MOVES", moves).replace("CHOICE", choice).replace("ASKED", f"self.device{asked}")
     Path("trainer.py").write_text(counted + trainer)
     Path("train.py").write_text(
         "import argparse\nimport torch\nfrom torch.utils.data import DataLoader\nfrom trainer import Trainer\n"

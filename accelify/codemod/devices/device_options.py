@@ -21,7 +21,6 @@ from accelify.codemod.semantics.values import Constant, Made, Value
 from accelify.codemod.training.roles import Roles
 
 Option = ast.Attribute | ast.Subscript
-_MANY = 24
 _PLACES = (ast.Name, ast.Attribute, ast.Subscript)
 _OF_DEVICES = ("type", "index")
 _VARIABLES = (ast.Name, ast.Attribute)
@@ -267,13 +266,15 @@ class Asked:
         self.roles = roles
         self.tracer = tracer
         self.behind = [*nodes]
+        self._done: set[ast.AST] = set()
         self.by = {ast.unparse(leaf) for node in tuple(self.behind) for leaf in self._leaves(node, frozenset())}
 
     def _leaves(self, node: ast.AST, seen: frozenset[ast.AST]) -> Iterator[ast.AST]:
         is_call = isinstance(node, ast.Call)
         is_about_gpus = is_call and any(map(self.roles.is_cuda_test, self.program.values(node)))
-        if node in seen or len(seen) > _MANY or is_about_gpus:
+        if node in self._done or is_about_gpus:
             return
+        self._done.add(node)
         seen |= {node}
         if isinstance(node, _PLACES):
             yield from self._of_place(node, seen)

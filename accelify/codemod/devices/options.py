@@ -71,6 +71,8 @@ class Cpu:
         run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.named)
         homes = [h for h in self.reach.homes if h.kind != "function" or h in run] or [*self.reach.homes]
         named, moving = [*self._named(files)], [*self._moving()] if not self._always_moves(files) else []
+        if not named and not moving:
+            named = [*self._named({parsed.path for parsed in self.program.files})]
         if any(map(self._wished, named)):
             # A model that any GPU would get follows the device that its batches are brought to.
             moving = [choice for choice in moving if self._wished(choice)]

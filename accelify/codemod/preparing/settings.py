@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.reach import Reach, method_of
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -217,6 +218,7 @@ class Settings:
                 return self._at_home(condition, depth - 1)
             own = self.program.reaching(node, writes) if self.program.frame(node) is home else writes
             return ast.Name(node.id, ast.Load()) if self._is_known_after(own) else None
+        writes = [w for w in writes if not self._is_what_there_is(w)]
         if owner.kind != "function" or len(writes) != 1:
             return None
         write = writes[0]
@@ -224,6 +226,16 @@ class Settings:
             return self._argument(owner, write.arg, depth - 1)
         value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
         return None if value is None else self._at_home(value, depth - 1)
+
+    def _is_what_there_is(self, write: ast.AST) -> bool:
+        """`n = gpus` of `if n > gpus:`, the number of GPUs; also `n = 0` where there is none."""
+        value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
+        held = self.program.values(value)
+        conditions, worlds = self.program.once(Conditions), worlds_where(Process.ONE, has_gpu=True)
+        branches = [*self.program.branches_round(write)] if value is not None else []
+        is_never = any(conditions.truth_in(b.test, worlds) is (not is_body) for b, is_body in branches)
+        is_count = bool(held) and all(map(self.roles.is_cuda_test, held))
+        return bool(branches) and (is_count or is_never)
 
     def _imported(self, writes: list[ast.AST]) -> ast.expr | None:
         """A name for what another module imports, if the home's own module imports it, too."""

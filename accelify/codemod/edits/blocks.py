@@ -28,6 +28,7 @@ class Block:
         self._pending: list[cst.EmptyLine] = []  # lines above removed statements, waiting for the next one that stays
         self._queue: list[Insert] = []  # what comes after the last statement, placed when it is known what follows it
         self._has_gap = False
+        self._last = "", 0  # the code that was put last, and how many statements there were then
 
     def remove(self, lines: list[cst.EmptyLine], inserts: Sequence[Insert]) -> None:
         """A statement goes, and what was to be beside it comes in its place; `lines` above it stay."""
@@ -52,8 +53,8 @@ class Block:
         self._pending, self._queue, self._has_gap = [], [], False
         if before:
             cut = last_blank(lines)
-            self.insert(before, lines[:cut])
-            lines = _spaced(lines[cut:], before)
+            left = self.insert(before, lines[:cut])
+            lines = _spaced([*left, *lines[cut:]], before)
         return lines
 
     def follow(self, inserts: Sequence[Insert]) -> None:
@@ -88,10 +89,12 @@ class Block:
         self.body.append(block)
 
     def insert(self, inserts: Sequence[Insert], lines: Sequence[cst.EmptyLine] = ()) -> list[cst.EmptyLine]:
-        """Add new statements, with lines above the first; what lines are left, because an import follows an import."""
+        """Add new statements, with lines above the first, none twice in succession; returns the lines that are left."""
         self.placed.extend(inserts)
         left = list(lines)
         for insert in inserts:
+            if self._last == (insert.code, len(self.body)):
+                continue
             made = snippets.statements(insert.code, self.indent)
             if insert.where == "after" and insert.code.startswith(("from ", "import ")) and not insert.gap:
                 self.body.extend(made)
@@ -100,6 +103,7 @@ class Block:
                 left = [*blank(insert.gap), *left]
             made[0] = made[0].with_changes(leading_lines=[*left, *lines_above(made[0])])
             self.body.extend(made)
+            self._last = insert.code, len(self.body)
             left = []
         return left
 

@@ -108,6 +108,16 @@ def test_new_statements_in_order_and_with_a_gap() -> None:
     assert result.text == "a()\nfirst()\n\nsecond()\n\nb()\n"
 
 
+@pytest.mark.parametrize(
+    ("between", "after"), [("", "a()\nwait()\nb()\n"), ("c()\n", "a()\nwait()\nc()\nwait()\nb()\n")]
+)
+def test_the_same_statement_is_not_put_twice_in_succession(between: str, after: str) -> None:
+    facts = Facts(f"a()\n{between}b()\n")
+    first, last = (facts.program.statement(facts[text]) for text in ("a()", "b()"))
+    result = applied(facts, Insert(first, "after", "wait()"), Insert(last, "before", "wait()"))
+    assert (result.text, result.missed) == (after, [])
+
+
 def test_names_of_an_import() -> None:
     facts = Facts("from a import b, c as d, e\nimport f\n")
     first, second = facts.files[0].tree.body

@@ -29,6 +29,7 @@ _RUN_TRAINING = {
     "ignite": "Engine create_supervised_*",
     "fastai": "*[lL]earner fit* Recorder",
     "catalyst": "*Runner Experiment",
+    "ray": "TorchTrainer",
 }
 # Libraries that run it where a file has no loop of its own, and the next step for such a file; {} stands for its path.
 _TRAINERS = {"transformers": "*Trainer", "trl": "*Trainer"}
@@ -45,6 +46,7 @@ _NEXT_STEP = {
     "ignite": "trained by Ignite, which distributes it: see `ignite.distributed.Parallel`",
     "fastai": "trained by fastai, which distributes it: see `Learner.distrib_ctx`",
     "catalyst": "trained by Catalyst, which distributes it: choose an engine for its runner",
+    "ray": "trained by Ray Train, which starts the processes itself: set `ScalingConfig(num_workers=N)`",
     "transformers": _TRAINER,
     "trl": _TRAINER,
     **{library: _LOOP.replace("{library}", library) for library in _LOOPS},

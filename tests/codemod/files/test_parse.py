@@ -43,6 +43,8 @@ def test_columns_are_counted_in_characters() -> None:
         ("import lightning.fabric\nf = lightning.fabric.Fabric()", True),
         ("from ignite.metrics import Accuracy", False),
         ("from ignite.engine import create_supervised_trainer", True),
+        ("from ray.train.torch import TorchTrainer", True),
+        ("import ray", False),
         ("from fastai.vision.all import *", True),
         ("from fastai.data.core import DataLoaders", False),
         ("from accelify.runtime import Accelerator", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import nullcontext, suppress
 from typing import Any, overload  # elements are the user's
@@ -116,7 +117,8 @@ def shard(elements: Any, rank: int, size: int, passes: LoaderPasses, is_even: bo
     `zip` of loaders draws their order when it is iterated.
 
     With a length: every rank gets `ceil(length / N)` elements, completed by going round to the start.
-    Without (a generator, `zip`, `enumerate`): every N-th element as it comes; an incomplete last round is dropped.
+    Without (a generator, `zip`, `enumerate`): every N-th element as it comes; an incomplete last round is dropped,
+    with a warning if it is the only one.
     Uneven shards hold each element once: nothing is completed, and nothing dropped.
     Raises: CannotShard for a set, whose order differs from process to process.
     """
@@ -133,7 +135,16 @@ def shard(elements: Any, rank: int, size: int, passes: LoaderPasses, is_even: bo
     rounds = _rounds(elements, rank, size, passes)
     if not is_even:
         return passes.loop(items[rank] for items in rounds if len(items) > rank)
-    return passes.loop(items[rank] for items in rounds if len(items) == size)
+    return passes.loop(_of_full_rounds(rounds, rank, size))
+
+
+def _of_full_rounds(rounds: Iterator[list[Any]], rank: int, size: int) -> Iterator[Any]:
+    for number, items in enumerate(rounds):
+        if len(items) == size:
+            yield items[rank]
+        elif not number:
+            message = f"shard: {len(items)} elements, fewer than the {size} processes: none is left for any of them"
+            warnings.warn(f"{message}. Use fewer processes, or smaller elements", stacklevel=2)
 
 
 def _elements_at(sequence: Any, positions: Sequence[int], passes: LoaderPasses) -> Any:

@@ -99,3 +99,12 @@ def test_parts_of_every_kind_are_padded_to_equal_lengths() -> None:
 
 def test_a_text_is_no_list_of_letters() -> None:
     assert parts("prompt", False) == ["prompt"] * 2
+
+
+@pytest.mark.parametrize(("count", "is_told"), [(0, False), (1, True), (2, False), (3, False)])
+def test_a_generator_with_fewer_elements_than_processes_is_reported(
+    count: int, is_told: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    passes = LoaderPasses(Streams(Collectives(), torch.device("cpu")))
+    assert list(shard(iter(range(count)), 1, 2, passes)) == [1] * (count > 1)
+    assert any("none is left for any" in str(w.message) for w in recwarn) is is_told

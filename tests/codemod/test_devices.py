@@ -1535,3 +1535,9 @@ def test_a_setting_that_a_file_may_overrule_is_an_option(more: str) -> None:
     made = 'Accelerator(cpu=cfg.DEVICE == "cpu")' if more else "Accelerator()"
     after, more = after.replace("'", '"'), more.replace("'", '"')
     assert after.index(more) < after.index(made) if more else made in after
+
+
+def test_a_method_of_an_object_overrules_no_device_of_it() -> None:
+    text = OVERRULED.replace("cfg = CfgNode()", "learner = Learner()").replace("cfg", "learner")
+    after = run(text.replace("MORE", "learner.fit(1)")).after.decode()
+    assert "learner.DEVICE = accelerator.device.type\n" in after

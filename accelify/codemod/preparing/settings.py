@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.reach import Reach, method_of
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.effects import Effects
@@ -409,7 +409,8 @@ def is_default_setting(program: Program, target: ast.expr, value: ast.expr) -> b
     """Whether a literal is a setting's default, which a call may overrule: `cfg.DEVICE = "cuda"; cfg.merge(path)`."""
     if not isinstance(value, ast.Constant) or not isinstance(target, (ast.Attribute, ast.Subscript)):
         return False
-    holders = {code(n) for n in ast.walk(target.value) if isinstance(n, (ast.Name, ast.Attribute))} - {"self"}
+    holders = {code(n) for n in ast.walk(target.value) if isinstance(n, (ast.Name, ast.Attribute))}
+    holders = {holder for holder in holders if vocabulary.holds_options(holder)}
     calls = (c for c in program.calls if isinstance(program.parent(c), ast.Expr) and (c.args or c.keywords))
     return any(isinstance(c.func, ast.Attribute) and code(c.func.value) in holders for c in calls)
 

@@ -39,6 +39,9 @@ class About(Enum):
     CARRIED = "value of one batch that the next one's loss is computed from"
 
 
+_OF_SUMS = frozenset({About.SUM, About.LIST, About.GIVEN, About.RUNNING})
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """A value of one rank's own: what it is, where it comes to be or is shown, and its name.
@@ -79,7 +82,16 @@ class Reports:
             for loss in self.losses if not self.ranks.shards.draws else ():
                 self._of_state(loss)
         found = [replace(r, leaves=tuple(self._leaves.get(key, ()))) for key, r in self._found.items()]
-        return [r for r in found if r.node not in self._state or r.about in (About.STATE, About.CARRIED)]
+        found = [r for r in found if r.node not in self._state or r.about in (About.STATE, About.CARRIED)]
+        return [r for r in found if not any(self._is_within(r, other) for other in found)]
+
+    def _is_within(self, report: Report, other: Report) -> bool:
+        """Whether a report is of what a meter keeps, and another one says that of the meter: `meter.update(loss)`."""
+        frame, call = self.program.frame(report.node), other.node
+        if report is other or not {report.about, other.about} <= _OF_SUMS or not isinstance(call, ast.Call):
+            return False
+        run = self.program.run_through([call]) if frame is not self.program.frame(call) else ()
+        return frame in run and not any(self.program.frame(loss) in run for loss in self.losses)
 
     @property
     def is_all_drawn(self) -> bool:

@@ -610,3 +610,20 @@ def test_what_each_round_sets_anew_is_no_state(first: str, then: str, is_state: 
     before = PAIR.format(first=first, then=then)
     found = script_of(training(before=before, batch="pair.give(x)\npair.fit(y)")).metrics.reports
     assert any(r.about is About.STATE for r in found) is is_state
+
+
+BAR = """
+class Bar:
+    def __init__(self): self.values, self.n = {{}}, 0
+    def add(self, value):
+        self.values["loss"] = self.values.get("loss", 0) + value
+        self.n += 1
+        {shown}
+bar = Bar()
+"""
+
+
+@pytest.mark.parametrize("shown", ["print(self.values)", "print(self.values['loss'] / self.n)", "pass"])
+def test_what_is_said_of_a_meter_is_not_said_of_its_attributes(shown: str) -> None:
+    found = reports(before=BAR.format(shown=shown), batch="bar.add(loss.item())", end="print(bar.values)")
+    assert {r.text for r in found if r.about in (About.SUM, About.LIST, About.RUNNING)} == {"bar"}

@@ -78,6 +78,7 @@ def train(model, loader, optimizer):
 
 def main():
     dist.init_process_group("gloo")
+    torch.manual_seed(dist.get_rank())
     data = torch.randn(8, 4)
     loader = DataLoader(data, sampler=DistributedSampler(data))
     model = DDP(torch.nn.Linear(4, 1))

@@ -299,7 +299,9 @@ class Asked:
         if is_the_users and vocabulary.asked_by_name(last_name(node)) is None:  # else the launcher says it
             yield node
         self.behind += behind
-        yield from (leaf for part in behind for leaf in self._leaves(part, seen))
+        is_part = isinstance(node, (ast.Attribute, ast.Subscript)) and not (behind or is_option(node))
+        holder = [node.value] if is_part and code(node.value) not in ("self", "cls") else []  # type: ignore[attr-defined]  # a part
+        yield from (leaf for part in (*behind, *holder) for leaf in self._leaves(part, seen))
 
     def _with_tests(self, values: Sequence[ast.expr], places: Sequence[ast.AST]) -> list[ast.expr]:
         """Some values, and the conditions that choose between them."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.devices.device_options import DeviceOptions
+from accelify.codemod.devices.device_options import Asked, DeviceOptions
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
@@ -200,3 +200,25 @@ def test_an_option_that_puts_what_another_file_makes_on_one_gpu(default: str, op
     )
     found = Facts({"main.py": text, "teacher.py": TEACHER}).script.devices.options
     assert [ast.unparse(option.target) for option in found] == options
+
+
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        ("args.gpu_ids[0]", {"args.gpu_ids"}),
+        ("Net(args).ids[0]", {"opt.gpu_ids"}),
+        ("args.device.type", {"args.device"}),
+        ('"cuda" if torch.cuda.is_available() else "cpu"', set()),
+        ('"cuda" if use and torch.cuda.is_available() else "cpu"', {"args.no_cuda"}),
+        ("pick(args.cpu)", {"args.cpu"}),
+        ("torch.cuda.device_count() * args.local_rank", set()),
+    ],
+)
+def test_what_a_choice_goes_by(code: str, asked: set[str]) -> None:
+    facts = Facts(
+        "import torch\nargs = parse()\nuse = not args.no_cuda\nclass Net:\n    def __init__(self, opt):\n"
+        "        self.ids = opt.gpu_ids\ndef pick(cpu):\n    if cpu:\n        return 'cpu'\n    return 'cuda'\n"
+        f"chosen = {code}\n"
+    )
+    value = facts.statement("chosen = ").value
+    assert Asked(facts.program, facts.roles, facts.tracer, [value]).by == asked

@@ -221,6 +221,7 @@ class Accelerator:
     def __reduce__(self) -> tuple[Callable[..., Accelerator], tuple[dict[str, Any]]]:
         """In another process (a loader's worker, a later run) it stands alone, or joins the group running there."""
         chosen = {
+            "device_placement": self._device_placement,
             "mixed_precision": self.mixed_precision,
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
             "split_batches": self.split_batches,

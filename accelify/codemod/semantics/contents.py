@@ -58,6 +58,7 @@ class Kept:
         """All that is put into a container, each with the expression that the container is held by."""
         for call in self.program.calls:
             is_function = any(map(table.function, self.program.called(call)))  # `np.append(a, b)`
+            is_function = is_function or bool(self.program.flow.callees.get(call))  # `agent.update(x)` of an own class
             if isinstance(call.func, ast.Attribute) and methods.puts_in(call.func.attr) and not is_function:
                 yield from ((call.func.value, a) for a in call.args)
         yield from self.stored()

@@ -288,22 +288,16 @@ def _is_left_whole(code: _Code, loop: ast.AST) -> bool:
 def _reaching_own_tensors(code: _Code, layout: _Layout) -> _Layout:
     """With the tensors that the script makes itself and that have to be on the device, if all can be brought there."""
     own = _own(code, layout)
-    is_named = own.tensor() is None
-    known = Moves(code.program, code.roles, code.tracer, layout.prepared, layout.files)
-
-    placed = own.mismatched(known, layout.access, layout.cpu, is_settled=False) if is_named else None
-    first = placed.brought if placed is not None else own.brought(layout.access, is_settled=False)
-    unreached = tuple(first.unreached)
+    if own.tensor() is None:
+        known = Moves(code.program, code.roles, code.tracer, layout.prepared, layout.files)
+        return replace(layout, placed=own.placed_by_script(known, layout.access, layout.cpu))
+    unreached = tuple(own.brought(layout.access, is_settled=False).unreached)
     if not unreached:
-        return replace(layout, placed=placed)
+        return layout
     found = _further(layout, _laid(code, layout.sharded, (*layout.reached, *unreached)), files=True)
     if found is layout or not found.preparation.has_model:
         return layout
-    if is_named:
-        brought = own.mismatched(known, found.access, layout.cpu, is_settled=True).brought
-    else:
-        brought = own.brought(found.access, is_settled=True)
-    return found if brought.bringing else layout
+    return found if own.brought(found.access, is_settled=True).bringing else layout
 
 
 def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:

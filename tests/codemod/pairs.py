@@ -95,12 +95,15 @@ def left_alone(text: str, *reasons: str) -> FileResult:
     return result
 
 
-def changed(*lines: str, **slots: str) -> FileResult:
+KEPT = "Accelerator(device_placement=False)"
+
+
+def changed(*lines: str, created: str = "Accelerator()", **slots: str) -> FileResult:
     """With these slots, the script changes in these lines (`-old`, `+new`, stripped) besides what always changes."""
     text = script(**slots)
     result = run(text)
     assert result.status is Status.MIGRATED, result.notes
-    always = list(ALWAYS)
+    always = [line.replace("Accelerator()", created) for line in ALWAYS]
     if "backward" not in slots:
         always += ["-loss.backward()", "+accelerator.backward(loss)"]
     compared = difflib.ndiff(text.splitlines(), result.after.decode().splitlines())

@@ -411,15 +411,6 @@ def test_a_bar_that_counts_the_steps_of_one_process_is_reported(loop: str, is_re
     assert len(told) == is_reported
 
 
-@pytest.mark.parametrize("loop", ["for k, _ in enumerate(batch):", "for k in range(len(batch)):"])
-def test_a_loop_that_only_moved_goes_though_another_counts_by_the_same_name(loop: str) -> None:
-    moved = f"for batch in loader:\n    {loop}\n        batch[k] = batch[k].to(device)\n    print(batch[0])\n"
-    after = run(script(end=f"{moved}for k, name in enumerate('ab'):\n    print(k, name)")).after.decode()
-    assert "for batch in loader:\n    print(batch[0])\n" in after
-    kept = run(script(end=moved + "print(k)")).after.decode()
-    assert f"for batch in loader:\n    {loop}\n" in kept
-
-
 def test_a_block_without_gradients_that_only_moved_goes() -> None:
     moves = "with torch.no_grad():\n    if use_cuda:\n        x = x.cuda()\n        y = y.cuda()"
     assert "no_grad" not in run(script(batch=moves)).after.decode()

@@ -142,10 +142,7 @@ def test_a_batch_kept_under_another_name_moves_no_more() -> None:
         ("(loss + x.sum()).backward()", "accelerator.backward(loss + x.sum())"),
         ("sum([loss, loss]).backward()", "accelerator.backward(sum([loss, loss]))"),
         ("nn.functional.l1_loss(model(x), y).backward()", "accelerator.backward(nn.functional.l1_loss(model(x), y))"),
-        (
-            "loss.backward(torch.ones(()))",
-            "accelerator.backward(loss, gradient=torch.ones((), device=accelerator.device))",
-        ),
+        ("loss.backward(torch.ones_like(loss))", "accelerator.backward(loss, gradient=torch.ones_like(loss))"),
         ("loss.backward(None, True)", "accelerator.backward(loss, gradient=None, retain_graph=True)"),
         ("(loss if epoch else 2 * loss).backward()", "accelerator.backward(loss if epoch else 2 * loss)"),
         ("loss.backward()  # learn", "accelerator.backward(loss)  # learn"),

@@ -22,8 +22,8 @@ _ROUNDS = 40
 class Bring:
     """One place at which something is brought to a device.
 
-    kind: `made` (a call that can make it there), `beside` (the same, where another tensor is), `moved` (an expression),
-    `bound` (the names in `node`, a statement, that get parts of a batch).
+    kind: `made` (a call that can make it there), `moved` (an expression), `bound` (the names in `node`, a statement,
+    that get parts of a batch).
     """
 
     kind: str
@@ -43,14 +43,13 @@ class Brought:
     """The tensors that are brought to the device, and those that are `read` on the CPU after that.
 
     origins: what makes the tensors that are on the device from there on. unreached: where the accelerator would have to
-    reach. stuck: what is not understood. doubtful: what may be such a tensor, and may be none.
+    reach. stuck: what is not understood.
     """
 
     bringing: list[Bring] = field(default_factory=list)
     read: set[ast.expr] = field(default_factory=set)
     unreached: list[ast.AST] = field(default_factory=list)
     stuck: ast.AST | None = None
-    doubtful: list[ast.expr] = field(default_factory=list)
     origins: frozenset[ast.AST] = frozenset()
 
 
@@ -124,7 +123,6 @@ class Bringing:
 
     def _all(self, meeting: Meeting) -> Brought:
         bringing = [*self.brought.values(), *self.met.values()]
-        bringing += [Bring("beside", call, f"{tensor.id}.device") for call, tensor in meeting.following.items()]
         for bring in bringing:
             for node in bring.there:
                 if not self.meetings.is_all_there(self.whereabouts.of(node)):
@@ -253,7 +251,7 @@ class Bringing:
         found = self._input(frame, node) if is_in_model or self.accelerator(node) is None else None
         if found is not None:
             return Bring(kind, node, f"{found[0]}.device", there=found[1])
-        device = self._device_in_model(node) if is_in_model else self._device(node)
+        device = self._device(node) if not is_in_model or self.accelerator(node) is not None else None
         return Bring(kind, node, device) if device is not None else None
 
     def _is_of_a_data_set(self, frame: Scope) -> bool:
@@ -286,16 +284,6 @@ class Bringing:
             accelerator = "accelerator"
         return f"{accelerator}.device"
 
-    def _device_in_model(self, node: ast.AST) -> str | None:
-        """Where nothing at hand tells: the accelerator's, if that is a global there; else that of the weights."""
-        accelerator = self.accelerator(node)
-        if accelerator is not None:
-            return f"{accelerator}.device"
-        frame = self.program.frame(node)
-        model = frame.parent if frame.is_method and frame.parameters else None
-        has_some = model is not None and self.whereabouts.roles.has_weights(model)
-        return f"next({frame.parameters[0].arg}.parameters()).device" if has_some else None
-
     def _input(self, frame: Scope, node: ast.AST) -> tuple[str, tuple[ast.expr, ...]] | None:
         """A parameter that is a tensor on the device, with what it is given."""
         for parameter in frame.parameters[int(frame.is_method) :]:
@@ -327,11 +315,6 @@ def _size_of_operand(wanted: tuple[ast.AST, ast.expr | None]) -> int:
 def _ends(method: str) -> bool:
     """Whether a method of a tensor gives no tensor, or one that has to be a leaf of the graph."""
     return methods.gives_no_tensor(method) or methods.gives_nothing(method) or method == "requires_grad_"
-
-
-def draws_into(program: Program, origin: ast.Call) -> bool:
-    """Whether values are drawn into a tensor where it is: then, or later by the name that it gets."""
-    return _is_drawn_into(program.parent(origin)) or _is_drawn_into_later(program, origin)
 
 
 def _is_drawn_into_later(program: Program, origin: ast.Call) -> bool:

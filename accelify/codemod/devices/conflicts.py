@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
@@ -25,15 +26,13 @@ class Meeting:
 
     wanted: the tensors that must come to the device, each with the operand that holds it there, if that is one.
     refused: those that something can take on the CPU only. stuck: where the device is unknown. read: the tensors that
-    something reads on the CPU, to which it can bring them. following: the calls that can make a tensor where another
-    is, each with a name of that one.
+    something reads on the CPU, to which it can bring them.
     """
 
     wanted: list[tuple[ast.AST, ast.expr | None]] = field(default_factory=list)
     refused: list[ast.AST] = field(default_factory=list)
     stuck: list[ast.expr] = field(default_factory=list)
     read: set[ast.expr] = field(default_factory=set)
-    following: dict[ast.Call, ast.Name] = field(default_factory=dict)
 
 
 class Meetings:
@@ -106,6 +105,19 @@ class Meetings:
     def is_tensor(self, node: ast.expr) -> bool:
         """Whether an expression is one tensor."""
         return self.shapes.is_tensor(node)
+
+    def is_always_tensor(self, node: ast.expr) -> bool:
+        """Whether an expression is one tensor in every call, or is asked for its array."""
+        parent = self.program.parent(node)
+        if isinstance(parent, ast.Attribute) and parent.attr == "numpy":
+            return True
+        if self.host.is_asked_about(node):
+            return False
+        return self._proven.is_tensor(node) or self._proven.is_collated(node)
+
+    @cached_property
+    def _proven(self) -> Shapes:
+        return Shapes(self.whereabouts, is_strict=True)
 
     def is_there(self, places: Places) -> bool:
         """Whether some of it is on the device by then."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from accelify.codemod.devices.arrivals import Arrivals
 from accelify.codemod.devices.bringing import Bringing, Brought
 from accelify.codemod.devices.comparisons import Comparison, Comparisons
 from accelify.codemod.devices.conflicts import Meetings
@@ -22,7 +23,6 @@ from accelify.codemod.devices.destinations import (
 from accelify.codemod.devices.device_options import Asked, DeviceOption, DeviceOptions
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, on_host
-from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, Mixing
@@ -60,17 +60,13 @@ class Devices:
     that are one GPU by its bare number; defaulted: the calls of their functions that leave a device at its default,
     the CPU, each with the parameter. early: the code that may run
     before it is there. lattice: where the tensors live. brought: those that are to come to the accelerator's device,
-    if all are understood; homemade: what keeps a script that names no device on the CPU; mixed: where tensors in the
-    CPU's memory may meet those on the device.
-    brought_back: those on the device that are to be read in the host's memory, in the order of the text;
-    maybe_brought_back: those that may be no tensors; read_on_host: what is read there only, wherever it is. cpu: what
+    if all are understood; together: what else it takes where tensors are in two memories. cpu: what
     keeps the script on the CPU, such as an option of its own, as the accelerator gets it. options: those that get the
     accelerator's device where it is created. is_for_cuda: whether the script has something on a GPU under a
     condition, in a way that no other accelerator's device can take the place of. set_elsewhere: the devices of moves
     that stay, of variables that another file sets and that this one reads for moves only. comparisons: those of a
     device with a named GPU. set_below: the devices of a module that are read where the accelerator is, and bound above.
-    changed_by_arrays: the tensors on the device that change with an array, each with the code
-    that changes it.
+    keeps_moves: whether all of the script's own moves stay, and `prepare` moves nothing.
     """
 
     tracer: Tracer
@@ -83,16 +79,12 @@ class Devices:
     out_of_reach: tuple[ast.expr, ...]
     early: EarlyCode
     brought: Brought
-    homemade: ast.expr | None
-    mixed: ast.AST | None
-    brought_back: tuple[ast.expr, ...]
-    read_on_host: frozenset[ast.expr]
+    together: Together
     cpu: Setting | None
     options: tuple[DeviceOption, ...] = ()
     is_for_cuda: bool = False
     stranded: tuple[ast.Call, ...] = ()
     is_unnamed: bool = False
-    maybe_brought_back: tuple[ast.expr, ...] = ()
     numbered: tuple[ast.expr, ...] = ()
     numbers: tuple[ast.expr, ...] = ()
     defaulted: tuple[tuple[ast.Call, str], ...] = ()
@@ -100,7 +92,7 @@ class Devices:
     set_elsewhere: frozenset[ast.expr] = frozenset()
     comparisons: tuple[Comparison, ...] = ()
     set_below: tuple[Assignment, ...] = ()
-    changed_by_arrays: Mapping[ast.expr, ast.AST] = field(default_factory=dict)
+    keeps_moves: bool = False
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -269,8 +261,8 @@ class Own:
         lattice = self._lattice()
         return Bringing(lattice, Meetings(lattice), access.at).find(is_settled=is_settled)
 
-    def mismatched(self, known: Moves, access: Access, cpu: CpuSetting | None, *, is_settled: bool) -> Placed:
-        """The tensors that stay in the host's memory while the rewritten script has the others on the device."""
+    def placed_by_script(self, known: Moves, access: Access, cpu: CpuSetting | None) -> Placed:
+        """Where tensors live in a script that moves them itself, or makes none that a model gets."""
         holds = OnGpu(self.program.once(Conditions), self.tracer, cpu.wishes if cpu is not None else frozenset()).holds
         devices = Destinations(self.program, self.roles, self.tracer, (), holds, lambda node: ())
         plain = self._plain(known, devices)
@@ -290,12 +282,22 @@ class Own:
             replaced=[*fixed, *bound, *settled, *defaulted.values()],
             is_early=tensors.runs_early,
         )
-        mismatches = Mismatches(lattice)
-        found = Bringing(lattice, mismatches, access.at).find(is_settled=is_settled) if self.has_model else Brought()
-        others = self._homemade().given_by_others() if self.has_model else None
-        found = replace(found, doubtful=[*mismatches.doubtful, *([others] if others is not None else [])])
         sources = self._numbered(known, lattice.devices, known.files)
-        return Placed(lattice, found, mismatches, fixed - settled, options, sources, defaulted)
+        return Placed(lattice, Brought(), fixed - settled, options, sources, defaulted)
+
+    def placed_by_hand(self, known: Moves) -> Placed:
+        """The same of one that distributes itself."""
+        holds = OnGpu(self.program.once(Conditions), self.tracer, ()).holds
+        plain = self._plain(known, Destinations(self.program, self.roles, self.tracer, (), holds, lambda node: ()))
+        tensors, plain = self._tensors(), {Where.ACCELERATOR} if Where.ACCELERATOR in plain else plain
+        lattice = Lattice(
+            *(self.program, self.roles, self.tracer, tensors), plain=plain, holds=holds, is_early=tensors.runs_early
+        )
+        return Placed(lattice, Brought(), frozenset())
+
+    def given_by_others(self) -> ast.expr | None:
+        """The first place where a model gets what only code that is not read can put on a device."""
+        return self._homemade().given_by_others() if self.has_model else None
 
     def _defaulted(
         self, files: Collection[str], devices: Destinations, access: Access
@@ -358,20 +360,23 @@ class Own:
         for move in known.found:
             is_model = not self.prepared.is_batch(move.receiver) and not known.moves_nothing(move)
             if is_model and known.is_needless(move):
-                tests = self._asked_for_a_move(move)
+                tests = self.asked_for_a_move(move)
                 found |= {d.was for d in devices.resolved(devices.of(move.device))} & {Where.HOST, Where.ACCELERATOR}
                 found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()
         return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
 
-    def _asked_for_a_move(self, move: Move) -> Iterator[ast.expr]:
+    def asked_for_a_move(self, move: Move) -> Iterator[ast.expr]:
         """The conditions under which a model is moved, but for those under which it is made, and by no other branch."""
-        statement = self.program.statement(move.call)
-        named = statement.targets[0] if isinstance(statement, ast.Assign) else move.receiver
-        owner = self.program.scope(named).owner(named.id) if isinstance(named, ast.Name) else None
-        writes = self.tracer.writes(owner, named.id) if owner is not None and isinstance(named, ast.Name) else []
-        made = [dict(self.program.branches_round(write)) for write in writes]
+        read = move.receiver
+        owner = self.program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
+        if owner is not None and isinstance(read, ast.Name):
+            writes = self.program.reaching(read, self.tracer.writes(owner, read.id))
+            rounds = [dict(self.program.branches_round(write)) for write in writes]
+        else:
+            made = [self.program.statement(read)] if isinstance(read, ast.Call) else []
+            rounds = [dict(self.program.branches_round(statement)) for statement in made]
         for branching, is_body in self.program.branches_round(move.call):
-            if not made or any(round_it.get(branching) is not is_body for round_it in made):
+            if not rounds or any(round_it.get(branching) is not is_body for round_it in rounds):
                 yield branching.test
 
     def _named(self, known: Moves, plain: set[Where]) -> dict[ast.expr, set[Where]]:
@@ -417,27 +422,29 @@ class Own:
         return bool(reads) and not any(map(self.prepared.may_move, reads))
 
     def _names_the_cpu_only(self, devices: Destinations) -> bool:
-        """Whether all devices that the script says are the CPU: `torch.zeros(3, device="cpu")`."""
+        """Whether the script brings nothing to a GPU: it only asks for one, or says the CPU, `device="cpu"`."""
         nodes = [n for parsed in self.program.files for n in parsed.nodes]
-        if any(isinstance(n, ast.Attribute) and n.attr == "cuda" for n in nodes):
+        named = [self.program.parent(n) for n in nodes if isinstance(n, ast.Attribute) and n.attr == "cuda"]
+        moved = (not isinstance(n, ast.Attribute) or n.attr.endswith("Tensor") for n in named)  # `x.cuda()`, or a type
+        if any(moved) or _has_default_device(self.program):
             return False
         said = [k.value for n in nodes if isinstance(n, ast.Call) for k in n.keywords if k.arg == "device"]
         paths = {parsed.path for parsed in self.program.files}
         said += [m.device for m in Moves(self.program, self.roles, self.tracer, self.prepared, paths).found if m.device]
-        named = [d for n in said if not is_where_another_is(n) for d in devices.resolved(devices.of(n))]
-        return bool(named) and all(d.was is Where.HOST for d in named)
+        places = [d for n in said if not is_where_another_is(n) for d in devices.resolved(devices.of(n))]
+        if not said:
+            return not self._homemade().is_named_by_users()
+        return bool(not named and all(d.was is Where.HOST for d in places))
 
-    def placed(self, access: Access, tensor: ast.expr | None) -> Placed:
-        """The same of a script that names no device, or distributes itself."""
+    def placed(self, access: Access, tensor: ast.expr) -> Placed:
+        """The same of a script that names no device."""
         lattice = self._lattice()
-        brought = Brought()
-        if tensor is not None:
-            brought = self.brought(access, is_settled=True) if self.has_model else Brought(stuck=tensor)
+        brought = self.brought(access, is_settled=True) if self.has_model else Brought(stuck=tensor)
         for node in (n for bring in brought.bringing for n in bring.nodes if n not in brought.origins):
             lattice.bring(node)
         for read in brought.read:
             lattice.bring(read, on_host(read))
-        return Placed(lattice, brought, Mismatches(lattice), frozenset())
+        return Placed(lattice, brought, frozenset())
 
     def stranded(self, files: frozenset[str], access: Access) -> Iterator[ast.Call]:
         """The moves by an option that the accelerator does not ask, where it does not reach."""
@@ -504,14 +511,13 @@ class Own:
 class Placed:
     """Where tensors live, and those that have to live elsewhere.
 
-    meetings: where they meet. fixed: what names the same device in every process. options: those
+    fixed: what names the same device in every process. options: those
     of the script that get the accelerator's device. numbered: where a function says the number of a GPU. defaulted:
     the calls that leave a device at its default, the CPU, each with the parameter and the default.
     """
 
     lattice: Lattice
     brought: Brought
-    meetings: Mismatches
     fixed: frozenset[ast.expr]
     options: tuple[DeviceOption, ...] = ()
     numbered: frozenset[ast.expr] = frozenset()
@@ -542,62 +548,44 @@ def devices_of(
     """
     program, tracer = own.program, own.tracer
     known = Moves(program, own.roles, tracer, own.prepared, files)
-    if tensor is None and not by_hand:
-        placed = placed or own.mismatched(known, access, cpu, is_settled=True)
+    if by_hand:
+        placed = own.placed_by_hand(known)
     else:
-        placed = own.placed(access, tensor)
+        placed = placed or (
+            own.placed(access, tensor) if tensor is not None else own.placed_by_script(known, access, cpu)
+        )
     lattice, brought = placed.lattice, placed.brought
+    early = EarlyCode(program, access)
     moves = tuple(known.found)
     is_only_named = {m.call: m.device is None or own.effects.changes_nothing(m.device) for m in moves}
-    goes = (m for m in moves if is_only_named[m.call] and known.is_needless(m))
+    goes = [m for m in moves if is_only_named[m.call] and known.is_needless(m)]
+    stranded = tuple(own.stranded(files, access)) if cpu is None and not by_hand else ()
+    staying = None if lattice.is_plain_host else _staying(own, lattice, early, goes, stranded)
     needless = frozenset(m.call for m in goes if _has_come(m, placed, own.prepared))
+    if staying is not None and staying.is_left:
+        needless, stranded = frozenset(), ()
     named: list[ast.expr] = []
     if not by_hand:
         found = NamedDevices(program, tracer, set(files), [m for m in moves if m.call not in needless]).find()
         others = placed.fixed - {b.value for b in known.bindings} - {m.device for m in moves if m.call in needless}
         settled = {read for option in placed.options for read in option.reads}
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
-    host = program.once(HostReads)
-    homemade = tensor if not brought.bringing else None
-    changed = {t: host.shared[t] for t in lattice.on_device(host.shared)}
-    may_mix = may_mix and own.has_model and not host.asked and not (changed and tensor is not None)
-    read = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
-    may_be_there = [t for t in read if not _is_passed_by(program, t)]
-    own_reads = [t for t in may_be_there if placed.meetings.is_tensor(t)]
-    kept = (read for call in host.calls for read in host.kept(call))
-    kinds = own.effects.kinds
-    unsure = set(may_be_there).difference(own_reads)
-    unsure = {t for t in unsure if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
-    doubtful = unsure.intersection([*kept, *host.listed, *host.picks])
-    back = sorted({*brought.read, *own_reads}, key=program.position)
-    unproven = [t for t in back if may_mix and not placed.meetings.is_always_tensor(t)]
-    back = [t for t in back if t not in unproven]
-    mixed: ast.AST | None = None
-    stranded = () if by_hand or cpu is not None or homemade is not None else tuple(own.stranded(files, access))
-    if may_mix:
-        undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
-        undecided += stranded
-        doubts = [
-            homemade,
-            brought.stuck,
-            *brought.doubtful,
-            *sorted(unsure, key=program.position),
-            *unproven,
-            *undecided,
-        ]
-        mixed, homemade = next(filter(None, [*doubts, *own.prepared.left_to_others()]), None), None
-        if mixed is None:
-            mixed = Mixing(Meetings(lattice), brought.origins, back).first()
+    undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
+    undecided += stranded
+    if staying is None:
+        together = _together(own, placed, tensor, undecided, may_mix=may_mix)
+    else:
+        mixed = next(iter([] if staying.is_left else [*staying.read, *undecided]), None)
+        together = Together(mixed=mixed if may_mix and own.has_model else None)
+    homemade = together.homemade
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     elsewhere = [] if by_hand else [*_elsewhere(program, files, lattice.devices)]
     texts = (text for _, texts in elsewhere for text in texts)
     out_of_reach = () if by_hand else tuple(dict.fromkeys((*_out_of_reach(program, moves, files, access), *texts)))
-    early = EarlyCode(program, access)
     compared = Comparisons(known, lattice.devices, placed.options, lambda node: access.at(node) is not None)
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
-        *(brought, homemade, mixed, tuple(back), host.all, setting, placed.options),
-        maybe_brought_back=tuple(sorted(doubtful, key=program.position)),
+        *(brought, together, setting, placed.options),
         numbered=tuple(sorted(placed.numbered, key=program.position)),
         numbers=tuple(place for place, texts in elsewhere if not texts),
         defaulted=tuple(placed.defaulted),
@@ -606,12 +594,87 @@ def devices_of(
         and (_is_for_cuda(own, files, cpu, moves, needless) or _keeps_cuda(known, access, needless)),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         moved_early=own.moved_early(early, cpu),
-        stranded=stranded,
+        stranded=stranded if setting is None else (),
         set_elsewhere=frozenset(_set_elsewhere(lattice, moves, access)) if not by_hand else frozenset(),
         comparisons=() if by_hand else tuple(compared.find()),
         set_below=() if by_hand or homemade is not None else tuple(_set_below(known, access, needless)),
-        changed_by_arrays=changed,
+        keeps_moves=staying is not None and staying.is_left,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Staying:
+    """What a script with a GPU of its own does that a prepared loader would change by moving batches.
+
+    read: the batches that it reads in CPU memory, or else what may not be on the device. is_left: whether all of its
+    moves stay for that, and prepared objects are not moved: not where they relied on a wrapper, or come too early.
+    """
+
+    read: tuple[ast.AST, ...]
+    is_left: bool
+
+
+def _staying(
+    own: Own, lattice: Lattice, early: EarlyCode, goes: Sequence[Move], stranded: Sequence[ast.Call]
+) -> Staying:
+    arrivals = Arrivals(lattice, goes)
+    paths = {parsed.path for parsed in own.program.files}
+    elsewhere = Moves(own.program, own.roles, own.tracer, own.prepared, paths).found
+    moved = {v for m in elsewhere for v in own.program.values(m.receiver)}
+    on_host = [read for read, places in lattice.named.items() if Where.HOST in places]
+    on_host = [r for r in on_host if len(lattice.named[r]) > 1 or moved.isdisjoint(own.program.values(r))]
+    models = [m for m in goes if not own.prepared.is_batch(m.receiver)]
+    on_host += [m.call for m in models if any(lattice.holds(test) is None for test in own.asked_for_a_move(m))]
+    read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded]
+    is_early = any(early.holds(m.call) for m in models)
+    first = sorted(read, key=own.program.position)
+    return Staying(tuple(first), is_left=bool(read) and not is_early and not arrivals.relies_on_wrapper())
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """How the tensors of a script come together that are in two memories once its models are on a device.
+
+    mixed: where those in the CPU's memory may meet those on the device. homemade: what keeps a script that names no
+    device on the CPU. back: those on the device that are to be read in the host's memory, in the order of the text;
+    doubtful: those that may be no tensors; from_others: what other code may put on the device. changed_by_arrays: the
+    tensors on the device that change with an array, each with the code that changes it.
+    """
+
+    mixed: ast.AST | None = None
+    homemade: ast.expr | None = None
+    back: tuple[ast.expr, ...] = ()
+    doubtful: tuple[ast.expr, ...] = ()
+    changed_by_arrays: Mapping[ast.expr, ast.AST] = field(default_factory=dict)
+    from_others: ast.expr | None = None
+
+
+def _together(
+    own: Own, placed: Placed, tensor: ast.expr | None, undecided: Sequence[ast.expr], *, may_mix: bool
+) -> Together:
+    """The same of a script that has its models on the CPU; `tensor` is one that it makes itself."""
+    program, lattice, brought = own.program, placed.lattice, placed.brought
+    host, meetings = program.once(HostReads), Meetings(lattice)
+    homemade = tensor if not brought.bringing else None
+    changed = {t: host.shared[t] for t in lattice.on_device(host.shared)}
+    may_mix = may_mix and own.has_model and not host.asked and not (changed and tensor is not None)
+    read = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
+    read = [t for t in read if not _is_passed_by(program, t)]
+    sure = [t for t in read if meetings.is_always_tensor(t)]
+    for tensor_read in sure:  # what is put into a list is there for all who read that
+        lattice.bring(tensor_read, on_host(tensor_read))
+    unsure = {t for t in set(read).difference(sure) if lattice.may_be_there(t, brought.origins)}
+    unsure = {t for t in unsure if own.effects.kinds.of(t) != {"list"}}  # the numbers in one are read anywhere
+    back = sorted({*brought.read, *sure}, key=program.position)
+    if not may_mix:
+        kept = (read for call in host.calls for read in host.kept(call))
+        doubtful = unsure.intersection([*kept, *host.listed, *host.picks])
+        in_order = tuple(sorted(doubtful, key=program.position))
+        return Together(None, homemade, tuple(back), in_order, changed, own.given_by_others())
+    doubts = [homemade, brought.stuck, own.given_by_others(), *sorted(unsure, key=program.position), *undecided]
+    mixed = next(filter(None, [*doubts, *own.prepared.left_to_others()]), None)
+    mixed = mixed if mixed is not None else Mixing(meetings, brought.origins, back).first()
+    return Together(mixed, None, tuple(back) if mixed is None else (), (), changed)
 
 
 def _undecided(

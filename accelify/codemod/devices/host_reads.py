@@ -341,31 +341,3 @@ def _is_compared(node: ast.AST | None) -> bool:
     """`x.type() == "torch.FloatTensor"`"""
     texts = [n.value for n in node.comparators if isinstance(n, ast.Constant)] if isinstance(node, ast.Compare) else []
     return any(names.memory_of_type(str(text)) is Device.HOST for text in texts)
-
-
-def is_placed_by_callee(program: Program, tracer: Tracer, call: ast.Call, argument: ast.expr) -> bool:
-    """Whether the project's function that gets a tensor moves it, or reads it in the CPU's memory, before all else."""
-    taken = [
-        (function, parameter)
-        for function in program.flow.callees.get(call, ())
-        for parameter in function.parameters
-        if tracer.argument(call, function, parameter.arg) is argument
-    ]
-    reads = [
-        read
-        for function, parameter in taken
-        for read in program.reads_of(function, parameter.arg)
-        if parameter in program.reaching(read, tracer.writes(function, parameter.arg))
-    ]
-    host = program.once(HostReads)
-    on_cpu = {read for function, _ in taken for inner in program.calls_in(function) for read in host.of(inner)}
-    return bool(reads) and all(read in on_cpu or _is_moved_or_tested(program, read) for read in reads)
-
-
-def _is_moved_or_tested(program: Program, read: ast.expr) -> bool:
-    """`x` of `x.to(device)` and of `x is None`."""
-    parent = program.parent(read)
-    if isinstance(parent, ast.Compare):
-        return all(isinstance(o, (ast.Is, ast.IsNot)) for o in parent.ops)
-    is_called = isinstance(parent, ast.Attribute) and isinstance(program.parent(parent), ast.Call)
-    return is_called and isinstance(parent, ast.Attribute) and methods.moves_to_device(parent.attr)

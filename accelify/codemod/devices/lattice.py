@@ -410,7 +410,9 @@ class Lattice:
         if owner.is_method and owner.parameters and parameter is owner.parameters[0]:
             return NONE
         if owner.kind == "lambda":
-            return UNKNOWN
+            call = self.program.parent(owner.node)
+            is_mapped = isinstance(call, ast.Call) and "map" in self.program.called(call) and len(call.args) == 2
+            return self.symbolic(call.args[1]) if is_mapped else UNKNOWN  # type: ignore[union-attr]  # checked
         return frozenset({Place(Where.GIVEN, Where.GIVEN, parameter)})
 
     def _imported(self, alias: ast.alias) -> Places:
@@ -650,7 +652,7 @@ class Lattice:
             return NONE
         if any(self.roles.is_module(v) for v in self.program.values(node.func)):
             inside = self.tensors.is_in_model(self.program.frame(node))
-            return self.of_models if inside else self._or_unknown(self._all(_given(node)))
+            return self.of_models if inside else self._or_unknown(_mixed([self.symbolic(g) for g in _given(node)]))
         if isinstance(node.func, ast.Attribute) and not called:
             return self._method(node, node.func)
         if any(map(names.gives_an_array, called)):
@@ -658,7 +660,8 @@ class Lattice:
         if any(n.startswith("torch.utils.data.") for n in called):
             return UNKNOWN
         if any(map(names.gives_on, called)):
-            return self._all(_given(node))
+            mapped = [g.body if isinstance(g, ast.Lambda) else g for g in _given(node)]
+            return self._all(mapped[:1] if "map" in called and mapped[0] is not node.args[0] else mapped)
         if any(map(_makes_no_tensor, called)):
             return NONE
         if any(n.startswith("torch.") or names.stays_with_arguments(n) for n in called):
@@ -823,6 +826,8 @@ def _mixed(parts: list[Places]) -> Places:
     """The places of an operation's result: on the device if one operand is; only numbers can stay behind then."""
     there = [part for part in parts if part and all(p.where is Where.ACCELERATOR for p in part)]
     found = frozenset(p for part in parts for p in part)
+    if any(part and all(p.was is Where.ACCELERATOR for p in part) for part in parts):
+        found = frozenset(replace(p, was=Where.ACCELERATOR) for p in found)
     if not there or len(there) == sum(map(bool, parts)):
         return found
     return frozenset(p for p in found if p.where is Where.ACCELERATOR)

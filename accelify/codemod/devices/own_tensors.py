@@ -95,7 +95,11 @@ class Homemade:
             self.program.frame(n) in self.program.reachable and not (self._is_idle(n) or self._follows_a_tensor(n))
             for n in named
         )
-        return is_named or any(_DEVICE.search(_name(n)) for user in self._users() for n in user.nodes)
+        return is_named or self.is_named_by_users()
+
+    def is_named_by_users(self) -> bool:
+        """Whether one that has it train knows of devices."""
+        return any(_DEVICE.search(_name(n)) for user in self._users() for n in user.nodes)
 
     def _users(self) -> Iterator[Parsed]:
         """The other files of the repository that use a function or class of the script's by which it trains."""

@@ -225,12 +225,6 @@ def may_take_a_device(name: str) -> bool:
     return row is not None and (row.device is not None or row.role is not None or bool(row.effects & SHOWN))
 
 
-def draws_like(name: str | None) -> bool:
-    """Functions that draw random numbers where their argument is, unless `device=` says where: `torch.randn_like`."""
-    row = table.function(name)
-    return row is not None and row.device is Device.OPTION_OR_ARGUMENT and draws(name)
-
-
 def draws(name: str | None) -> bool:
     """Functions that draw random numbers, from whichever generator; those of training mode do not count."""
     row = table.function(name)

@@ -156,7 +156,9 @@ def _knows_its_device(script: Script, load: ast.Call) -> bool:
     frame, devices = script.program.frame(load), script.devices
     reached = script.run.run | script.program.run_from(script.run.leading)
     is_run = frame in reached and frame in script.program.reachable and not devices.is_early(load)
-    return is_run and devices.homemade is None and script.written.saver(load) == script.options.runtime.functions
+    return (
+        is_run and devices.together.homemade is None and script.written.saver(load) == script.options.runtime.functions
+    )
 
 
 def _called_models(script: Script) -> set[ast.AST]:

@@ -107,7 +107,9 @@ def _call(script: Script, home: Scope) -> str:
     if cpu := _cpu(script, home):
         source = script.program.flow.parsed_of[script.reach.homes[0].module].text
         settings.append(f"cpu={snippets.quoted_as(source, cpu)}")
-    if script.devices.mixed is not None:
+    if script.devices.keeps_moves:
+        settings.append("device_placement=False")
+    if script.devices.together.mixed is not None:
         settings.append("mixed_devices=True")
     if script.precision is not None and script.precision.is_taken_over:
         settings.append(f"mixed_precision={script.precision.code}")

@@ -3,10 +3,12 @@
     data = data.to(device)      ->    (nothing), for what a prepared loader yields
     model.to(device)            ->    (nothing), for a model that is prepared below
     weights = weights.cuda()    ->    weights = weights.to(accelerator.device)
-    torch.randn_like(x).to(device)    ->    torch.randn_like(x, device="cpu").to(device), in a script with a seed
 
 Why: a prepared loader yields batches that are on the device already, and `prepare` moves the model.
 Left alone: `.to(dtype)`, moves of tensors that the script makes itself, moves where the accelerator does not reach.
+A script that does anything else with a batch before it moves all of it (reads a part in the CPU's memory, gives it to
+NumPy or to unknown code), or moves its model under a condition, keeps all of its moves: the accelerator is
+`Accelerator(device_placement=False)`, with which `prepare` moves nothing, and every tensor is where it was.
 """
 
 from __future__ import annotations
@@ -17,13 +19,12 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.devices.destinations import Where, gpu_texts_at, is_by_number, is_where_another_is
+from accelify.codemod.devices.destinations import gpu_texts_at, is_by_number, is_where_another_is
 from accelify.codemod.devices.facts import cpu_instead
 from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt, without_idle
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Obstacle, Remark, Remove, Replace, Unwrap, When
-from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.values import Constant
@@ -44,7 +45,6 @@ def find(script: Script) -> Iterator[Found]:
         else:
             yield Attempt((change,), otherwise=otherwise, is_optional=True)
     yield from _guards(script, dropped)
-    yield from _drawn_on_host(script)
     for move in script.devices.moves:
         if move.call not in dropped:
             yield from _redirect(script, move)
@@ -54,38 +54,13 @@ def find(script: Script) -> Iterator[Found]:
             "process: move it below, into the function that trains"
         )
         yield Obstacle(NAME, script.path(call), call, message)
-    for call in script.devices.stranded if script.devices.mixed is None else ():
+    for call in script.devices.stranded if script.devices.together.mixed is None else ():
         choice = next(script.program.branches_round(call))[0]
         message = (
             f"`{ast.unparse(choice.test)}` decides this move, and what is prepared goes to the accelerator's device "
             "without asking: move this to the device of a tensor at hand, `.to(x.device)`"
         )
         yield Obstacle(NAME, script.path(call), call, message)
-
-
-def _drawn_on_host(script: Script) -> Iterator[Change]:
-    """Noise like a batch that is moved below: drawn where the batch is now, it would be of the GPU's generator."""
-    if not any(names.is_seed(n) for call in script.program.calls for n in script.program.called(call)):
-        return
-    for move in script.devices.moves:
-        drawn, places = move.receiver, script.devices.lattice.of(move.receiver)
-        called = script.program.called(drawn) if isinstance(drawn, ast.Call) else frozenset()
-        is_noise = bool(called) and all(map(names.draws_like, called))
-        was_on_host = bool(places) and all(p.where is Where.ACCELERATOR and p.was is Where.HOST for p in places)
-        if (
-            isinstance(drawn, ast.Call)
-            and is_noise
-            and was_on_host
-            and not any(k.arg == "device" for k in drawn.keywords)
-        ):
-            reason = "the batch is on the device by now, and the script's seed is for the CPU's random numbers"
-            edits = (Replace(drawn, drawn_on_cpu, keeps=(*drawn.args, *(k.value for k in drawn.keywords))),)
-            yield Change(NAME, script.path(drawn), drawn.lineno, reason, edits)
-
-
-def drawn_on_cpu(call: cst.CSTNode) -> cst.BaseExpression:
-    """`torch.randn_like(x, device="cpu")` for `torch.randn_like(x)`."""
-    return snippets.with_keyword(call, "device", cst.SimpleString('"cpu"'))
 
 
 def _guards(script: Script, dropped: dict[ast.Call, Move]) -> Iterator[Change]:
@@ -339,7 +314,8 @@ def _is_chosen_by_call(script: Script, device: ast.expr) -> bool:
     if not isinstance(device, ast.Call) or not script.program.flow.callees.get(device):
         return False
     text = ast.unparse(device)
-    dropped = (m.device for m in script.devices.moves if script.devices.is_needless(m) and m.device is not None)
+    known = script.devices.known
+    dropped = (m.device for m in known.found if m.device is not None and known.is_needless(m))
     return any(ast.unparse(d) == text for d in dropped)
 
 

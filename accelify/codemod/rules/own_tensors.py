@@ -16,7 +16,8 @@ to `accelerator.device`, and take `mixed_devices=True` away.
 A script that trains no module, or that asks whether tensors are in the CPU's memory, keeps training on the CPU, with
 `Accelerator(cpu=True)` and a note that says at which line. With `--runtime accelerate`, it is so wherever one tensor
 is not understood.
-A script that names a device mixes devices only where something that meets others may be left behind.
+A script that uses a GPU keeps its tensors where it has them: see `accelify explain device_moves`. It mixes devices only
+where `nn.DataParallel`, which goes, brought batches there, or where nothing is known of a device.
 Left alone: scripts whose models get batches of prepared loaders only.
 """
 
@@ -42,12 +43,10 @@ def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each tensor that is brought to the device; a note at the first one that keeps the script from it."""
     for bring in script.devices.brought.bringing:
         reason = "the models are on the device, so this tensor must be too"
-        if bring.kind == "beside":
-            reason = "what this is computed with may be on the device, and this must be where that is"
         yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
     yield from _unmatched(script)
-    node = script.devices.homemade
-    if node is not None and node not in script.devices.changed_by_arrays:
+    node = script.devices.together.homemade
+    if node is not None and node not in script.devices.together.changed_by_arrays:
         message = (
             f"`{_short(node)}` is in CPU memory and the script names no device, so the script keeps training on "
             "the CPU; to use GPUs, move all tensors that no prepared loader yields to the accelerator's device, "
@@ -57,11 +56,9 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 
 def _unmatched(script: Script) -> Iterator[Remark]:
-    """Tensors that may be on another device than those they are computed with, in a script that names its device."""
-    if script.devices.homemade is not None or script.devices.mixed is not None:
-        return
-    brought = script.devices.brought
-    for node in [*brought.doubtful, *([brought.stuck] if brought.stuck is not None else [])]:
+    """What only code that is not read can put on the device, where operations cannot mix devices."""
+    node = script.devices.together.from_others
+    if node is not None:
         message = (
             f"`{_short(node)}` and what it is computed with may now be on different devices: move one of them to "
             "the other's device"
@@ -71,7 +68,7 @@ def _unmatched(script: Script) -> Iterator[Remark]:
 
 def _edit(bring: Bring) -> Edit:
     reads = tuple(n.id for n in ast.walk(ast.parse(bring.device)) if isinstance(n, ast.Name))
-    if bring.kind in ("made", "beside"):
+    if bring.kind == "made":
         return Replace(bring.node, partial(made_on, device=bring.device), keeps=(bring.node,), reads=reads)
     if bring.kind == "moved":
         return Replace(bring.node, partial(moved_to, device=bring.device), keeps=(bring.node,), reads=reads)

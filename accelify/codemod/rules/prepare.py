@@ -4,6 +4,7 @@
 
 Why: a prepared loader gives each process its own batches on its own device; a prepared model starts equal everywhere.
 It comes before `len(train_loader)` is read, so that a schedule counts the steps that one process really takes.
+In `Accelerator(device_placement=False)`, it moves nothing: the script does.
 A model that the script moves to and fro, and of which it remembers where it is, stays where it is: `device_placement`.
 Left alone: loaders that only evaluate, so that every process evaluates on everything; frozen models.
 """
@@ -48,7 +49,8 @@ def _statement(script: Script, group: Group) -> Iterator[Change | Obstacle]:
     if accelerator is None:
         yield Obstacle(NAME, path, first, f"the accelerator cannot be passed to where {names} would be prepared")
         return
-    places = [None if not script.devices.is_placed_by_script(i) else False for i in group.items]
+    is_said = not script.devices.keeps_moves
+    places = [False if is_said and script.devices.is_placed_by_script(i) else None for i in group.items]
     given = f"{names}, device_placement={places}" if False in places else names
     code = snippets.call_statement(names, f"{accelerator}.prepare", given, first.col_offset)
     where = "after" if anchor is not None else "before"

@@ -1,20 +1,19 @@
-"""Move to the CPU what NumPy or a plot reads, and what the script computes there.
+"""Move to the CPU what NumPy or a plot reads, in a script that names no GPU.
 
     losses.append(loss.data.numpy())    ->    losses.append(loss.data.cpu().numpy())
     np.array(y)                         ->    np.array(y.cpu())
     axes[0].plot(x, y)                  ->    axes[0].plot(x.cpu(), y.cpu())
     losses.append(loss.detach())        ->    losses.append(loss.detach().cpu()), for plt.plot(losses)
-    torch.FloatTensor(x)                ->    torch.FloatTensor(x.cpu())
     pack_padded_sequence(x, lengths)    ->    pack_padded_sequence(x, lengths.cpu())
-    right = out.cpu().argmax(1) == y    ->    right = out.cpu().argmax(1) == y.cpu()
 
 Why: prepared loaders and models keep their tensors on the process's device, and these read the CPU's memory only. A
-script that knew of no GPU, or left the labels where they were, would stop there on a GPU; on the CPU `cpu()` does
-nothing.
+script that knew of no GPU would stop there on a GPU; on the CPU `cpu()` does nothing.
 A library of arrays reads there whatever its function is, or its object's method: an axis of a plot, an estimator.
 An array in a tensor's memory on the CPU, and that the script changes, would leave the tensor as it is on a GPU:
 a script that names no device keeps training on the CPU, with `Accelerator(cpu=True)` and a note at the change.
-Left alone: what is brought to the CPU already, and tensors that the script made itself and that stay there.
+Left alone: what is brought to the CPU already, tensors that the script made itself and that stay there, and what may be
+no tensor: then the accelerator is `Accelerator(mixed_devices=True)`, which reads both. Scripts that use a GPU say
+themselves what is where.
 """
 
 from __future__ import annotations
@@ -38,15 +37,14 @@ def find(script: Script) -> Iterator[Change | Remark]:
     A note for what may be such a tensor.
     """
     yield from _shared(script)
-    if script.devices.homemade is not None:
+    together = script.devices.together
+    if together.homemade is not None:
         return  # it stays on the CPU
-    for tensor in script.devices.brought_back:
-        reason = "the tensor is on the device, but the other operand is in CPU memory"
-        if tensor in script.devices.read_on_host:
-            reason = "the tensor is on the device, but this reads CPU memory only"
+    for tensor in together.back:
+        reason = "the tensor is on the device, but this reads CPU memory only"
         line = script.program.line(tensor)
         yield Change(NAME, script.path(tensor), line, reason, (Replace(tensor, on_the_cpu, keeps=(tensor,)),))
-    for node in script.devices.maybe_brought_back if script.devices.mixed is None else ():
+    for node in together.doubtful:
         text = ast.unparse(node)
         message = (
             f"`{text}` has to be in the CPU's memory here, and a prepared loader brings the tensors of a batch to the "
@@ -57,17 +55,13 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _shared(script: Script) -> Iterator[Remark]:
     """A note for each tensor that a script which names no device changes through NumPy."""
-    devices = script.devices
-    for tensor, change in devices.changed_by_arrays.items():
+    for tensor, change in script.devices.together.changed_by_arrays.items():
         text = ast.unparse(tensor)
         said = f"`{text}` changes with this array only as long as it is in CPU memory"
         cure = f"change `{text}` itself, or copy the array back to it (`copy_`)"
-        if devices.homemade is not None:
+        message = f"{said}, and it may be on a GPU here: {cure}"
+        if script.devices.together.homemade is not None:
             message = f"{said}, so the script keeps training on the CPU: to use GPUs, {cure}, and remove `cpu=True`"
-        elif devices.is_unnamed or any(script.program.inside(tensor, back) for back in devices.brought_back):
-            message = f"{said}, and it may be on a GPU here: {cure}"
-        else:
-            continue  # a script that has it on a GPU itself
         yield Remark(NAME, script.path(change), change, message, Tier.REVIEW)
 
 

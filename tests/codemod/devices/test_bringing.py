@@ -47,11 +47,6 @@ def test_a_tensor_whose_values_are_drawn_by_its_name_is_brought_where_it_is_used
     assert texts(n for b in found.bringing for n in b.nodes) == ["noise"]
 
 
-def test_a_sum_with_a_batch_that_is_read_in_the_hosts_memory_is_brought_once() -> None:
-    found = brought(batch="noise = torch.randn(2, 4)\nmodel(x + noise)\n")
-    assert [t for t in texts(n for b in found.bringing for n in b.nodes) if "noise" in t] == ["x + noise"]
-
-
 def test_a_tensor_that_is_filled_in_place_is_made_there() -> None:
     found = brought(batch="model(torch.empty(2, 4).fill_(0.3))\n")
     assert texts(n for b in found.bringing for n in b.nodes) == ["torch.empty(2, 4)"]

@@ -150,7 +150,7 @@ model = Net({holder}).to({option})
 nn.init.normal_(model.weight)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for x in loader:
-    loss = model(x).mean() * torch.ones(1, device={option})
+    loss = model(x.to({option})).mean() * torch.ones(1, device={option})
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

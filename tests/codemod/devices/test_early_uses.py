@@ -32,7 +32,7 @@ def is_needless(uses: str, move: str = "model.to(device)") -> bool:
     """Whether a model's move may go, though something is done with the model before it is prepared."""
     facts: Facts = training(imports=IMPORTS, before=DEVICE + EMA, model=f"{move}\n{uses}")
     (found,) = (m for m in facts.script.devices.moves if m.receiver.id == "model")
-    return facts.script.devices.is_needless(found)
+    return facts.script.devices.known.is_needless(found)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_stands_above_the_move_or_below_prepare_is_no_matter() -> None:
         step=f"optimizer.zero_grad()\nloss = model(x).sum()\nloss.backward()\noptimizer.step()\n{shadow}",
     )
     (move,) = facts.script.devices.moves
-    assert facts.script.devices.is_needless(move)
+    assert facts.script.devices.known.is_needless(move)
 
 
 def test_only_what_stands_between_two_statements_counts() -> None:

@@ -22,12 +22,12 @@ def moves(**slots: str) -> tuple[Facts, tuple[Move, ...]]:
 def test_moves_of_batches_and_models_are_needless() -> None:
     facts, found = moves(model="model = model.to(device)\n", batch="x, y = x.to(device), y.cuda()\n")
     assert texts(m.call for m in found) == ["model.to(device)", "x.to(device)", "y.cuda()"]
-    assert all(facts.script.devices.is_needless(m) for m in found)
+    assert all(facts.script.devices.known.is_needless(m) for m in found)
 
 
 def test_moves_of_what_the_script_makes_are_not() -> None:
     facts, found = moves(end="z = torch.zeros(3).to(device)\n")
-    assert [facts.script.devices.is_needless(m) for m in found] == [False]
+    assert [facts.script.devices.known.is_needless(m) for m in found] == [False]
 
 
 def test_what_is_no_move() -> None:
@@ -107,7 +107,7 @@ def test_the_variables_that_hold_devices(device: str) -> None:
 def test_a_model_that_was_brought_to_the_host_comes_back(there: str, back: str) -> None:
     end = f"for again in range(2):\n    {there}\n    torch.save(model.state_dict(), 'model.pt')\n    {back}\n"
     facts, found = moves(model="model = model.to(device)\n", end=end)
-    assert [facts.script.devices.is_needless(m) for m in found] == [True, False]
+    assert [facts.script.devices.known.is_needless(m) for m in found] == [True, False]
 
 
 HELPER = """\
@@ -131,7 +131,7 @@ def keep(net):
 def test_a_model_that_another_file_brings_to_the_host_comes_back(epoch: str, end: str, is_needless: bool) -> None:
     text = script(imports="from keeping import Keeper, keep\n", before=DEVICE, epoch=epoch, end=end)
     facts = Facts({"main.py": text, "keeping.py": HELPER})
-    assert [facts.script.devices.is_needless(m) for m in facts.script.devices.moves] == [is_needless]
+    assert [facts.script.devices.known.is_needless(m) for m in facts.script.devices.moves] == [is_needless]
 
 
 OPTION = """
@@ -213,7 +213,7 @@ WITH_A_BUFFER = CONTRASTIVE.replace(
 )
 def test_a_loss_without_tensors_needs_no_move(before: str, made: str, is_needless: bool) -> None:
     facts, (found,) = moves(imports=before, model=f"criterion = {made}.cuda()\n")
-    assert facts.script.devices.is_needless(found) is is_needless
+    assert facts.script.devices.known.is_needless(found) is is_needless
 
 
 MADE = """\
@@ -244,7 +244,7 @@ def test_a_model_that_a_function_gives_back_to_be_prepared(
     unpacked = "model = pair[0]\n" if taken == "pair" else ""
     facts, found = moves(imports=MADE.format(rest=rest, given=given), model=f"{taken} = make(args)\n{unpacked}")
     move = next(m for m in found if ast.unparse(m.call) == "net.cuda()")
-    assert facts.script.devices.is_needless(move) is is_needless
+    assert facts.script.devices.known.is_needless(move) is is_needless
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_model_that_a_function_gives_back_to_be_prepared(
 )
 def test_a_new_model_under_the_name_of_the_trained_one_is_moved(end: str, is_needless: bool) -> None:
     facts, found = moves(end=end)
-    assert [facts.script.devices.is_needless(m) for m in found] == [is_needless]
+    assert [facts.script.devices.known.is_needless(m) for m in found] == [is_needless]
 
 
 def test_one_that_each_round_makes_anew_is_prepared_each_time() -> None:
@@ -265,7 +265,7 @@ def test_one_that_each_round_makes_anew_is_prepared_each_time() -> None:
     steps = ["model = nn.Linear(4, 1).to(device)", "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"]
     steps += ["for x in torch.utils.data.DataLoader(rows):", "    model(x).mean().backward()", "    optimizer.step()"]
     facts = Facts(text + "".join(f"    {step}\n" for step in steps))
-    assert [facts.script.devices.is_needless(m) for m in facts.script.devices.moves] == [True]
+    assert [facts.script.devices.known.is_needless(m) for m in facts.script.devices.moves] == [True]
 
 
 TRIED = """\
@@ -295,4 +295,4 @@ for x in torch.utils.data.DataLoader(rows):
 )
 def test_a_model_that_is_used_or_changed_between_is_moved(between: str, end: str, needless: list[bool]) -> None:
     facts = Facts(TRIED.format(between=between, end=end))
-    assert [facts.script.devices.is_needless(m) for m in facts.script.devices.moves] == needless
+    assert [facts.script.devices.known.is_needless(m) for m in facts.script.devices.moves] == needless

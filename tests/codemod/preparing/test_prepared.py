@@ -219,13 +219,13 @@ def test_another_model_under_a_prepared_one_s_attribute(made: str, then: str, is
     assert prepared(facts).is_another_model(call.func) is is_another
 
 
-def test_another_model_that_other_methods_run_mixes_devices() -> None:
+def test_another_model_that_other_methods_run_stays_where_it_is() -> None:
     text = TRAINER.format(made="self.load()", then="pass").replace(
         "trainer = ", "    def load(self):\n        self.net = nn.Linear(4, 1)\ntrainer = "
     )
     text = text.replace("trainer = Trainer", "device = torch.device('cuda')\ntrainer = Trainer")
-    assert Facts(text).script.devices.mixed is not None
-    assert Facts(text.replace("(4, 1)\ndevice", "(4, 1).to(device)\ndevice")).script.devices.mixed is None
+    assert Facts(text).script.devices.together.mixed is not None
+    assert Facts(text.replace("(4, 1)\ndevice", "(4, 1).to(device)\ndevice")).script.devices.together.mixed is None
 
 
 def test_a_model_that_is_trained_again_is_prepared_again() -> None:

@@ -1,0 +1,112 @@
+"""A script that does anything else with a batch than to move all of it to its GPU keeps its own moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.devices.arrivals import Arrivals
+from tests.codemod.facts import texts
+from tests.codemod.pairs import KEPT, changed, migrated, run, script
+from tests.codemod.training_scripts import training
+
+MOVED = "x, y = x.to(device), y.to(device)"
+GONE = f"-{MOVED}"
+
+
+@pytest.mark.parametrize(
+    ("batch", "gone"),
+    [
+        (MOVED, [GONE]),
+        ("x = x.to(device)\ny = y.to(device)", ["-x = x.to(device)", "-y = y.to(device)"]),
+        (f"print(len(x), x.shape[0], y.size(0), y.dim(), isinstance(x, dict))\n{MOVED}", [GONE]),
+        (f"if y is None: continue\n{MOVED}", [GONE]),
+        (f"{MOVED}\nright = model(x).cpu() == y.cpu()", [GONE]),
+        (
+            "x, y = x.float().to(device), y.view(-1, 1).to(device)",
+            ["-x, y = x.float().to(device), y.view(-1, 1).to(device)", "+x, y = x.float(), y.view(-1, 1)"],
+        ),
+    ],
+)
+def test_a_batch_that_is_moved_first_of_all_is_moved_by_its_loader(batch: str, gone: list[str]) -> None:
+    changed(*gone, "-model.to(device)", batch=batch, model="model.to(device)")
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        f"{MOVED.replace('y.to(device)', 'y')}\nright = model(x).cpu() == y",  # a part that stays
+        f"seen.append(y)\n{MOVED}",
+        f"print(y.numpy().sum())\n{MOVED}",
+        f"vendor.look(x)\n{MOVED}",
+        f"x = x + torch.ones(4)\n{MOVED}",
+        f"x /= 255\n{MOVED}",
+        f"noise = torch.randn_like(x)\n{MOVED}",
+        f"w = weights[y.long()]\n{MOVED}",
+        f"if x.sum() > 0: print(x)\n{MOVED}",
+        f"shown(x)\n{MOVED}",
+    ],
+)
+def test_a_batch_of_which_more_is_read_stays_where_it_is(batch: str) -> None:
+    before = "seen, weights = [], torch.ones(3)\ndef shown(rows):\n    print(rows.mean())"
+    after = run(script(imports="import vendor", before=before, model="model.to(device)", batch=batch)).after.decode()
+    assert f"accelerator = {KEPT}\n" in after
+    assert "device = accelerator.device\n" in after
+    kept = [line for line in batch.splitlines() if line.strip()]
+    assert all(line in after for line in (*kept, "model.to(device)"))
+    assert ".cpu()" not in after.replace("model(x).cpu()", "")
+
+
+def test_what_is_read_is_found_where_it_is_read() -> None:
+    devices = training(model="model.cuda()\n", batch="seen = x, x.cuda()\nprint(x.sum())\n").script.devices
+    arrivals = Arrivals(devices.lattice, devices.moves)
+    assert "x" in texts(arrivals.reads())
+    assert not arrivals.relies_on_wrapper()
+
+
+def test_a_gpu_that_is_named_is_still_the_accelerators() -> None:
+    batch = "print(y.numpy())\nx, y = x.cuda(), y.to('cuda:0')"
+    after = run(script(model="model.cuda(0)", batch=batch)).after.decode()
+    assert "        x, y = x.to(accelerator.device), y.to(accelerator.device)\n" in after
+    assert "model.to(accelerator.device)\n" in after
+    assert KEPT in after
+
+
+def test_a_batch_is_followed_through_functions_attributes_and_generators() -> None:
+    held = "class Step:\n    def take(self, pair):\n        self.pair = pair\n    def go(self):\n        {}\n"
+    given = "step = Step()\nstep.take(x)\nx, y = step.go(), y.to(device)"
+    moved = held.format("return self.pair.to(device)")
+    assert "accelerator = Accelerator()\n" in migrated(script(before=moved, model="model.to(device)", batch=given))
+    read = held.format("print(self.pair.mean()); return self.pair.to(device)")
+    assert KEPT in migrated(script(before=read, model="model.to(device)", batch=given))
+
+
+WRAPPED = "model = nn.DataParallel(model).cuda()"
+
+
+def test_what_a_wrapper_brought_to_its_model_is_brought_by_the_loader() -> None:
+    after = migrated(script(model=WRAPPED, batch="y = y.cuda()"))
+    assert "device_placement" not in after
+    both = migrated(script(model=WRAPPED, batch="print(y.numpy())\ny = y.cuda()"))
+    assert "accelerator = Accelerator(split_batches=True, mixed_devices=True)\n" in both
+    assert "y.numpy()" in both
+
+
+def test_a_model_that_is_moved_under_a_condition_stays_where_the_script_has_it() -> None:
+    batch = "if vendor.flag:\n    x, y = x.cuda(), y.cuda()"
+    after = migrated(script(imports="import vendor", model="if vendor.flag:\n    model.cuda()", batch=batch))
+    assert KEPT in after
+    assert after.count("if vendor.flag:") == 2
+
+
+def test_a_model_that_the_script_never_moves_beside_one_that_it_does() -> None:
+    second = """
+    small = nn.Linear(4, 1)
+    steps = torch.optim.SGD(small.parameters(), lr=0.1)
+    for a, b in DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2):
+        steps.zero_grad()
+        nn.functional.mse_loss(small(a), b).backward()
+        steps.step()
+    """
+    after = migrated(script(model="model.to(device)", batch=MOVED, end=second))
+    assert KEPT in after
+    assert "small(a), b)" in after

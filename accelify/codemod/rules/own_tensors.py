@@ -12,7 +12,8 @@ computed with them; the first step would stop on a machine with a GPU.
 All of them are brought there, or none. Where one is not understood, or where it cannot be shown that all tensors that
 meet are on one device, the accelerator is `Accelerator(mixed_devices=True)`: on a GPU, the runtime then moves what
 PyTorch would refuse, which costs each call of torch's functions about a microsecond. To do without, bring all tensors
-to `accelerator.device`, and take `mixed_devices=True` away.
+to `accelerator.device`, and take `mixed_devices=True` away. What would have to follow another tensor, as in
+`mask.to(x.device)`, is left to the runtime there.
 A script that trains no module, or that asks whether tensors are in the CPU's memory, keeps training on the CPU, with
 `Accelerator(cpu=True)` and a note that says at which line. With `--runtime accelerate`, it is so wherever one tensor
 is not understood.
@@ -42,6 +43,8 @@ _LIMIT = 100  # columns
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each tensor that is brought to the device; a note at the first one that keeps the script from it."""
     for bring in script.devices.brought.bringing:
+        if bring.kind == "moved" and bring.there and script.devices.together.mixed is not None:
+            continue  # `mask.to(x.device)`: where it meets `x`, the runtime does that
         reason = "the models are on the device, so this tensor must be too"
         yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
     yield from _unmatched(script)

@@ -43,9 +43,11 @@ class Arrivals:
                 elif isinstance(node, ast.AugAssign) and any(map(_has_come, self.lattice.before(node))):
                     yield node.target
 
-    def relies_on_wrapper(self) -> bool:
-        """Whether a model gets some of a batch that was inside a wrapper which brings its inputs to the device."""
-        return any(self._is_wrapped(c) and any(map(self._arrives, _given(c))) for c in self.program.calls)
+    def brought_by_wrapper(self) -> Iterator[ast.expr]:
+        """What a model gets that was inside a wrapper which brings its inputs to the device, and nothing else does."""
+        for call in filter(self._is_wrapped, self.program.calls):
+            if self.program.frame(call) in self.program.reachable:
+                yield from (n for n in _given(call) if self._arrives(n) or any(map(_stays, self.lattice.of(n))))
 
     def _is_wrapped(self, call: ast.Call) -> bool:
         is_forward = isinstance(call.func, ast.Attribute) and call.func.attr == "forward"
@@ -157,6 +159,11 @@ def _given(call: ast.Call) -> list[ast.expr]:
 def _is_about(node: ast.Compare) -> bool:
     """`x is None`, `"y" in batch`"""
     return all(isinstance(o, _ABOUT) for o in node.ops)
+
+
+def _stays(place: Place) -> bool:
+    """Whether a tensor is in CPU memory after the rewrite."""
+    return place.where is Where.HOST
 
 
 def _has_come(place: Place) -> bool:

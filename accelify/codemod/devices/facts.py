@@ -625,10 +625,11 @@ def _staying(
     on_host = [r for r in on_host if len(lattice.named[r]) > 1 or moved.isdisjoint(own.program.values(r))]
     models = [m for m in goes if not own.prepared.is_batch(m.receiver)]
     on_host += [m.call for m in models if any(lattice.holds(test) is None for test in own.asked_for_a_move(m))]
-    read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded]
+    wrapped = [*arrivals.brought_by_wrapper()]
+    read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded, *wrapped]
     is_early = any(early.holds(m.call) for m in models)
     first = sorted(read, key=own.program.position)
-    return Staying(tuple(first), is_left=bool(read) and not is_early and not arrivals.relies_on_wrapper())
+    return Staying(tuple(first), is_left=bool(read) and not is_early and not wrapped)
 
 
 @dataclass(frozen=True, slots=True)

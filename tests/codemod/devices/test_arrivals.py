@@ -60,7 +60,7 @@ def test_what_is_read_is_found_where_it_is_read() -> None:
     devices = training(model="model.cuda()\n", batch="seen = x, x.cuda()\nprint(x.sum())\n").script.devices
     arrivals = Arrivals(devices.lattice, devices.moves)
     assert "x" in texts(arrivals.reads())
-    assert not arrivals.relies_on_wrapper()
+    assert not [*arrivals.brought_by_wrapper()]
 
 
 def test_a_gpu_that_is_named_is_still_the_accelerators() -> None:

@@ -15,7 +15,7 @@ from accelify.codemod.files.disk import Disk
 from accelify.codemod.files.parse import Parsed, encoded, parse
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.files.source import may_train
-from accelify.codemod.libraries import vocabulary
+from accelify.codemod.libraries import methods, vocabulary
 from accelify.codemod.options import Options
 from accelify.codemod.planning import records
 from accelify.codemod.result import FileResult, Note, Status, Tier, failed, joined, notes_in_order
@@ -507,7 +507,7 @@ class SeparatePrograms:
         for key, files in self._programs.items():
             if self._status(key) is not Status.MIGRATED:
                 for at in (files & changed.keys()) - {key}:
-                    if _signatures(at, changed[at].before) != _signatures(at, changed[at].after):
+                    if _relied_on(at, changed[at].before) != _relied_on(at, changed[at].after):
                         return False
         return True
 
@@ -517,7 +517,9 @@ def _left(parsed: Parsed, importer: str) -> FileResult:
     return FileResult(parsed.path, Status.DECLINED, parsed.data, parsed.data, notes=(note,))
 
 
-def _signatures(path: str, data: bytes) -> list[tuple[str, str]]:
-    """How the functions of a file are to be called."""
-    functions = (n for n in ast.walk(parse(path, data).tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return [(function.name, ast.dump(function.args)) for function in functions]
+def _relied_on(path: str, data: bytes) -> tuple[list[tuple[str, str]], int]:
+    """What callers of a file rely on: how its functions are to be called, and that it moves what they give it."""
+    nodes = list(ast.walk(parse(path, data).tree))
+    functions = (n for n in nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    called = (n.func.attr for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
+    return [(function.name, ast.dump(function.args)) for function in functions], sum(map(methods.moves, called))

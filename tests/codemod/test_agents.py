@@ -575,9 +575,10 @@ def test_a_wrapper_of_the_project_that_only_hands_on_attributes_goes() -> None:
             model(batch["x"]).mean().backward()
             optimizer.step()
         """)
-    assert "accelerator = Accelerator(split_batches=True, cpu=not args.cuda)\n" in text
+    settings = "split_batches=True, cpu=not args.cuda, device_placement=False"
+    assert f"accelerator = Accelerator({settings})\n" in text
     assert "Parallel(model)" not in text
-    assert "for batch in loader:\n    optimizer.zero_grad()\n" in text
+    assert "batch[key] = batch[key].to(accelerator.device)\n" in text
 
 
 def test_a_loader_that_is_none_at_first_is_prepared_where_it_is_made() -> None:

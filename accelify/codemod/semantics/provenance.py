@@ -516,19 +516,18 @@ def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, l
     """
     read = {absolute(p.path) for p in program.files}
     for call in program.calls:
-        is_named = any(map(names.is_configured, program.called(call))) or _imports_what_is_unknown(program, call, word)
+        is_named = any(map(names.is_configured, program.called(call))) or _imports_what_is_unknown(program, call)
         if is_named and program.frame(call) in program.reachable:
             listed = program.flow.project.having(program.parsed(call), word)
             if others := [p for p in listed if absolute(p) not in read]:
                 yield call, others
 
 
-def _imports_what_is_unknown(program: Program, call: ast.Call, word: str) -> bool:
-    """Whether a call imports a module of whose name nothing is known that leads to a file with a word."""
+def _imports_what_is_unknown(program: Program, call: ast.Call) -> bool:
+    """Whether a call imports a module of whose name not even the beginning is known."""
     if not any(map(names.runs_code, program.called(call))) or not call.args or isinstance(call.args[0], ast.Constant):
         return False
-    like = program.flow.project.named_like
-    return not any(like(program.path(call), begin, word) for begin in _beginnings(program, call.args[0]))
+    return not any(_beginnings(program, call.args[0]))
 
 
 def chosen_among_variables(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:
@@ -590,7 +589,7 @@ def _beginning(node: ast.expr) -> str:
             node = node.left
         elif isinstance(node, ast.JoinedStr) and node.values:
             node = node.values[0]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr != "join":
             node = node.func.value
         else:
             break

@@ -17,7 +17,7 @@ from accelify.runtime.data.index_sharding import AlreadySharded
 from accelify.runtime.data.one_process import OneProcess
 from accelify.runtime.data.passes import NO_LENGTH, LoaderPass, LoaderPasses
 from accelify.runtime.data.random_state import private_states, set_private_states
-from accelify.runtime.data.resume import PassStart, Source, is_reread, owners_of, samplers_of
+from accelify.runtime.data.resume import PassStart, Source, is_reread, is_torch_loader, owners_of, samplers_of
 from accelify.runtime.data.sources import ByDataset
 from accelify.runtime.data.streams import Loop, Streams
 
@@ -204,10 +204,10 @@ class PreparedLoader(_Prepared, DataLoader[Any]):  # type: ignore[misc]  # our i
 
 def prepare_loader(loader: Any, source: Source, passes: LoaderPasses, device: torch.device | None) -> Any:
     """The loader to use from now on; the very same one where nothing has to be done and it is no DataLoader."""
-    is_plain = isinstance(source, OneProcess) and device is None and not isinstance(loader, DataLoader)
+    is_plain = isinstance(source, OneProcess) and device is None and not is_torch_loader(loader)
     if isinstance(loader, _Prepared) or is_plain:
         return loader
-    kind = PreparedLoader if isinstance(loader, DataLoader) else PreparedIterable
+    kind = PreparedLoader if is_torch_loader(loader) else PreparedIterable
     return kind(loader, source, passes, device)
 
 

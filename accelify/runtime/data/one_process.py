@@ -19,6 +19,7 @@ from accelify.runtime.data.resume import (
     draws_from,
     generator_in,
     is_reread,
+    is_torch_loader,
     iterates_itself,
     owners_of,
     replay_of,
@@ -36,7 +37,7 @@ class OneProcess:
         self._loader = loader
         self._streams = streams
         self._workers: Workers | None = None
-        if isinstance(loader, DataLoader) and loader.persistent_workers and not iterates_itself(loader):
+        if is_torch_loader(loader) and loader.persistent_workers and not iterates_itself(loader):
             self._workers = Workers(loader)
 
     def begin(self, start: PassStart) -> Epoch:
@@ -47,7 +48,7 @@ class OneProcess:
             kept = [] if is_reread(self._loader) else [self._loader.dataset]
             with unchanged_generators(kept), SharedRandom(self._streams, owners, start.before).drawing():
                 return Epoch(self._pass(start))
-        if isinstance(self._loader, DataLoader) and not self._loader.num_workers and draws_first(self._loader):
+        if is_torch_loader(self._loader) and not self._loader.num_workers and draws_first(self._loader):
             return Epoch(itertools.chain(self._noting(start), self._pass(start)))
         start.before = states_of(owners)
         return Epoch(self._pass(start))
@@ -156,7 +157,7 @@ def rest_of(loader: Any, start: PassStart) -> Iterator[Any]:
 
 def _seeded(loader: Any, state: torch.Tensor | None) -> Any:
     """The loader, or a copy of it that takes its workers' seed from a generator in this state."""
-    if state is None or not isinstance(loader, DataLoader):
+    if state is None or not is_torch_loader(loader):
         return loader
     inner = copy(loader)
     inner.generator = generator_in(state)

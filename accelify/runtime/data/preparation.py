@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any  # loaders hold whatever they hold
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from accelify.errors import AccelifyError
 from accelify.runtime.data import sequences
 from accelify.runtime.data.loader import STAND_INS, is_loader, is_prepared, original_of, prepare_loader
 from accelify.runtime.data.passes import LoaderPasses
+from accelify.runtime.data.resume import is_torch_loader
 from accelify.runtime.data.sequences import IterableShard, SequenceShard
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.sources import choose_source, in_order
@@ -146,7 +147,7 @@ def is_sharded(loader: Any, *, anew: bool = False) -> bool:
     """
     if anew and is_prepared(loader):
         return False
-    if isinstance(loader, DataLoader) and not isinstance(loader, STAND_INS):
+    if is_torch_loader(loader) and not isinstance(loader, STAND_INS):
         parts: list[Any] = [loader.dataset, loader.sampler, loader.batch_sampler]
         inner = next((found for part in parts for found in _search(part, DEPTH)), None)
         if inner is not None:

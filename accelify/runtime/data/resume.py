@@ -6,7 +6,7 @@ import itertools
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol  # batches, indices and attributes are whatever the user's loader has
+from typing import Any, Protocol, TypeGuard  # batches, indices and attributes are whatever the user's loader has
 
 import torch
 from torch.utils.data import (
@@ -84,14 +84,14 @@ def samplers_of(loader: DataLoader[Any]) -> list[object]:
 
 def owners_of(loader: Any) -> list[object]:
     """The objects that may hold private generators from which the order or the elements are drawn."""
-    if not isinstance(loader, DataLoader):
+    if not is_torch_loader(loader):
         return [loader]
     return [*samplers_of(loader), loader.generator, loader.dataset]
 
 
 def is_reread(loader: Any) -> bool:
     """Whether the rest of a pass can be had only by going through what comes before it."""
-    return not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or iterates_itself(loader)
+    return not is_torch_loader(loader) or isinstance(loader.dataset, IterableDataset) or iterates_itself(loader)
 
 
 # Samplers of torch draw once, before their first index; any other may draw at any time.
@@ -108,6 +108,11 @@ def draws_first(loader: DataLoader[Any]) -> bool:
 def draws_from(loader: DataLoader[Any]) -> Iterable[str]:
     """The libraries from which the order of a pass may be drawn: samplers of torch know no other."""
     return ("torch",) if draws_first(loader) else LIBRARIES
+
+
+def is_torch_loader(value: object) -> TypeGuard[DataLoader[Any]]:
+    """Whether this is a DataLoader that was set up as one: a subclass with a constructor of its own may not be."""
+    return isinstance(value, DataLoader) and bool(getattr(value, "_DataLoader__initialized", False))
 
 
 def iterates_itself(loader: DataLoader[Any]) -> bool:

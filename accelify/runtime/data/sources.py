@@ -26,7 +26,7 @@ from accelify.errors import AccelifyError
 from accelify.runtime.data.index_sharding import AlreadySharded, ByIndex, is_sharding_sampler
 from accelify.runtime.data.one_process import OneProcess
 from accelify.runtime.data.passes import NO_LENGTH, Epoch, Step, epoch_of
-from accelify.runtime.data.resume import PassStart, Source, iterates_itself, owners_of, samplers_of
+from accelify.runtime.data.resume import PassStart, Source, is_torch_loader, iterates_itself, owners_of, samplers_of
 from accelify.runtime.data.sharding import Sharding, shard_items, slices, taker
 from accelify.runtime.data.streams import SharedRandom, Streams, draw_items
 from accelify.runtime.world import tensors
@@ -41,7 +41,7 @@ def choose_source(loader: Any, sharding: Sharding, streams: Streams, *, keeps_ba
         return OneProcess(loader, streams)
     if sharding.dispatches and not keeps_batches:
         return Dispatched(loader, sharding, streams)
-    if not isinstance(loader, DataLoader):
+    if not is_torch_loader(loader):
         return ByBatch(loader, sharding, streams)
     for sampler in samplers_of(loader):
         if is_sharding_sampler(sampler, sharding):
@@ -87,7 +87,7 @@ def in_order(loader: Any, sharding: Sharding) -> Any:
 
     Which batch is which rank's, and how many rows it has, follows from the order alone.
     """
-    if sharding.size == 1 or not isinstance(loader, DataLoader) or getattr(loader, "in_order", True):
+    if sharding.size == 1 or not is_torch_loader(loader) or getattr(loader, "in_order", True):
         return loader
     patient: DataLoader[Any] = copy(loader)
     vars(patient).update(in_order=True, _iterator=None)

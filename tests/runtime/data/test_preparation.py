@@ -33,6 +33,24 @@ def test_each_rank_gets_every_other_batch():
     assert batches(data(rank=1).prepare(loader, None)) == [[2, 3], [6, 7], [10, 11]]
 
 
+class Pairs(DataLoader):
+    """Has a constructor of its own, which leaves out that of DataLoader."""
+
+    def __init__(self):
+        self.rows = ROWS
+
+    def __iter__(self):
+        yield from (torch.tensor(self.rows[i : i + 2]) for i in range(0, len(self.rows), 2))
+
+    def __len__(self):
+        return len(self.rows) // 2
+
+
+def test_a_loader_that_was_never_set_up_as_one_is_sharded_by_its_batches():
+    assert batches(data(size=1).prepare(Pairs(), None)) == [[i, i + 1] for i in range(0, 12, 2)]
+    assert [batches(data(rank=rank).prepare(Pairs(), None))[0] for rank in (0, 1)] == [[0, 1], [2, 3]]
+
+
 class Lines(Dataset):
     """Gives the next number of what it holds, whatever the index."""
 

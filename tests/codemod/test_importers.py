@@ -1113,3 +1113,25 @@ def test_a_module_whose_name_leads_to_no_file_may_be_any_that_trains(tmp_path: P
     found = rewritten(tmp_path, "main.py", main=main + start, zoo__deep__engine=ENGINE)
     (note,) = found["main.py"].notes
     assert note.message.endswith("if that trains, name its file as well (zoo/deep/engine.py)")
+
+
+@pytest.mark.parametrize("number", ["f'cuda:{ids[0]}'", "'cuda:0'", "'cuda:%d' % ids[0]"])
+def test_a_device_that_a_file_chooses_by_number_is_not_set_there(tmp_path: Path, number: str) -> None:
+    picks = f"""\
+import torch
+
+def pick():
+    ids = list(range(torch.cuda.device_count()))
+    if ids:
+        device = torch.device({number})
+        torch.cuda.set_device(device)
+    else:
+        device = torch.device("cpu")
+    return device, ids
+"""
+    body = MAIN.format(imports="from picks import pick\nfrom engine import train", call="train")
+    body = body.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "pick()")
+    found = rewritten(tmp_path, "main.py", main=body.replace("device = ", "device, ids = "), engine=ENGINE, picks=picks)
+    assert found["main.py"].status is Status.MIGRATED
+    assert b"accelerator = Accelerator(cpu=not torch.cuda.is_available())\n" in found["main.py"].after
+    assert "picks.py" not in found or b"set_device" not in found["picks.py"].after

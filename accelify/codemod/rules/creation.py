@@ -15,6 +15,7 @@ Left alone: functions that are passed on as values: their callers are not known,
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
@@ -29,7 +30,7 @@ from accelify.codemod.preparing.placing import kept_edit
 from accelify.codemod.preparing.reach import CURRENT, constructor, method_of, node_of
 from accelify.codemod.preparing.settings import imports_torch
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, names_in
 
 NAME = "accelerator"
 
@@ -121,8 +122,9 @@ def _cpu(script: Script, home: Scope) -> str:
     cpu = script.devices.cpu
     is_known = cpu is not None and (not isinstance(cpu, CpuSetting) or home in cpu.homes)
     chosen = [cpu.text] if cpu is not None and is_known and cpu.text != "False" else []
-    if script.devices.is_for_cuda and imports_torch(script.reach.homes[0].root):
-        chosen.append("not torch.cuda.is_available()")
+    is_about_gpus = any(names_in(ast.parse(text)).difference(dir(builtins)) == {"torch"} for text in chosen)
+    if is_about_gpus or (script.devices.is_for_cuda and imports_torch(script.reach.homes[0].root)):
+        chosen = [*(text for text in chosen if not is_about_gpus), "not torch.cuda.is_available()"]
     return " or ".join(chosen)
 
 

@@ -264,9 +264,10 @@ def _read_besides(script: Script, statement: ast.Assign, device: ast.Name) -> tu
 
 def _chosen_by_number(script: Script) -> Iterator[Attempt]:
     """`torch.cuda.set_device(3)` goes: it would give every process the same GPU."""
+    changed = script.files.union(map(script.path, script.devices.out_of_reach))
     for call in script.program.calls:
         statement = script.program.statement(call)
-        is_alone = isinstance(statement, ast.Expr) and statement.value is call and script.path(call) in script.files
+        is_alone = isinstance(statement, ast.Expr) and statement.value is call and script.path(call) in changed
         called = script.program.called(call)
         if not is_alone or script.is_by_hand or "torch.cuda.set_device" not in called:
             continue

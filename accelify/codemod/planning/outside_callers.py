@@ -137,6 +137,7 @@ def _changed_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
     return {**{top.name: top for top in by_hand if top is not None}, **found}
 
 
+_HOLDERS = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.Assign)
 _OF_WRAPPERS = ("DataParallel(", ".module")
 
 
@@ -174,7 +175,7 @@ def _top(parsed: Parsed, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _called(parsed: Parsed) -> frozenset[str]:
-    """The last names of what a file calls, or has heirs of, as they are where it imports them from.
+    """The last names of what a file calls, has heirs of, or holds in a table, as they are where it imports them from.
 
     Not those of functions and classes that it makes itself, which it calls by their plain names.
     """
@@ -182,8 +183,9 @@ def _called(parsed: Parsed) -> frozenset[str]:
     renamed = {a.asname: a.name for a in aliases if a.asname is not None}
     imported = {a.asname or a.name for a in aliases}
     own = {s.name for s in parsed.tree.body if isinstance(s, (*_FUNCTIONS, ast.ClassDef))} - imported
-    used = [n.func for n in parsed.parents if isinstance(n, ast.Call)]
+    used: list[ast.AST] = [n.func for n in parsed.parents if isinstance(n, ast.Call)]
     used += [b for n in parsed.parents if isinstance(n, ast.ClassDef) for b in n.bases]
+    used += [n for n, holder in parsed.parents.items() if isinstance(holder, _HOLDERS)]
     found = (_last_name(n) for n in used if not isinstance(n, ast.Name) or n.id not in own)
     return frozenset(renamed.get(name, name) for name in found)
 

@@ -467,3 +467,38 @@ def test_gradients_that_are_read_and_no_step_takes(read: str, learned: str, kind
 def test_a_loader_whose_gradients_are_shown(shown: str, expected: list[str]) -> None:
     found = training(set_up="other = DataLoader(others)", end=f"for x, _ in other:\n    {shown}").training
     assert [s for d in found.data for s in texts(d.sources)] == expected
+
+
+CURVES = """\
+def fit():
+    errors, found = torch.zeros(3), []
+    for epoch in range(3):
+        for x, y in loader:
+            loss = (model(x) - y).mean()
+            loss.backward()
+            optimizer.step()
+        x, y = next(iter(DataLoader(others)))
+        loss = (model(x) - y).mean()
+        {kept}
+    return errors, found
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        ("errors[epoch] = loss.item()", []),
+        ("found += [loss.item()]", []),
+        ("found.append(loss.item())", []),
+        ("loss.backward()", ["iter(DataLoader(others))"]),
+        ("kept[epoch] = x", ["iter(DataLoader(others))"]),  # whoever reads that
+    ],
+)
+def test_errors_that_a_function_collects_beside_its_training(kept: str, asked: list[str]) -> None:
+    head = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\nkept = {}\n"
+    made = (
+        "model = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nloader = DataLoader(rows)\n"
+    )
+    found = Facts(f"{head}{made}{CURVES.format(kept=kept, end='print(fit())')}").training
+    assert sorted({s for d in found.data for s in texts(d.sources)} - {"loader"}) == asked

@@ -9,7 +9,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Generated, Value, View
 from accelify.codemod.training.roles import Roles
 
@@ -91,23 +91,44 @@ class Evaluations:
         return any(map(self.roles.is_model, self.program.values(node)))
 
     def _is_learned_from(self, call: ast.Call, also: Collection[str] = ()) -> bool:
-        """Whether what a call gives or changes may get to a step, by its function's variables; what leaves that may."""
+        """Whether what a call gives or changes may get to a step, by its function's variables; what leaves that may.
+
+        What a function that trains gives back comes after its steps.
+        """
         statement = self.program.statement(call)
-        owned = {self._owned(statement, name) for name in also}
+        changed = {self._owned(statement, name) for name in also}
+        given: set[ast.AST] = set()  # the places where a variable gets it; another value of the variable is none of it
+        is_over = self.program.frame(statement) in self.frames
         while True:
-            reading = [statement, *(s for s in self._statements(statement) if self._reads(s) & owned)]
-            if any(isinstance(s, (ast.Return, ast.Yield)) or self._trains(s) for s in reading):
+            reading = [statement, *(s for s in self._statements(statement) if self._takes(s, changed, given))]
+            if any(isinstance(s, ast.Yield) or (isinstance(s, ast.Return) and not is_over) for s in reading):
                 return True
-            changed = [n for s in reading if not hasattr(s, "body") for n in self._changed(s, call)]
-            targets = [*changed, *(t for s in reading for t in _targets(s))]
-            given = {self._owned(t, n) for t in targets for n in names_in(t)}
-            if any(not isinstance(n, (ast.Name, ast.Tuple, ast.List)) for n in targets):
+            if any(map(self._trains, reading)):
                 return True
-            if any(isinstance(n, ast.Name) and self._outlives(n) for n in changed):
+            plain = [s for s in reading if not hasattr(s, "body")]
+            targets = [t for s in reading for t in _targets(s)]
+            others = [n for s in plain for n in self._changed(s, call)] + [n for t in targets for n in _held(t)]
+            if any(not isinstance(n, ast.Name) or self._outlives(n) for n in others):
                 return True
-            if given <= owned:
+            found = {
+                n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
+            names = {self._owned(n, n.id) for n in others if isinstance(n, ast.Name)}
+            if found <= given and names <= changed:
                 return False
-            owned |= given
+            given |= found
+            changed |= names
+
+    def _takes(
+        self, statement: ast.stmt, changed: Collection[tuple[Scope | None, str]], given: Collection[ast.AST]
+    ) -> bool:
+        """Whether a statement reads a variable that was changed, or that one of some places has given its value."""
+        for read in _names_read(statement):
+            owner, name = self._owned(statement, read.id)
+            writes = [w for w in owner.writes.get(name, ()) if w in given] if owner is not None else []
+            if (owner, name) in changed or (writes and self.program.reaching(read, writes)):
+                return True
+        return False
 
     def _changed(self, statement: ast.stmt, asking: ast.Call) -> list[ast.expr]:
         """What a statement may change in place, besides what is asked, and not only the mode of: `kept.append(x)`."""
@@ -124,10 +145,6 @@ class Evaluations:
         """The statements of the same function, and of those inside it."""
         return (n for n in ast.walk(self.program.frame(statement).node) if isinstance(n, ast.stmt))
 
-    def _reads(self, statement: ast.stmt) -> set[tuple[Scope | None, str]]:
-        """The variables that a statement reads, each with the function that it belongs to."""
-        return {self._owned(statement, name) for name in _names_read(statement)}
-
     def _owned(self, node: ast.AST, name: str) -> tuple[Scope | None, str]:
         return self.program.frame(node).owner(name), name
 
@@ -137,14 +154,26 @@ class Evaluations:
         return backward or any(self.program.run_through([c]) & self.frames for c in calls)
 
 
-def _names_read(statement: ast.stmt) -> frozenset[str]:
+def _names_read(statement: ast.stmt) -> list[ast.Name]:
     """The names that a statement reads; of one that holds others, those that decide about them, or give them values."""
     match statement:
         case ast.For(iter=read) | ast.AsyncFor(iter=read) | ast.If(test=read) | ast.While(test=read):
-            return names_read_in(read)
+            nodes: list[ast.AST] = [read]
         case ast.With() | ast.AsyncWith():
-            return frozenset(name for item in statement.items for name in names_read_in(item.context_expr))
-    return frozenset() if hasattr(statement, "body") else names_read_in(statement)
+            nodes = [item.context_expr for item in statement.items]
+        case _:
+            nodes = [] if hasattr(statement, "body") else [statement]
+    names = (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
+    return [n for n in names if not isinstance(n.ctx, ast.Store) or isinstance(statement, ast.AugAssign)]
+
+
+def _held(target: ast.expr) -> Iterator[ast.expr]:
+    """What an assignment puts something into: `losses` of `losses[i] = x`; an attribute itself."""
+    for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+        if isinstance(part, ast.Subscript):
+            yield part.value
+        elif isinstance(part, ast.Attribute):
+            yield part
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:

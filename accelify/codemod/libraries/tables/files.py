@@ -78,6 +78,7 @@ effects=writes_files
     cv2: imwrite imwritemulti
     skimage.io: imsave
     soundfile: write
+    librosa.output: write_wav
     nibabel: save
     SimpleITK: WriteImage
     tifffile: imwrite imsave

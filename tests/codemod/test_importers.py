@@ -1135,3 +1135,22 @@ def pick():
     assert found["main.py"].status is Status.MIGRATED
     assert b"accelerator = Accelerator(cpu=not torch.cuda.is_available())\n" in found["main.py"].after
     assert "picks.py" not in found or b"set_device" not in found["picks.py"].after
+
+
+@pytest.mark.parametrize(
+    ("use", "is_told"),
+    [
+        ("KINDS = {'small': engine.train}\nKINDS['small'](None, [], None, None)", True),
+        ("run = engine.train if engine else print\nrun(None, [], None, None)", True),
+        ("train, rest = engine.__name__, 2\nprint(train, rest)", False),  # a variable of that name
+        ("train = engine.__name__\nprint(train)", False),
+    ],
+)
+def test_a_file_that_holds_a_function_calls_it_and_one_that_binds_its_name_does_not(
+    tmp_path: Path, use: str, is_told: bool
+) -> None:
+    other = f"import accelerate\nimport engine\nprint(accelerate.Accelerator())\n{use}\n"
+    found = rewritten(tmp_path, "main.py", engine=ENGINE, main=CALLER, other=other)
+    told = [n.message for r in found.values() for n in r.notes if n.rule == "callers"]
+    assert [message.startswith("other.py calls `train`") for message in told] == [True] * is_told
+    assert (b"def train(model, loader, optimizer, accelerator):" in found["engine.py"].after) is not is_told

@@ -185,9 +185,13 @@ def _called(parsed: Parsed) -> frozenset[str]:
     own = {s.name for s in parsed.tree.body if isinstance(s, (*_FUNCTIONS, ast.ClassDef))} - imported
     used: list[ast.AST] = [n.func for n in parsed.parents if isinstance(n, ast.Call)]
     used += [b for n in parsed.parents if isinstance(n, ast.ClassDef) for b in n.bases]
-    used += [n for n, holder in parsed.parents.items() if isinstance(holder, _HOLDERS)]
+    used += [n for n, holder in parsed.parents.items() if isinstance(holder, _HOLDERS) and _is_read(n)]
     found = (_last_name(n) for n in used if not isinstance(n, ast.Name) or n.id not in own)
     return frozenset(renamed.get(name, name) for name in found)
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Load)
 
 
 def _last_name(function: ast.AST) -> str:

@@ -93,7 +93,7 @@ class Evaluations:
     def _is_learned_from(self, call: ast.Call, also: Collection[str] = ()) -> bool:
         """Whether what a call gives or changes may get to a step, by its function's variables; what leaves that may.
 
-        What a function that trains gives back comes after its steps.
+        What a function that trains gives back comes after its steps. What one yields is sharded by who goes over it.
         """
         statement = self.program.statement(call)
         changed = {self._owned(statement, name) for name in also}
@@ -101,9 +101,7 @@ class Evaluations:
         is_over = self.program.frame(statement) in self.frames
         while True:
             reading = [statement, *(s for s in self._statements(statement) if self._takes(s, changed, given))]
-            if any(isinstance(s, ast.Yield) or (isinstance(s, ast.Return) and not is_over) for s in reading):
-                return True
-            if any(map(self._trains, reading)):
+            if any((isinstance(s, ast.Return) and not is_over) or self._trains(s) for s in reading):
                 return True
             plain = [s for s in reading if not hasattr(s, "body")]
             targets = [t for s in reading for t in _targets(s)]

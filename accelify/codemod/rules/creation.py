@@ -122,10 +122,15 @@ def _cpu(script: Script, home: Scope) -> str:
     cpu = script.devices.cpu
     is_known = cpu is not None and (not isinstance(cpu, CpuSetting) or home in cpu.homes)
     chosen = [cpu.text] if cpu is not None and is_known and cpu.text != "False" else []
-    is_about_gpus = any(names_in(ast.parse(text)).difference(dir(builtins)) == {"torch"} for text in chosen)
-    if is_about_gpus or (script.devices.is_for_cuda and imports_torch(script.reach.homes[0].root)):
-        chosen = [*(text for text in chosen if not is_about_gpus), "not torch.cuda.is_available()"]
-    return " or ".join(chosen)
+    others = [text for text in chosen if not _is_about_gpus(text)]
+    if others != chosen or (script.devices.is_for_cuda and imports_torch(script.reach.homes[0].root)):
+        others.append("not torch.cuda.is_available()")
+    return " or ".join(others)
+
+
+def _is_about_gpus(text: str) -> bool:
+    """Whether a condition asks what GPUs there are, and nothing that a user chooses: `not range(device_count())`."""
+    return names_in(ast.parse(text)).difference(dir(builtins)) == {"torch"}
 
 
 def _self(function: Scope) -> str:

@@ -56,11 +56,12 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
-    if distribution is None or not distribution.found.tells_processes_apart:
-        training = with_phases(program, tracer, training)
-        if parallel_models(program) and may_be_divided(program, roles, tracer, training):
-            options = replace(options, keep_global_batch=True)  # the batch size was that of all GPUs together
     code = _Code(program, roles, tracer, training, options, distribution, program.once(Chains))
+    if not code.is_by_hand:
+        code = replace(code, training=with_phases(program, tracer, training))
+        if parallel_models(program) and may_be_divided(program, roles, tracer, code.training):
+            # The batch size was that of all GPUs together.
+            code = replace(code, options=replace(options, keep_global_batch=True))
     script = _script(code, _decided(code, precision_stays))
     return Verdict(script, tuple(obstacles_of(script)))
 

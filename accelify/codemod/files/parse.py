@@ -33,8 +33,8 @@ MOST_NODES = 300_000
 MOST_LEVELS = 4_000
 MOST_BACKWARD_PASSES = 300
 
-# Python counts the indentation of a line from its last form feed.
 _CELL = re.compile(r"# ?%%|# In\[")
+# Python counts the indentation of a line from its last form feed.
 _FEED_IN_INDENTATION = re.compile(r"^[ \t\f]*\f", re.MULTILINE)
 
 

@@ -75,8 +75,8 @@ class Summand:
     def _called(self, call: ast.Call, depth: int) -> bool | None:
         rows = rows_of(self.program, call)
         if rows and all(row.rows in (Rows.SUM, Rows.COUNT) for row in rows):
-            parts = self._listed(call)
             summed = object_of(self.program, call) or next(iter(call.args), None)
+            parts = self._listed(summed)
             if summed is not None and self.program.once(Totals).is_one_number(summed):
                 return self.is_of_rows(summed, depth)
             return not (parts and depth) or any(self.is_of_rows(part, depth - 1) is not False for part in parts)
@@ -89,18 +89,28 @@ class Summand:
         if self._returns_sum(call, depth):
             return True
         is_mean = bool(rows) and all(row.rows is Rows.MEAN or row.role is Role.LOSS for row in rows)
+        if is_mean and _keeps_rows(call):
+            return None
         return False if is_mean or vocabulary.is_name_of_a_loss(_last_name(call.func)) else None
 
-    def _listed(self, call: ast.Call) -> list[ast.expr]:
-        """The numbers that the builtin `sum` adds up, where their list is written out: `sum([a.mean(), b.mean()])`."""
-        listed = call.args[0] if call.args and "sum" in self.program.called(call) else None
-        if isinstance(listed, ast.Name):
+    def _listed(self, node: ast.expr | None) -> list[ast.expr]:
+        """The numbers that a list holds, where they are written out or appended: `sum([a.mean(), b.mean()])`."""
+        if isinstance(node, ast.Call) and node.args:
+            rows = rows_of(self.program, node)
+            is_joined = bool(rows) and all(row.rows is Rows.CONCATENATES for row in rows)
+            return self._listed(node.args[0]) if is_joined else []
+        if isinstance(node, ast.Name):
             assigned = (n for n in ast.walk(self.around) if isinstance(n, ast.Assign))
-            values = [n.value for n in assigned if listed.id in map(ast.unparse, n.targets)]
-            listed = values[0] if len(values) == 1 else None
-        if isinstance(listed, (ast.ListComp, ast.GeneratorExp)):
-            return [listed.elt]
-        return listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+            values = [n.value for n in assigned if node.id in map(ast.unparse, n.targets)]
+            return [*self._listed(values[0]), *self._appended(node.id)] if len(values) == 1 else []
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return [node.elt]
+        return node.elts if isinstance(node, (ast.List, ast.Tuple)) else []
+
+    def _appended(self, name: str) -> Iterator[ast.expr]:
+        for call in ast.walk(self.around):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{name}.append":
+                yield from call.args
 
     def _returns_sum(self, call: ast.Call, depth: int) -> bool:
         """Whether a function of the project's own surely returns a sum over rows."""
@@ -108,6 +118,13 @@ class Summand:
         returned = [(c, n.value) for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Return)]
         sums = [v is not None and Summand(self.program, c.node).is_of_rows(v, depth - 1) for c, v in returned]
         return bool(sums) and all(sums)
+
+
+def _keeps_rows(call: ast.Call) -> bool:
+    """`x.mean(1)`, `torch.mean(x, dim=-1)`: a number for each row."""
+    along = [k.value for k in call.keywords if k.arg in ("dim", "axis")] or call.args[-1:]
+    numbers = [ast.unparse(n) for a in along for n in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])]
+    return bool(numbers) and all(n.lstrip("-").isdigit() and n != "0" for n in numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,12 +37,22 @@ from tests.codemod.training_scripts import STEP, training
         ("sum(means)", False),
         ("sum([p == t for p, t in zip(x, y)])", True),
         ("sum([x.mean(), x.sum()])", True),
+        ("sum(appended)", False),
+        ("torch.stack([F.mse_loss(part, y) for part in x]).sum()", False),
+        ("torch.sum(torch.cat([x.mean().view(1), y.mean().view(1)]))", False),
+        ("torch.stack([(part - y).mean(1) for part in x]).sum()", True),
+        ("torch.stack([part.sum() for part in x]).sum()", True),
+        ("x.mean(0)", False),
+        ("torch.mean(x, dim=-1)", None),
         ("unknown(x)", None),
         ("unknown", None),
     ],
 )
 def test_what_grows_with_the_rows(value: str, of_rows: bool | None) -> None:
-    facts, loop = in_loop(f"counted = x.size(0)\nmeans = [x.mean(), F.mse_loss(x, y)]\nuse({value})")
+    facts, loop = in_loop(
+        "counted = x.size(0)\nmeans = [x.mean(), F.mse_loss(x, y)]\n"
+        f"appended = []\nfor part in x:\n    appended.append(F.mse_loss(part, y))\nuse({value})"
+    )
     assert Summand(facts.program, loop).is_of_rows(facts.call("use(").args[0]) is of_rows
 
 

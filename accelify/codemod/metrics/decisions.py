@@ -14,8 +14,8 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Instance, Made
+from accelify.codemod.semantics.scopes import Scope, own_statements, returned
+from accelify.codemod.semantics.values import Constant, Instance, Made
 from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.row_groups import collate_functions
 
@@ -58,6 +58,24 @@ def decided_by_one(metrics: Metrics, apart: Sequence[ast.If | ast.While]) -> set
     while left := {n for n in found if not _is_met_by_all(metrics, n, {*apart} - found, found, _DEPTH)}:
         found -= left
     return found
+
+
+def number_read_on(metrics: Metrics, node: ast.If | ast.While) -> ast.expr | None:
+    """The value of the one number that a condition asks for, set just before in its block and read after it as well.
+
+    It is this that one process has to give to all: `lr = find(loss)`, `if lr == -1: break`, `group["lr"] = lr`.
+    """
+    program, chains = metrics.measured.program, metrics.measured.chains
+    asked = [n for n in ast.walk(node.test) if isinstance(n, ast.Name) and metrics.ranks.is_own(n)]
+    found = {d for n in asked for d in chains.definitions(n)}
+    if isinstance(node, ast.While) or len(found) != 1:
+        return None
+    path, holder = program.binding(next(iter(found)).node)
+    is_near = isinstance(holder, ast.Assign) and not path and holder in program.block(node)
+    if not is_near or not isinstance(holder, ast.Assign) or chains.kinds.of(holder.value) != {"number"}:
+        return None
+    reads = (r for d in found for r in chains.facts(node).uses(d) if not program.inside(r, node.test))
+    return holder.value if any(program.reaches(node.test, r) for r in reads) else None
 
 
 def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
@@ -218,8 +236,29 @@ def _asks_what_is_left(metrics: Metrics, test: ast.expr) -> bool:
     for compared in (
         n for n in ast.walk(test) if isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.Is, ast.IsNot))
     ):
+        if _may_be_none(metrics, compared.left):
+            return True
         asked |= metrics.ranks.of(compared.left).of(Mark.BATCH)
     return any(map(partial(_leaves_some_out, metrics.measured), {origin.node for origin in asked}))
+
+
+def _may_be_none(metrics: Metrics, node: ast.expr) -> bool:
+    """Whether it depends on a process's own data whether a value is there: `None if mask.sum() == 0 else loss`."""
+    program, ranks = metrics.measured.program, metrics.ranks
+    is_chosen = any(o.differs for o in ranks.of(node).of(Mark.CHOSEN))
+    if is_chosen and Constant(None) in program.values(node):
+        return True
+    given = (program.binding(d.node)[1] for d in metrics.measured.chains.definitions(node))
+    calls = (g.value for g in given if isinstance(g, ast.Assign) and isinstance(g.value, ast.Call))
+    functions = {f for call in calls for f in program.flow.callees.get(call, ())}
+    left = (n for f in functions for n in own_statements(f.body) if isinstance(n, ast.Return) and _is_nothing(n.value))
+    return any(ranks.is_own(branching.test) for n in left for branching, _ in program.branches_round(n))
+
+
+def _is_nothing(value: ast.expr | None) -> bool:
+    """`return`, `return None`, `return None, None`"""
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(part is None or (isinstance(part, ast.Constant) and part.value is None) for part in parts)
 
 
 def _leaves_some_out(measured: Measured, loop: ast.AST) -> bool:

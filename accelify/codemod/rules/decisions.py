@@ -3,6 +3,10 @@
     if loss.item() < 0.01:      ->    if accelerator.broadcast_object_list([loss.item() < 0.01])[0]:
         break                             break
     while time.time() < end:    ->    while accelerator.broadcast_object_list([time.time() < end])[0]:
+    lr = find(loss.item())      ->    lr = accelerator.broadcast_object_list([find(loss.item())])[0]
+    if lr < 0:                        if lr < 0:
+        break                             break
+    group["lr"] = lr                  group["lr"] = lr
 
 Why: what a process measures on its shard of the data, and its clock, are its own. One that stops, or leaves out a step,
 while the others go on keeps them waiting. So all decide as process 0 does, where all come to the decision equally
@@ -19,7 +23,14 @@ from functools import partial
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
-from accelify.codemod.metrics.decisions import FileQuestions, decided_apart, decided_by_one, follows, repeated_apart
+from accelify.codemod.metrics.decisions import (
+    FileQuestions,
+    decided_apart,
+    decided_by_one,
+    follows,
+    number_read_on,
+    repeated_apart,
+)
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -35,6 +46,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
     can_speak = script.options.runtime.has("broadcast_object_list") and not script.is_by_hand
     apart = list(decided_apart(script.metrics))
     by_one = decided_by_one(script.metrics, apart) if can_speak and not script.run.ends_apart else set()
+    given: set[ast.expr] = set()
     for node in apart:
         path, test, accelerator = script.path(node), node.test, script.accelerator(node.test)
         if follows(script.metrics, test, by_one - {node}):
@@ -42,12 +54,18 @@ def find(script: Script) -> Iterator[Change | Remark]:
         if node not in by_one or accelerator is None:
             yield Remark(NAME, path, node, _told(script, test), Tier.REVIEW)
             continue
-        is_bool = script.effects.kinds.of(test) <= {"number"}  # a tensor of another process's GPU is none of this one's
+        value = number_read_on(script.metrics, node) or test
+        if value in given:
+            continue
+        given.add(value)
+        is_bool = script.effects.kinds.of(value) <= {
+            "number"
+        }  # a tensor of another process's GPU is none of this one's
         said = partial(snippets.agreed, speaker=accelerator, template="{value}" if is_bool else "bool({value})")
-        edit = Replace(test, said, keeps=(test,), reads=(accelerator.split(".")[0],))
+        edit = Replace(value, said, keeps=(value,), reads=(accelerator.split(".")[0],))
         is_of_data = _why_apart(script, test) == _OWN_DATA
         reason = f"{_ALL}, from its own data: reduce the value if it should cover all data" if is_of_data else _ALL
-        yield Change(NAME, path, node.lineno, reason, (edit,), Tier.REVIEW if is_of_data else Tier.SAFE)
+        yield Change(NAME, path, value.lineno, reason, (edit,), Tier.REVIEW if is_of_data else Tier.SAFE)
 
 
 def _repeated(script: Script) -> Iterator[Remark]:

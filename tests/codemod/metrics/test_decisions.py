@@ -26,6 +26,15 @@ from tests.codemod.training_scripts import STEP, script, training
         ("total = 0\nfor row in x:\n    total += row.sum()\n    if row.sum() > 0:\n        break\n" + STEP, 0),
         ("while x.norm() > 1:\n    x = x / 2\n" + STEP, 0),
         ("while x.norm() > 1:\n    x = x / 2\n    model(x).sum().backward()\n    optimizer.step()\n", 1),
+        (STEP.replace("loss.backward()", "if loss is None: continue\nloss.backward()"), 0),
+        (
+            STEP.replace("loss.backward()", "if y.sum() == 0: loss = None\nif loss is None: continue\nloss.backward()"),
+            1,
+        ),
+        ("part = None if y.sum() == 0 else y\nif part is not None:\n    model(part).backward()\n" + STEP, 1),
+        ("part = None if epoch else y\nif part is not None:\n    model(part).backward()\n" + STEP, 0),
+        ("def keep(a):\n    if a.sum() > 0: return a\n    return a * 2\nif keep(y) is None: continue\n" + STEP, 0),
+        ("def keep(a):\n    if a.sum() > 0: return\n    return a\nx = keep(x)\nif x is None: continue\n" + STEP, 1),
         (STEP, 0),
     ],
 )

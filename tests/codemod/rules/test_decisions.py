@@ -7,7 +7,7 @@ import pytest
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import STEP, script
 
-BEFORE = "import os, time\nbegun, best, wait, done = time.time(), 9.0, 0, False"
+BEFORE = "import os, time\nbegun, best, wait, done, losses = time.time(), 9.0, 0, False, []"
 
 
 def decided(**slots: str) -> tuple[list[str], int]:
@@ -39,6 +39,18 @@ def decided(**slots: str) -> tuple[list[str], int]:
             "if 3 > loss.data.item() >= best:\n    loss.backward()",
             "",
             ["if ([3 > loss.data.item() >= best])[0]:"],
+        ),
+        (
+            "rate = 2 * loss.item()\nif rate < 0: break\nif rate > 9: break\noptimizer.param_groups[0]['lr'] = rate",
+            "",
+            ["rate = ([2 * loss.item()])[0]"],
+        ),
+        ("", "last = float(loss)\nif last < 1: break\nlosses.append(last)", ["last = ([float(loss)])[0]"]),
+        ("", "last = float(loss)\nif last < 1: break", ["if ([last < 1])[0]: break"]),
+        (
+            "",
+            "if epoch: last = float(loss)\nelse: last = 9\nif last < 1: break\nprint(last)",
+            ["if ([last < 1])[0]: break"],
         ),
     ],
 )

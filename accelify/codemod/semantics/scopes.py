@@ -112,6 +112,17 @@ class Scope:
         decorators = getattr(self.node, "decorator_list", [])
         return any(getattr(d, "attr", getattr(d, "id", "")) in ("property", "cached_property") for d in decorators)
 
+    def method(self, name: str) -> Scope | None:
+        """The function that a class defines under a name: the last one, but for what sets or deletes a property."""
+        named = (c for c in reversed(self.children) if c.is_function and c.name == name)
+        return next((c for c in named if not c.is_setter), None)
+
+    @property
+    def is_setter(self) -> bool:
+        """Whether a method is run when a property is set or deleted: `@name.setter`."""
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(isinstance(d, ast.Attribute) and d.attr in ("setter", "deleter") for d in decorators)
+
     def binds(self, name: str) -> bool:
         return name in self.writes and name not in self.declared_global and name not in self.declared_nonlocal
 

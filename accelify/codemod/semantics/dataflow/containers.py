@@ -81,11 +81,9 @@ class Containers(Memory):
         if isinstance(owner, Instance):
             return self._instance_member(owner, name)
         if isinstance(owner, SuperOf):
-            for each in self.ancestors(owner.cls):
-                for child in each.children:
-                    if child.is_function and child.name == name:
-                        return frozenset({FunctionValue(child, Instance(owner.owner))})
-            return NOTHING
+            methods = (each.method(name) for each in self.ancestors(owner.cls))
+            first = next((method for method in methods if method is not None), None)
+            return NOTHING if first is None else frozenset({FunctionValue(first, Instance(owner.owner))})
         if isinstance(owner, ClassValue):
             method = self.method(owner.scope, name)
             if method is not None:

@@ -201,11 +201,8 @@ class Memory:
 
     def method(self, cls: Scope, name: str) -> Scope | None:
         """The method that an instance of a class has under a name."""
-        for each in [cls, *self.ancestors(cls)]:
-            for child in each.children:
-                if child.is_function and child.name == name:
-                    return child
-        return None
+        found = (each.method(name) for each in [cls, *self.ancestors(cls)])
+        return next((method for method in found if method is not None), None)
 
     # Modules.
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+
+import pytest
+
 from accelify.codemod.semantics.dataflow.memory import Memory
 from accelify.codemod.semantics.scopes import Scope
 from tests.codemod.facts import Facts, described
@@ -141,3 +145,30 @@ def test_a_forward_in_another_file_is_not_followed() -> None:
     assert other.variable("z") == {"unknown: Net()(1)"}
     own = Facts(net + "z = Net()(1)\n")
     assert own.variable("z") == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("def fit(self): raise NotImplementedError\n    def fit(self): return 1", 3),
+        ("if big:\n        def fit(self): return 1\n    else:\n        def fit(self): return 2", 5),
+        ("@property\n    def fit(self): return 1\n    @fit.setter\n    def fit(self, value): self.x = value", 3),
+        ("@property\n    def fit(self): return 1\n    @fit.deleter\n    def fit(self): self.x = None", 3),
+    ],
+)
+@pytest.mark.parametrize("asked", ["Trainer", "Special"])
+def test_a_method_that_is_defined_again_is_the_last_one(body: str, line: int, asked: str) -> None:
+    heir = "class Special(Trainer):\n    @Trainer.fit.setter\n    def fit(self, value): self.x = value\n"
+    facts, flow = memory(f"class Trainer:\n    {body}\n{heir}")
+    method = flow.method(facts.scope(asked), "fit")
+    assert method is not None
+    assert getattr(method.node, "lineno", None) == line
+
+
+@pytest.mark.parametrize("call", ["Trainer().fit()", "Special().fit()", "Special().run()"])
+def test_a_stub_above_the_method_is_not_what_runs(call: str) -> None:
+    body = "    def fit(self): raise NotImplementedError\n    def fit(self): return 1\n"
+    heir = "class Special(Trainer):\n    def run(self): return super().fit()\n"
+    _, flow = memory(f"class Trainer:\n{body}{heir}found = {call}\n")
+    (run,) = {f for c, found in flow.callees.items() if ast.unparse(c.func).endswith("fit") for f in found}
+    assert getattr(run.node, "lineno", None) == 3

@@ -387,7 +387,8 @@ def test_so_does_a_script_that_calls_what_changes_only_for_the_caller(tmp_path: 
     other = "import accelerate\nimport own\n\nprint(accelerate.Accelerator(), own.Optimizer([]))\n"
     found = rewritten(tmp_path, "engine.py", third=other)
     assert "third.py" not in found
-    assert b"        self.accelerator = Accelerator.current()\n" in found["own.py"].after
+    assert b"self.accelerator" not in found["own.py"].after
+    assert b"        self.inner = Accelerator.current().prepare(" in found["own.py"].after
     assert not [n for r in found.values() for n in r.notes if n.rule == "callers"]
 
 
@@ -672,7 +673,8 @@ def test_a_file_in_another_folder_may_call_as_before(tmp_path: Path, user: str, 
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/__init__.py").write_text("from .trainer import Trainer\n")
     found = rewritten(tmp_path, "train.py", lib__trainer=TRAINER, train=FIT, **{user: text})
-    assert b"self, model, device):\n        self.accelerator = Accelerator.current()\n" in found["lib/trainer.py"].after
+    assert b"self, model, device):\n" in found["lib/trainer.py"].after
+    assert b"Accelerator.current().backward(" in found["lib/trainer.py"].after
     assert b"Trainer(model, device).fit(" in found["train.py"].after
     notes = [(n.line, n.message) for n in found["lib/trainer.py"].notes if n.rule == "callers"]
     path = user.replace("__", "/") + ".py"
@@ -1102,7 +1104,8 @@ def test_a_class_that_the_script_does_not_make_works_as_before(tmp_path: Path, c
     found = rewritten(tmp_path, "train.py", engine=FAMILY, members=MEMBERS.format(call=call), train=train)
     assert {path: r.status for path, r in found.items()}["engine.py"] is Status.MIGRATED
     assert b"def __init__(self, config):" in found["engine.py"].after
-    assert b"        self.accelerator = Accelerator.current()\n" in found["engine.py"].after
+    assert b"Accelerator.current().backward(" in found["engine.py"].after
+    assert b"self.accelerator" not in found["engine.py"].after
 
 
 @pytest.mark.parametrize("name", ["'.'.join(['zoo', part, chosen])", "f'{part}.{chosen}'", "part + chosen"])

@@ -410,5 +410,4 @@ class Start:
 
     def _asks(self, call: ast.Call) -> bool:
         """Whether a call runs code that asks for the accelerator."""
-        asking = {*self.reach.asking, *self.reach.keeping}
-        return bool(asking) and any(node_of(f) in asking for f in self.program.run_through([call]))
+        return any(node_of(f) in self.reach.asking for f in self.program.run_through([call]))

@@ -26,7 +26,7 @@ class Reach:
     guarded: home modules that need it under their main guard alone. holders: classes that keep it. obstacles: frames
     that cannot be given it, each with the reason. nodes: all that have it. under_guard: functions that see it there.
     constructed: classes that get a constructor to keep it, with the calls that build them.
-    asking: functions and classes that ask for the current one, wherever they need it. keeping: classes that keep it.
+    asking: functions and classes that ask for the current one, wherever they need it.
     """
 
     name: str
@@ -39,7 +39,6 @@ class Reach:
     under_guard: frozenset[Scope] = frozenset()
     constructed: Mapping[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
     asking: frozenset[Scope] = frozenset()
-    keeping: tuple[Scope, ...] = ()
 
     def expression(self, frame: Scope) -> str | None:
         """The accelerator's expression in a function, method or module; None where it does not reach."""
@@ -114,7 +113,6 @@ class _Found:
     under_guard: set[Scope] = field(default_factory=set)
     constructed: dict[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
     asking: set[Scope] = field(default_factory=set)
-    keeping: list[Scope] = field(default_factory=list)
 
 
 class Reacher:
@@ -199,7 +197,6 @@ class Reacher:
             under_guard=frozenset(found.under_guard),
             constructed=found.constructed,
             asking=frozenset(found.asking),
-            keeping=tuple(found.keeping),
         )
 
     def _pass(self) -> _Found:
@@ -433,7 +430,7 @@ class Reacher:
                 self.found.under_guard.add(node)
             return
         if node in self.asking:
-            self._settle_asking(node, nodes)
+            self.found.asking.add(node)
             return
         passing = set(self.callers(node)) & nodes
         if node.kind == "class":
@@ -451,19 +448,6 @@ class Reacher:
                 )
             return
         self._settle_function(node)
-
-    def _settle_asking(self, node: Scope, nodes: set[Scope]) -> None:
-        """A class with a constructor keeps the current accelerator; all else asks for it wherever it is needed."""
-        is_keeping = node.kind == "class" and constructor(self.program, node) is not None
-        if not is_keeping or "__slots__" in node.writes:
-            self.found.asking.add(node)
-            return
-        self._settle_class(node, nodes, set())
-        if node in self.found.homes:
-            self.found.homes.remove(node)
-            self.found.keeping.append(node)
-        else:
-            self.found.asking.add(node)  # a base class keeps it, maybe only later
 
     def _only_trains(self, function: Scope) -> bool:
         """Whether all that a function needs the accelerator for is what its parameters hold."""

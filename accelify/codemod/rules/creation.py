@@ -27,7 +27,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, Found, Insert, Obstacle, Replace
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.placing import kept_edit
-from accelify.codemod.preparing.reach import CURRENT, constructor, method_of, node_of
+from accelify.codemod.preparing.reach import constructor, method_of, node_of
 from accelify.codemod.preparing.settings import imports_torch
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope, names_in
@@ -46,13 +46,9 @@ def find(script: Script) -> Iterator[Found]:
             yield from [_shared(script, home)] if home in script.access.shared_by else _import(script, home)
         if home not in script.access.shared_by or home.kind == "class":
             yield from _create(script, home)
-    asking = {
-        node.module: node for node in (*script.reach.asking, *script.reach.keeping) if node.module not in imported
-    }
+    asking = {node.module: node for node in script.reach.asking if node.module not in imported}
     for module in sorted(asking):
         yield from _import(script, asking[module])
-    for cls in script.reach.keeping:
-        yield _keep(script, cls)
     given: set[ast.Call] = set()
     for function in dict.fromkeys(script.reach.parameters):
         yield from _parameter(script, function, given)
@@ -93,14 +89,6 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
     elif holder is not None:
         line = _line(holder)
     yield Change(NAME, home.module, line, "creates the accelerator, one for the whole run", (insert,))
-
-
-def _keep(script: Script, cls: Scope) -> Change:
-    """A class keeps the accelerator that there is when it is made."""
-    init = constructor(script.program, cls)
-    assert init is not None
-    edit = script.access.creation_edit(cls, f"{_self(init)}.{script.reach.name} = {CURRENT}")
-    return Change(NAME, cls.module, _line(init), "takes the accelerator that there is", (edit,))
 
 
 def _call(script: Script, home: Scope) -> str:

@@ -86,7 +86,7 @@ def reach(text: str, *needing: str, may_ask: bool = True) -> tuple[Facts, Reach]
 
 
 def asking(found: Reach) -> set[str]:
-    return {scope.qualified_name for scope in (*found.asking, *found.keeping)}
+    return {scope.qualified_name for scope in found.asking}
 
 
 def homes(found: Reach) -> list[str]:

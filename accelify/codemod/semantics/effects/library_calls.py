@@ -145,14 +145,34 @@ class LibraryCalls:
     def _is_only_read(self, call: ast.Call) -> bool:
         """Whether a method belongs to a file that was opened to be read: `file.close()`."""
         owner = call.func.value if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func) else None
-        made = [v.node for v in self.program.values(owner) if isinstance(v, Made) and isinstance(v.node, ast.Call)]
-        opened = [(r, c) for c in made if c is not owner for r in self.kinds.called(c) or () if r.has(Trait.OPENS)]
+        opened = [
+            (r, c)
+            for c in self._makers(owner)
+            if c is not owner
+            for r in self.kinds.called(c) or ()
+            if r.has(Trait.OPENS)
+        ]
         return bool(opened) and not any(self._of_files(row, c).files_written for row, c in opened)
 
     def _opened(self, node: ast.expr) -> tuple[ast.expr, ...]:
         """A path, or the path of an open file."""
-        calls = [v.node for v in self.program.values(node) if isinstance(v, Made) and isinstance(v.node, ast.Call)]
+        calls = self._makers(node)
         rows = [self.kinds.called(c) or () for c in calls]
         if node in calls or not any(r.has(Trait.OPENS) for each in rows for r in each):
             return (node,)
         return tuple(p for c in calls for p in self._opened_paths(c))
+
+    def _makers(self, node: ast.expr | None) -> list[ast.Call]:
+        """The calls that may have made an object; not those whose results a name had before, or gets later."""
+        calls = [v.node for v in self.program.values(node) if isinstance(v, Made) and isinstance(v.node, ast.Call)]
+        others = self._bound_elsewhere(node) if isinstance(node, ast.Name) and len(calls) > 1 else ()
+        return [c for c in calls if c not in others]
+
+    def _bound_elsewhere(self, read: ast.Name) -> list[ast.AST]:
+        """What a name is given that is not what is read: `with open(a) as f: ...` above `with open(b) as f: ...`."""
+        frame, program = self.program.frame(read), self.program
+        writes = frame.writes[read.id] if frame.binds(read.id) else []
+        others = set(writes).difference(program.reaching(read, writes))
+        bound = (program.parent(write) for write in others)
+        values = (getattr(b, "value", None) or getattr(b, "context_expr", None) for b in bound)
+        return [value for value in values if value is not None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.aliases import Aliases
 from accelify.codemod.semantics.effects.kinds import Kinds
@@ -47,3 +49,36 @@ def test_files_and_the_screen() -> None:
     assert does("open('a.txt', 'w')").files_written
     assert does("print(x)").effects == {Effect.PRINTS}
     assert does("print(x, file=sys.stderr)").effects == {Effect.PRINTS}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("with open(a) as f: pass", "with open(b, 'w') as f:"),
+        ("f = open(a)", "f = open(b, 'w')\n    if True:"),
+        ("with open(a, 'wb') as f: pass\n    with open(a) as f: pass", "with open(b) as f:"),
+    ],
+)
+def test_the_file_of_a_name_is_the_one_that_it_holds_there(first: str, second: str) -> None:
+    text = (
+        f"import pickle\ndef main(a, b, x):\n    {first}\n    {second}\n        pickle.dump(x, f)\n        f.read()\n"
+    )
+    for call in ("pickle.dump(x, f)", "f.read()"):
+        assert _paths(text, call) == {"b"}
+    either = text.replace("    with", "    if x:\n        with", 1) if "with" in first else text
+    assert _paths(either.replace("        f.read()", "    f.read()"), "f.read()") == {"b"}
+
+
+def test_a_name_may_hold_one_of_two_files() -> None:
+    text = "import json\ndef main(a, b, x):\n    f = open(a)\n    if x:\n        f = open(b)\n    json.load(f)\n"
+    assert _paths(text, "json.load(f)") == {"a", "b"}
+
+
+def _paths(text: str, call: str) -> set[str]:
+    facts = Facts(text)
+    kinds = Kinds(facts.program)
+    node = facts.call(call)
+    rows = kinds.called(node) or ()
+    found = [LibraryCalls(facts.program, kinds, Aliases(facts.program, kinds)).does(row, node) for row in rows]
+    uses = {use for summary in found for use in (*summary.files_read, *summary.files_written)}
+    return {ast.unparse(path) for use in uses for path in use.paths}

@@ -9,7 +9,7 @@ from accelify.codemod.libraries import methods, table, vocabulary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import ClassValue, Collection, Made, Value
+from accelify.codemod.semantics.values import ClassValue, Collection, Constant, Made, Value
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.losses import losses_of, without_gradients
 from accelify.codemod.training.origins import Origins
@@ -91,7 +91,7 @@ class Owners:
         found: dict[ast.AST, ast.expr] = {}
         for name in self._bound_beside(binding) if missing else ():
             values = self.program.values(name)
-            if values & missing and all(map(self._is_network, values)):
+            if values & missing and all(map(self._is_network, values - {Constant(None)})):
                 for chain in self.tracer.chains(name):
                     found.setdefault(chain[-1].node, name)
         return list(dict.fromkeys(found.values()))

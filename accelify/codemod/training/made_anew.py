@@ -230,7 +230,9 @@ class Anew:
             lasting -= set(own) if copied else set()
             if lasting or source in rounds:
                 is_mixed = any(set(own) - set(brief[r]) for r in rounds)
-                yield Nested(backward, own, bool(lasting) and not is_mixed, is_mixed)
+                elsewhere = ((b, [s for s in listed if s not in own]) for b, listed in own_steps.items())
+                is_within = bool(lasting) or any(self._lasts(listed, sharded_by(b)) for b, listed in elsewhere)
+                yield Nested(backward, own, is_within and not is_mixed, is_mixed)
             elif (function := self._trains_for_a_call(backward, own)) is not None:
                 others = {
                     s for b, listed in own_steps.items() if not self._trains_for_a_call(b, listed) for s in listed
@@ -238,6 +240,10 @@ class Anew:
                 is_within = any(self._is_run(s) and function not in self._around(s) for s in others)
                 if is_within or (draw(backward) and self.program.calls_of(function)):
                     yield Nested(backward, own, is_within, False)
+
+    def _lasts(self, steps: Iterable[ast.Call], source: ast.AST | None) -> bool:
+        """Whether steps, in a loop over data, are of an optimizer that no round of it makes anew."""
+        return source is not None and any(self._is_run(s) and not self.begins(source, [stepped(s)]) for s in steps)
 
     def _trains_for_a_call(self, backward: ast.Call, steps: Sequence[ast.Call]) -> Scope | None:
         """A function each call of which makes all that a pass trains, for the data that it is given.
@@ -319,7 +325,7 @@ class Anew:
         if makers := self._makers(owners):
             is_all = all(made and all(self._is_made_by(c, round_) for c in made) for made in makers)
             return is_all or (given is not None and self._is_of_own_network(given, round_))
-        listed = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []
+        listed = list(_listed(given)) if isinstance(given, (ast.List, ast.Tuple)) else []
         return bool(listed) and all(self._is_own_tensor(each, round_) for each in listed)
 
     def _is_of_own_network(self, given: ast.expr, round_: Round, *, through: bool = False) -> bool:
@@ -377,6 +383,18 @@ class Anew:
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(k.value for k in call.keywords)]
+
+
+def _listed(given: ast.expr) -> Iterator[ast.expr]:
+    """The tensors that an optimizer is given one by one: `[x, y]`, `[{"params": x}, {"params": [y]}]`."""
+    if isinstance(given, (ast.List, ast.Tuple)):
+        yield from (tensor for each in given.elts for tensor in _listed(each))
+    elif isinstance(given, ast.Dict):
+        groups = zip(given.keys, given.values, strict=True)
+        trained = (v for k, v in groups if isinstance(k, ast.Constant) and k.value == "params")
+        yield from (tensor for each in trained for tensor in _listed(each))
+    else:
+        yield given
 
 
 def _takes_state(call: ast.Call) -> bool:

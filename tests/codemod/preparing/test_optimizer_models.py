@@ -29,6 +29,12 @@ def owners(text: str) -> list[str]:
         ("def build(net):\n    return torch.optim.SGD(net.parameters())\nm = A()\no = build(m)\nuse(o)\n", ["m"]),
         ("m = nn.Sequential(A(), B())\no = torch.optim.SGD(m[1].parameters())\nuse(o)\n", ["m"]),
         ("m = [A(), B()]\no = torch.optim.SGD(m[1].parameters())\nuse(o)\n", ["m[1]"]),
+        (
+            "def build(some):\n    n, m = nn.Linear(1, 1), None\n    if some:\n        m = nn.Conv2d(1, 1, 1)\n"
+            "        return m, n, torch.optim.SGD([*m.parameters(), *n.parameters()])\n"
+            "    return m, n, torch.optim.SGD(n.parameters())\nm, n, o = build(a)\nuse(o)\nm, n\n",
+            ["m", "n"],
+        ),
         ("o = torch.optim.SGD([torch.zeros(1)])\nuse(o)\n", []),
         ("o = unknown()\nuse(o)\n", []),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from textwrap import indent
 
 import pytest
@@ -99,6 +100,21 @@ def test_a_pass_for_one_batch_within_another_training() -> None:
 
 def test_a_pass_for_one_batch_alone() -> None:
     assert nested(INNER) == [("f(m(x + d)).backward", False, False)]
+
+
+def test_a_pass_for_one_batch_beside_another_training() -> None:
+    """Which leaves the loader of the one whole: it is for an evaluation that adapts to each batch."""
+    trains = f"{MAKE}for y in DataLoader(rows):\n    g(m(y)).backward()\n    o.step()\n"
+    assert nested(f"{trains}{INNER}") == [("f(m(x + d)).backward", True, False)]
+    folds = f"for fold in folds:\n{textwrap.indent(trains, '    ')}"
+    assert nested(folds + INNER) == [("f(m(x + d)).backward", True, False)]
+
+
+@pytest.mark.parametrize("given", ["({'params': d, 'lr': 1},)", "[{'params': [d]}]", "[d, {'params': [x + 1]}]"])
+def test_tensors_given_in_groups(given: str) -> None:
+    assert nested(INNER.replace("[d]", given)) == [("f(m(x + d)).backward", False, False)]
+    kept = f"w = torch.zeros(1, requires_grad=True)\n{INNER}"
+    assert nested(kept.replace("[d]", given.replace("x + 1", "w").replace("d,", "w,").replace("[d]", "[w]"))) == []
 
 
 def test_a_pass_for_one_batch_and_for_what_lasts() -> None:

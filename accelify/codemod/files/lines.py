@@ -69,10 +69,15 @@ def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int
 @lru_cache(maxsize=16)
 def line_after(before: str, after: str) -> Callable[[int], int]:
     """A function from a line number (from 1) of the original to the line of the new text that stands in its place."""
+    old, new = before.split("\n"), after.split("\n")
     table: dict[int, int] = {}
-    for tag, start, end, new_start, new_end in opcodes(before.split("\n"), after.split("\n")):
+    for tag, start, end, new_start, new_end in opcodes(old, new):
         for offset in range(end - start):
             into = new_start + offset if tag == "equal" else min(new_start + offset, max(new_end - 1, new_start))
             table[start + offset + 1] = into + 1
+        if tag == "replace":  # there may be lines that are only indented
+            texts = ([line.strip() for line in lines] for lines in (old[start:end], new[new_start:new_end]))
+            alike = (found for found in opcodes(*texts) if found[0] == "equal")
+            table.update((start + i, new_start + i - a + b) for _, a, to, b, _ in alike for i in range(a + 1, to + 1))
     last = after.count("\n") + 1
     return lambda line: min(table.get(line, line), last)

@@ -27,3 +27,8 @@ def test_the_opcodes_make_the_new_text_out_of_the_old() -> None:
 def test_a_line_is_found_where_it_went() -> None:
     where = line_after("a\nb\nx\nc\nx\n", "new\na\nx\nc\nalso new\nx\n")
     assert [where(line) for line in (1, 3, 4, 5)] == [2, 3, 4, 6]
+
+
+def test_lines_that_are_only_indented_keep_their_places() -> None:
+    where = line_after("a\nsave(1)\nsave(2)\nb\n", "a\nx = 1\nif main:\n    save(1)\n    save(2)\nb\n")
+    assert [where(line) for line in (1, 2, 3, 4)] == [1, 4, 5, 6]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any  # torch's store is untyped
 
 import torch
@@ -51,6 +54,8 @@ def join(environment: Environment, *, cpu: bool, timeout: timedelta) -> World:
     device = choose_device(environment.local_rank, size, cpu=cpu)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        if device.index:
+            _begin_threads_on(device)
     if size > 1 and not running:
         _start(environment, device, timeout)
     store = _get_default_store() if size > 1 else None
@@ -94,6 +99,28 @@ def choose_device(local_rank: int, world_size: int, *, cpu: bool) -> torch.devic
     if world_size == 1 and torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")
+
+
+@cache
+def _begin_threads_on(device: torch.device) -> None:
+    """Threads that start from here on have this GPU as their current one: by itself, each begins with GPU 0.
+
+    Not those of forked processes, the workers of loaders, which must not ask for a GPU.
+    """
+    process, start = os.getpid(), threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:
+        run = thread.run
+
+        def run_there() -> None:
+            torch.cuda.set_device(device)
+            run()
+
+        if os.getpid() == process:
+            thread.run = run_there  # type: ignore[method-assign]  # of this thread alone
+        start(thread)
+
+    threading.Thread.start = started  # type: ignore[assignment,method-assign]
 
 
 def _start(environment: Environment, device: torch.device, timeout: timedelta) -> None:

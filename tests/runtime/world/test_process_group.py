@@ -1,12 +1,16 @@
 """How processes begin and end: as a launcher starts them, and quietly."""
 
+import os
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
+from accelify.runtime.world import process_group
 from accelify.runtime.world.process_group import choose_device
 from tests.ports import free_port
 from tests.runtime.processes import ROOT, WORLD_LIMIT, environment, launch
@@ -179,3 +183,38 @@ def test_the_device(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert choose_device(0, 1, cpu=False) == torch.device("mps")
     assert choose_device(0, 2, cpu=False) == torch.device("cpu")
+
+
+def begin_threads(monkeypatch) -> list[tuple[str, torch.device]]:
+    """What threads set as their current GPU, once a process has chosen one."""
+    chosen: list[tuple[str, torch.device]] = []
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.start)
+    monkeypatch.setattr(
+        torch.cuda, "set_device", lambda device: chosen.append((threading.current_thread().name, device))
+    )
+    process_group._begin_threads_on.__wrapped__(torch.device("cuda:1"))
+    return chosen
+
+
+class Named(threading.Thread):
+    def run(self) -> None:
+        self.result = 3
+
+
+def test_threads_begin_with_the_gpu_of_their_process(monkeypatch):
+    chosen = begin_threads(monkeypatch)
+    thread = Named(name="own")
+    thread.start()
+    thread.join()
+    with ThreadPoolExecutor(1, thread_name_prefix="pool") as pool:
+        assert pool.submit(lambda: thread.result).result() == 3
+    assert chosen == [("own", torch.device("cuda:1")), ("pool_0", torch.device("cuda:1"))]
+
+
+def test_threads_of_forked_processes_ask_for_no_gpu(monkeypatch):
+    chosen = begin_threads(monkeypatch)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    thread = Named()
+    thread.start()
+    thread.join()
+    assert (thread.result, chosen) == (3, [])

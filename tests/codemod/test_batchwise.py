@@ -287,6 +287,5 @@ def test_what_trains_is_run_by_every_process_whoever_calls_it() -> None:
 
 
 def test_accelerate_has_no_such_share() -> None:
-    after, notes = rewritten(Options(runtime=ACCELERATE))
+    after, _ = rewritten(Options(runtime=ACCELERATE))
     assert "for x, y in loader:" in after
-    assert any("is not sharded" in note for note in notes)

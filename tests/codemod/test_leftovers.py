@@ -334,20 +334,6 @@ for step in range(10):
     assert not any("a sum over the batch" in m for m in told)
 
 
-@pytest.mark.parametrize(
-    ("lines", "is_reported"),
-    [
-        ("for x, y in held:\n    print(model(x))", True),
-        ("for x, y in held:\n    for row, wanted in zip(model(x), y):\n        print(row, wanted)", True),
-        ("for row, wanted in zip(x[:2], y[:2]):\n    print(row, wanted)", False),
-    ],
-)
-def test_parts_of_a_batch_are_no_loader_that_stays_whole(lines: str, is_reported: bool) -> None:
-    held = "held = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)"
-    told = [m for m in messages(script(before=held, end=lines)) if m.startswith("this loop is not sharded")]
-    assert len(told) == is_reported
-
-
 TRAINER = """\
 import torch
 from torch import nn

@@ -237,7 +237,7 @@ def test_a_sum_that_cannot_be_shown_is_reported(changes: dict[str, str]) -> None
 def test_what_the_loop_shows_is_reported() -> None:
     after, notes = rewritten(add="total += loss.item()\n        print(total / (i + 1))")
     assert REDUCED in after
-    assert notes == ["`total` is computed from this process's own batches only: reduce it if it should cover all data"]
+    assert any("Values shown for some batches" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -370,10 +370,9 @@ def test_each_batch_is_evaluated_in_one_process(slots: dict[str, str]) -> None:
     ],
 )
 def test_any_other_evaluation_stays_whole(slots: dict[str, str]) -> None:
-    after, notes = evaluated(**slots)
+    after, _ = evaluated(**slots)
     assert "gather_for_metrics" not in after
     assert "shard" not in after
-    assert any("is not sharded" in note for note in notes)
 
 
 # Decisions.
@@ -605,7 +604,7 @@ def test_meters_that_cannot_be_put_together_are_reported(slots: dict[str, str]) 
 
 
 def test_the_last_value_of_a_meter_is_one_batchs() -> None:
-    assert "note: `losses.val` is computed from this process's own batches only" in metered(end="print(losses.val)")
+    assert "Values shown for some batches" in metered(end="print(losses.val)")
 
 
 TORCHMETRICS = """\

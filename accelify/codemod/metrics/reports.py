@@ -40,13 +40,15 @@ class About(Enum):
 
 
 _OF_SUMS = frozenset({About.SUM, About.LIST, About.GIVEN, About.RUNNING})
+_OF_SOME_BATCHES = frozenset({About.BATCH, About.UNFINISHED, About.DRAWN})
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """A value of one rank's own: what it is, where it comes to be or is shown, and its name.
 
-    leaves: where it is shown, saved or passed on.
+    leaves: where it is shown, saved or passed on. is_of_shard: whether it stands for all batches of one process, or the
+    script decides by it.
     """
 
     about: About
@@ -54,6 +56,12 @@ class Report:
     text: str
     loop: ast.AST
     leaves: tuple[ast.AST, ...] = ()
+    is_of_shard: bool = True
+
+    @property
+    def is_of_some_batches(self) -> bool:
+        """Whether it is a value of a batch, or of those so far, which is of one process's as well as of another's."""
+        return self.about in _OF_SOME_BATCHES or (self.about is About.LAST and not self.is_of_shard)
 
 
 class Reports:
@@ -144,9 +152,10 @@ class Reports:
                 self._add((About.SAVED_BY, sink.node), report, sink)
         elif not self._is_bound_again(sink, origin) and not self._is_example(sink):
             text = self._named(sink.value, origin)
-            key = (About.LAST, text, self.program.frame(sink.node))
+            is_of_shard = sink.way is Way.DECIDED or origin.mark is Mark.CHOSEN
+            key = (About.LAST, text, self.program.frame(sink.node), is_of_shard)
             about = About.DRAWN if self.is_all_drawn else About.LAST
-            self._add(key, Report(about, sink.node, text, origin.node), sink)
+            self._add(key, Report(about, sink.node, text, origin.node, is_of_shard=is_of_shard), sink)
 
     def _is_example(self, sink: Sink) -> bool:
         """Whether tensors of one batch are drawn, `plt.imshow(x[0])`, and not a number, a point of a curve."""

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.metrics.progress import StepCounts
-from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -65,7 +64,7 @@ def find(script: Script) -> Iterator[Remark]:
     lengths = [n for n in counts.shown() if script.path(n) in script.files]
     counted = tuple(place for n in (*counts.intervals(), *lengths) if (place := (script.path(n), n)) not in ends)
     checked = tuple((script.path(node), node) for node in counts.checks() if not script.is_by_hand)
-    batches = [r for r in script.metrics.reports if r.about is About.BATCH]
+    batches = [r for r in script.metrics.reports if r.is_of_some_batches]
     shown = tuple((script.path(r.node), r.node) for r in batches)
     taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
     elsewhere = "" if not others else " (and of {0})" if first in places else " (batch size set in {0})"
@@ -85,7 +84,7 @@ def find(script: Script) -> Iterator[Remark]:
     if checked and "1/N" in message:
         message += ". A check of the number of batches ({4}) may fail on N processes although it holds in one"
     if shown and not script.is_by_hand:
-        message += ". Values shown for single batches ({2}) come from one process's own batches"
+        message += ". Values shown for some batches ({2}) come from one process's own batches"
     shows = tuple((script.path(node), node) for r in batches for node in r.leaves if not script.is_by_hand)
     lines = (tuple(others), counted, shown, ends, checked, rounds)
     yield Remark(NAME, *first, message, tier, lines=lines, shows=shows)

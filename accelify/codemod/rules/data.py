@@ -309,7 +309,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
             f"every process has the same {alike} here, and only {drawn} "
             "at random: a step averages over N draws, and more processes make it no faster"
         )
-    shows = tuple((script.path(call), call) for call in script.run.experience.shown)
+    shown = (node for report in script.metrics.reports if report.is_of_some_batches for node in report.leaves)
+    shows = tuple((script.path(node), node) for node in (*script.run.experience.shown, *shown))
     said = Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
     yield from _asked_of_others(script, "random") or (said,)
 

@@ -1,7 +1,6 @@
 """List what a person should look at: right as it stands, or not ours to decide.
 
     total += loss.item()                  a sum over one process's shard
-    for x, y in test_loader:              evaluated in full by every process
     output, hidden = model(x, hidden)     a state carried from one batch of a shard to the next
 
 Why: what a migrated script still holds is never hidden; "0 notes" means it.
@@ -70,17 +69,9 @@ _LONGEST = 80  # characters of code in a message
 _OWN = {
     About.SUM: (_OWN_SHARD, Tier.REVIEW),
     About.LIST: (_OWN_SHARD, Tier.REVIEW),
-    About.GIVEN: (
-        "{} gets values of this process's shard only: gather them first if it should cover all data",
-        Tier.REVIEW,
-    ),
+    About.GIVEN: (_OWN_SHARD, Tier.REVIEW),
     About.RUNNING: (_OWN_SHARD, Tier.REVIEW),
-    About.UNFINISHED: (_OWN_BATCHES, Tier.ADVICE),
     About.BATCH: (_OWN_BATCHES, Tier.ADVICE),
-    About.DRAWN: (
-        "{} is computed from this process's own random draws: reduce it if it should cover all processes",
-        Tier.ADVICE,
-    ),
     About.STATE: (
         "later steps use {}, which holds values of this process's shard only: gather it first",
         Tier.REVIEW,
@@ -90,7 +81,7 @@ _OWN = {
         "need consecutive ones",
         Tier.REVIEW,
     ),
-    About.LAST: (_OWN_BATCHES, Tier.ADVICE),
+    About.LAST: (_OWN_SHARD, Tier.REVIEW),
     About.SAVED_BY: (
         "{} decides here what is saved, and is computed from the main process's own batch only: reduce it first if the "
         "other processes' batches should count",
@@ -277,10 +268,10 @@ def _gone_over(script: Script) -> Iterator[Remark]:
 
 def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]:
     """Values of one process alone that are shown, saved, returned or decided by; `noted` has other notes."""
-    has_size = script.batch_sizes.loaders or script.batch_sizes.loops
+    is_drawn = any(data.kind == "random" for data in script.training.data)
     for report in script.metrics.reports:
-        if report.about is About.BATCH and has_size:
-            continue  # said with the batch size
+        if report.is_of_some_batches and (is_drawn or script.batch_sizes.loaders or script.batch_sizes.loops):
+            continue  # said with the batch size, or of what each process draws
         if report.about in _STATES and script.program.statement(report.node) in noted:
             continue
         if script.is_by_hand and report.about not in _OF_SHARDS:
@@ -290,7 +281,7 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue
         if report.about is About.SAVED_BY and _is_of_item_number(script, report.node):
             continue  # said of the counter
-        message, tier = _OWN[report.about]
+        message, tier = _OWN[About.BATCH if report.is_of_some_batches else report.about]
         shows = tuple((script.path(node), node) for node in report.leaves)
         about = _quoted(report.text)
         yield Remark(NAME, script.path(report.node), report.node, message, tier, about=about, shows=shows)
@@ -553,8 +544,6 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
         return
     if not script.program.control_flow(loop).repeats(loop):
         return  # it takes one batch
-    if _only_shows(script, loop):
-        return
     if any(script.program.inside(nested.backward, loop) for nested in script.training.nested):
         return  # it trains for this process alone
     if any(script.program.inside(shared, loop) for shared in script.metrics.shared_loops):
@@ -574,17 +563,6 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
             "main process shows or saves is its own value"
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
-    else:
-        message = f"{named} is not sharded: every process evaluates all of the data, which is correct but no faster"
-        yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
-
-
-def _only_shows(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop prints or draws its batches and computes nothing: no process need be spared that."""
-    calls = [n.func for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-    parts = (n for function in calls for n in ast.walk(function) if isinstance(n, (ast.Name, ast.Attribute)))
-    is_computed = any(script.roles.is_module(v) for part in parts for v in script.program.values(part))
-    return not is_computed and script.effects.of(*loop.body).shows_only
 
 
 def _iterates_a_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:

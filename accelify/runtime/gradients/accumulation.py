@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,11 +19,16 @@ Parameters = Callable[[Sequence[nn.Module]], Iterable[torch.Tensor]]
 
 @dataclass(slots=True)
 class Window:
-    """The micro-batches whose gradients become one step of some models."""
+    """The micro-batches whose gradients become one step of some models, which the script keeps."""
 
-    models: tuple[nn.Module, ...]
+    references: tuple[weakref.ref[nn.Module], ...]
     count: int = 0
     weight: float = 0.0
+
+    @property
+    def models(self) -> list[nn.Module]:
+        """The models that are still there."""
+        return [model for reference in self.references if (model := reference()) is not None]
 
 
 class Accumulation:
@@ -46,7 +52,7 @@ class Accumulation:
         self._is_last_batch = is_last_batch
         self._with_loader = sync_with_dataloader
         self._each_batch = sync_each_batch
-        self._windows: dict[tuple[int, ...], Window] = {}
+        self._windows: dict[tuple[weakref.ref[nn.Module], ...], Window] = {}
         self._current: Window | None = None
 
     @contextmanager
@@ -55,7 +61,7 @@ class Accumulation:
 
         Whether it is, holds for what the script does after the block, too: until the next window or backward pass.
         """
-        window = self._windows.setdefault(tuple(map(id, models)), Window(models))
+        window = self._window_of(tuple(map(weakref.ref, models)))
         window.count += 1
         outer, was_complete = self._current, self.is_complete
         at_end = self._with_loader and self._is_last_batch()
@@ -72,6 +78,13 @@ class Accumulation:
             self._current = outer
             if outer is not None:
                 self.is_complete = was_complete
+
+    def _window_of(self, models: tuple[weakref.ref[nn.Module], ...]) -> Window:
+        if models not in self._windows:
+            self._windows = {
+                known: window for known, window in self._windows.items() if all(one() is not None for one in known)
+            }
+        return self._windows.setdefault(models, Window(models))
 
     def forget(self) -> None:
         """Drop every window."""

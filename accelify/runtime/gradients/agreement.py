@@ -86,6 +86,11 @@ class Agreement:
         self._due: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._asked: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
+    @property
+    def is_following(self) -> bool:
+        """Whether there are tensors, known by their numbers in the models, that are rank 0's after each pass."""
+        return bool(self._followed)
+
     def watch(self, optimizer: Optimizer) -> None:
         """Note the first step of an optimizer: from then on only the script itself can make parameters differ."""
         if not self._passes and all(known() is not optimizer for known, _ in self._watched):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import suppress
 
 import torch
@@ -31,12 +32,20 @@ class DistributedReplicas(Replicas[BucketedReplica]):
         super().__init__(world=world, collectives=collectives)
         self._compressed = compressed
         self._failure: str | None = None
+        # Those of replicas that were dropped: to make one takes time, and each keeps connections.
+        self._free: list[weakref.ref[dist.ProcessGroup]] = []
 
     def make_replica(self, trained: Trained) -> BucketedReplica:
         """A replica with a group of its own: its messages keep their order whatever else is sent (SyncBatchNorm)."""
-        group = dist.new_group(timeout=self._world.timeout)
+        free = self._free.pop()() if self._free else None
+        group = dist.new_group(timeout=self._world.timeout) if free is None else free
         assert group is not None
         return BucketedReplica(trained, group, self._world.size, self._compressed)
+
+    def _drop(self, replica: BucketedReplica) -> None:
+        super()._drop(replica)
+        if replica.group is not None:
+            self._free.append(weakref.ref(replica.group))
 
     def finish(self, replicas: list[BucketedReplica]) -> None:
         """Send what is left, and with it what the other ranks must know."""

@@ -87,6 +87,9 @@ class Strategy:
         """None that would need to be known."""
         return []
 
+    def let_go(self) -> None:
+        """Nothing is kept."""
+
     def forget(self) -> None:
         """Nothing is kept."""
 
@@ -243,7 +246,7 @@ class Replicas(Strategy, ABC, Generic[R]):
                 self._lay_out(replica)
             if not replica.parameters:
                 self._unowned.remove(pair)
-                self._replicas.remove(replica)
+                self._drop(replica)
 
     def _adopt(self, replica: R) -> None:
         if replica.owner is not self:
@@ -460,11 +463,27 @@ class Replicas(Strategy, ABC, Generic[R]):
         """The parameters of optimizers that no prepared model owns."""
         return [parameter for _, replica in self._unowned for parameter in replica.parameters]
 
+    def let_go(self) -> None:
+        """Drop the models and the optimizers that are gone on any rank; on every rank at once."""
+        self._groups = [groups for groups in self._groups if groups.optimizer() is not None]
+        gone = {id(replica) for unowned, replica in self._unowned if unowned.are_gone()}
+        mine = [replica.model() is None or id(replica) in gone for replica in self._replicas]
+        everyone = self._collectives.gather_object(mine)
+        for replica, *is_gone in zip(tuple(self._replicas), *everyone, strict=True):
+            if any(is_gone):
+                self._drop(replica)
+        kept = set(map(id, self._replicas))
+        self._unowned = [pair for pair in self._unowned if id(pair[1]) in kept]
+
     def forget(self) -> None:
         """Forget every model."""
-        for replica in self._replicas:
-            replica.release()
-        self._replicas, self._unowned, self._groups = [], [], []
+        for replica in tuple(self._replicas):
+            self._drop(replica)
+        self._unowned, self._groups = [], []
+
+    def _drop(self, replica: R) -> None:
+        replica.release()
+        self._replicas.remove(replica)
 
 
 class UnownedParameters:
@@ -477,6 +496,10 @@ class UnownedParameters:
     def belongs_to(self, optimizer: Optimizer) -> bool:
         """Whether this optimizer steps them."""
         return self._optimizer() is optimizer
+
+    def are_gone(self) -> bool:
+        """Whether the script has let the optimizer go."""
+        return self._optimizer() is None
 
     def parameters(self) -> Iterator[torch.Tensor]:
         """The parameters that no model has."""

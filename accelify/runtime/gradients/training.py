@@ -19,9 +19,12 @@ from accelify.runtime.gradients.agreement import Agreement, UnpreparedOptimizers
 from accelify.runtime.gradients.optimizers import Draws, Stepping, steps_of
 from accelify.runtime.gradients.precision import Precision
 from accelify.runtime.gradients.strategy import Strategy
-from accelify.runtime.held import Held
+from accelify.runtime.held import Garbage, Held
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
+
+# Units: models and optimizers held, from which on ranks look which of them the script has let go: one of each
+FIRST = 2
 
 
 class UnevenInputs(AccelifyError):
@@ -62,6 +65,8 @@ class Training:
         self.models: Held[nn.Module] = Held()
         self.optimizers: Held[Optimizer] = Held()
         self.schedulers: Held[Any] = Held()
+        self._many = FIRST
+        self._garbage = Garbage()
         self._world = world
         self._collectives = collectives
         self._strategy = strategy
@@ -90,7 +95,7 @@ class Training:
         if self._compile_options is not None:
             # In place: what comes back is the same object, under the same keys.
             model.compile(**self._compile_options)
-        self.models.add(model)
+        self._hold(self.models, model)
         return self._strategy.prepare_model(model) if is_trained else model
 
     def prepare_optimizer(self, optimizer: Optimizer) -> Optimizer:
@@ -100,12 +105,42 @@ class Training:
         replaced = {id(one) for one in others if own.issuperset(map(id, _parameters_of(one)))}
         self.optimizers.loosen(lambda one: id(one) in replaced)
         self.schedulers.loosen(lambda one: id(getattr(one, "optimizer", None)) in replaced)
-        self.optimizers.add(optimizer)
+        self._hold(self.optimizers, optimizer)
         if self._world.size > 1:
             self._agreement.watch(optimizer)
         _move_state(optimizer)
         self._strategy.prepare_optimizer(optimizer)
         return self._stepping.prepare_optimizer(optimizer)
+
+    def _hold(self, those: Held[Any], given: Any) -> None:
+        if self._world.size == 1:
+            those.add_loosely(given)
+            return
+        if self._count() >= self._many and given not in those and not self._agreement.is_following:
+            self._let_go()
+            self._many = max(FIRST, 2 * self._count())
+        those.add(given)
+
+    def _count(self) -> int:
+        return len(self.models.lasting) + len(self.optimizers.lasting)
+
+    def _let_go(self) -> None:
+        """Let go what the script has let go on any rank; all ranks do so at once, as each has prepared as much.
+
+        Models whose parameters an optimizer steps that the script has kept are kept: a part of one may be in use.
+        """
+        self._ask(self.schedulers, self.optimizers)
+        stepped = {id(parameter) for one in self.optimizers.lasting for parameter in _parameters_of(one)}
+        self._ask(self.models, is_meant=lambda model: stepped.isdisjoint(map(id, model.parameters())))
+        self._strategy.let_go()
+
+    def _ask(self, *those: Held[Any], is_meant: Callable[[Any], bool] = lambda _: True) -> None:
+        """Keep of the objects that are meant only those that the script has kept, on all ranks."""
+        asked = [each.let_go(is_meant) for each in those]
+        self._garbage.collect()
+        everyone = self._collectives.gather_object([[one() is not None for one in each] for each in asked])
+        for each, references, *kept in zip(those, asked, *everyone, strict=True):
+            each.keep([one() for one, *is_kept in zip(references, *kept, strict=True) if all(is_kept)])
 
     @property
     def steps_may_wait(self) -> bool:
@@ -114,7 +149,7 @@ class Training:
 
     def prepare_scheduler(self, scheduler: Any, times: int | None) -> Any:
         """The scheduler itself; a call of its `step` counts `times`; None: once per rank or, for an epoch, once."""
-        self.schedulers.add(scheduler)
+        self._hold(self.schedulers, scheduler)
         if not self._holds_schedulers and times in (1, None):
             return scheduler
         return self._stepping.prepare_scheduler(scheduler, times)

@@ -71,6 +71,8 @@ class MixedDevices(overrides.TorchFunctionMode):
 
     def skip_steps(self, optimizer: Optimizer) -> None:
         """Be left while an optimizer steps: its states are where its parameters are."""
+        if self._before_step in optimizer._optimizer_step_pre_hooks.values():
+            return
         optimizer.register_step_pre_hook(self._before_step)
         optimizer.register_step_post_hook(self._after_step)
 

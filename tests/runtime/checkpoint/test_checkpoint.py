@@ -333,19 +333,22 @@ def test_nothing_to_load_says_so(tmp_path):
 def test_another_number_of_optimizers_is_refused(tmp_path):
     Run(tmp_path).save(1.0)
     other = Run(tmp_path)
-    other.accelerator.prepare(torch.optim.SGD(other.model.parameters(), 0.1))
+    second = other.accelerator.prepare(torch.optim.SGD(other.model.parameters(), 0.1))
+    assert second is not None
     with pytest.raises(CannotLoad, match="1 optimizers, and 2"):
         other.load()
 
 
 def test_another_number_of_models_is_refused(tmp_path):
     run = Run(tmp_path)
-    run.accelerator.prepare(nn.Linear(2, 2))
+    second = run.accelerator.prepare(nn.Linear(2, 2))
+    assert second is not None
     run.save(1.0)
     with pytest.raises(CannotLoad, match="more models than the 1 given"):
         Run(tmp_path).load()
     other = Run(tmp_path)
-    other.accelerator.prepare(nn.Linear(2, 2), nn.Linear(2, 2))
+    others = other.accelerator.prepare(nn.Linear(2, 2), nn.Linear(2, 2))
+    assert others
     with pytest.raises(CannotLoad, match="has no model_2"):
         other.load()
 

@@ -76,7 +76,8 @@ class Run:
 
 @pytest.fixture
 def folder(tmp_path):
-    Run().train(3).accelerator.save_state(tmp_path / "checkpoint")
+    run = Run().train(3)  # by a name: models are saved that the script has kept
+    run.accelerator.save_state(tmp_path / "checkpoint")
     return tmp_path / "checkpoint"
 
 

@@ -81,6 +81,23 @@ def a_model_takes_over_everything(accelerator):
     assert replica.model() is model
 
 
+def clients_that_come_and_go(accelerator):
+    rank, kept = accelerator.process_index, []
+    server = accelerator.prepare(nn.Linear(1, 1))
+    for number in range(30):
+        client = copy.deepcopy(server)
+        own = torch.ones(1, requires_grad=True)
+        stepped = [own] if number % 3 == 0 else [*client.parameters()]
+        client, optimizer = accelerator.prepare(client, torch.optim.SGD(stepped, 0.1))
+        accelerator.backward(client(torch.ones(1, 1)).sum() + own.sum() * rank)
+        assert stepped[-1].grad.tolist() == [0.5 if stepped[-1] is own else 1.0]
+        if number == 5 and rank == 1:
+            kept.append((client, optimizer))
+    assert len(accelerator._strategy._replicas) < 20
+    accelerator.backward(server(torch.full((1, 1), float(rank))).sum())
+    assert server.weight.grad.tolist() == [[0.5]]
+
+
 def frozen_parameters_stay_the_models(accelerator):
     model = nn.Linear(2, 1)
     model.weight.requires_grad_(False)

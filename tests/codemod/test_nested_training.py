@@ -234,7 +234,6 @@ def test_items_that_the_step_of_a_training_adapts_to(adaptation: str) -> None:
     after = migrated(TASKS + adaptation)
     assert "for task in accelerator.shard(tasks):" in after
     assert after.count("shard(") == 1
-    assert "free_memory" not in after
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.libraries import methods
-from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.conditions import Conditions
-from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, assigned_targets
@@ -168,33 +166,6 @@ class Anew:
                 if given and draws_weights(self.program, call):
                     found[call] = given
         return found
-
-    def outer_round(self, places: Sequence[ast.AST], stepped: Sequence[ast.expr]) -> Round | None:
-        """The innermost loop round all of some places whose rounds each train what they make: folds, seeds, a sweep.
-
-        Else such a function that a library's sweep calls for each of its settings.
-        """
-        around = [self.stack(place) for place in places]
-        common = [loop for loop in around[0] if all(loop in stack for stack in around)] if around else []
-        swept = [f for f in self._swept() if all(self._is_in(place, f) for place in places)]
-        rounds: list[Round] = [*common, *swept]
-        return next((round_ for round_ in rounds if self._makes_all(round_, stepped)), None)
-
-    def _swept(self) -> list[Scope]:
-        """The functions that a sweep is given to call, and those which lambdas that it is given call."""
-        kinds = self.program.once(Effects).kinds
-        sweeps = [c for c in self.program.calls if any(row.has(Trait.SWEEPS) for row in kinds.called(c) or ())]
-        given = [a for call in sweeps for a in _arguments(call)]
-        called = [n for a in given if isinstance(a, ast.Lambda) for n in ast.walk(a) if isinstance(n, ast.Call)]
-        functions = [v.scope for a in given for v in self.program.values(a) if isinstance(v, FunctionValue)]
-        return [*functions, *(f for call in called for f in self.program.flow.callees.get(call, ()))]
-
-    def _makes_all(self, round_: Round, stepped: Iterable[ast.expr]) -> bool:
-        """Whether the rounds of a loop, or the calls of a function, make all that the optimizers may be and train."""
-        makers = self._makers({v for node in stepped for v in self.program.values(node) if self.roles.is_optimizer(v)})
-        calls = [call for made in makers for call in made]
-        is_made = bool(calls) and all(made and all(self._is_made_by(c, round_) for c in made) for made in makers)
-        return is_made and all(self._is_given_own(call, round_) for call in calls)
 
     def makes_data(self, loop: ast.AST, loader: Value) -> bool:
         """Whether each round of a loop makes a loader, and the data set that it is given."""

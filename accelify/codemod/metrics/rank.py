@@ -1242,11 +1242,25 @@ class Ranks:
         return frozenset(la for la in self._resolved(kept) if isinstance(la, Origin) and la.mark is Mark.RUNNING)
 
     def _drawn_by_model(self, call: ast.Call, methods_of_it: Iterable[Scope]) -> _Labels:
-        """The labels of what a model draws in each mode, where ranks draw apart: `nn.Dropout()(x)` in `forward`."""
-        draws = self.shards.draws and any(
-            self.chains.effects.of_function(m).effects & _DRAWS_EACH_TIME for m in methods_of_it
-        )
-        return frozenset({Origin(Mark.DRAW, call)}) if draws and not self._makes_what_is_alike(call) else _NONE
+        """The labels of what a model draws where ranks draw apart: in each mode, or as nothing ends its training."""
+        effects, is_trained = self.chains.effects, not self._evaluates
+        if self._makes_what_is_alike(call) or not (self.shards.draws or (is_trained and self._is_in_a_round(call))):
+            return _NONE
+        done = (effects.of_function(m).effects & _DRAWS_EACH_TIME for m in methods_of_it if self.shards.draws)
+        draws = any(done) or (is_trained and self._drops_out(call, methods_of_it))
+        return frozenset({Origin(Mark.DRAW, call)}) if draws else _NONE
+
+    def _drops_out(self, call: ast.Call, methods_of_it: Iterable[Scope]) -> bool:
+        """Whether a model draws while it is trained: a layer of its own, or one of those that a library's holds."""
+        layers = (c for method in self.program.run_from(methods_of_it) for c in self.program.calls_in(method))
+        is_own = any("dropout" in self.chains.kinds.of(layer.func) for layer in layers)
+        return is_own or Effect.DRAWS_IN_TRAINING in self.chains.effects.of_call(call).effects
+
+    @cached_property
+    def _evaluates(self) -> bool:
+        """Whether the program ever sets a mode of evaluation."""
+        asked = (c.func.attr for c in self.program.calls if isinstance(c.func, ast.Attribute))
+        return any(methods.switches_mode(name) and name != "train" for name in asked)
 
     def _is_run(self, node: ast.expr) -> bool:
         """Whether what an expression gives is called: a method is, and a value is not."""

@@ -569,6 +569,25 @@ def test_what_an_evaluation_draws_within_a_sharded_loop(value: str, is_drawn: bo
     assert ranks.is_own(step.args[0]) is (is_drawn and slot == "batch")
 
 
+@pytest.mark.parametrize(
+    ("layer", "mode", "is_drawn"),
+    [
+        ("nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))", "", True),
+        ("Noisy()", "", True),
+        ("nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))", "model.eval()", False),
+        ("nn.Sequential(nn.Linear(4, 1), nn.BatchNorm1d(1))", "", False),
+        ("nn.Sequential(nn.Linear(4, 1), nn.ReLU())", "", False),
+    ],
+)
+@pytest.mark.parametrize("slot", ["batch", "end"])
+def test_what_a_model_draws_that_is_never_in_eval_mode(layer: str, mode: str, is_drawn: bool, slot: str) -> None:
+    noisy = "class Noisy(nn.Module):\n    def __init__(self): self.d = nn.Dropout()\n"
+    noisy += "    def forward(self, x): return self.d(x)\n"
+    before = f"{noisy}kept = torch.ones(4, 4)\nnet = {layer}"
+    found = rank("score", before=before, **{slot: f"{mode}\nscore = net(kept).sum().item()"})
+    assert found.is_own is (is_drawn and slot == "batch")
+
+
 AGENT = """\
 class Agent:
     def __init__(self, frozen=False):

@@ -502,7 +502,9 @@ class Effects:
         maker = table.function(made.name)
         row = table.member(maker.returns, "__call__") if maker is not None else None
         effects = row.effects - {Effect.CALLS} if row is not None else frozenset()
-        if maker is not None and (maker.has(Trait.MAY_DIFFER_IN_TRAINING) or maker.has(Trait.DIFFERS_IN_TRAINING)):
+        is_updated = Effect.UPDATES_IN_TRAINING in effects
+        differing = (Trait.MAY_DIFFER_IN_TRAINING, Trait.DIFFERS_IN_TRAINING)
+        if maker is not None and any(map(maker.has, differing)) and not is_updated:
             effects = effects | {Effect.DRAWS_IN_TRAINING}
         return _Direct(Summary(effects=effects)) if effects else _NOTHING
 

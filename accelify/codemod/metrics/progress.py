@@ -106,13 +106,10 @@ class StepCounts:
 
     def learning_rates(self) -> Iterator[ast.AST]:
         """Where a learning rate is set from a count of steps, and the schedulers that count steps for themselves."""
-        for parsed in self.program.files:
-            for node in parsed.parents:
-                if not isinstance(node, (ast.Assign, ast.AugAssign)) or not self._sets_learning_rate(node):
-                    continue
-                place = self._steps_behind(node) if self.program.frame(node) in self.program.reachable else None
-                if place is not None:
-                    yield place
+        for node in self.rates_set():
+            place = self._steps_behind(node)
+            if place is not None:
+                yield place
         yield from self._given_rates()
         for call, steps in _stepped_schedulers(self.metrics).items():
             fewer = [s for s in steps if self._fixed_rounds.isdisjoint(self.program.loops_round(s))]
@@ -121,6 +118,12 @@ class StepCounts:
                 overlong = [g for g in given if _has_length(self.metrics, g) and _counts_all(self.metrics, g)]
                 if overlong or not any(self._is_count(g) or self._ends_training(g) for g in given):
                     yield overlong[0] if overlong else call
+
+    def rates_set(self) -> Iterator[ast.Assign | ast.AugAssign]:
+        """The statements that set the learning rate of an optimizer."""
+        for node in (n for parsed in self.program.files for n in parsed.parents):
+            if isinstance(node, (ast.Assign, ast.AugAssign)) and self._sets_learning_rate(node):
+                yield from [node] if self.program.frame(node) in self.program.reachable else []
 
     def _given_rates(self) -> Iterator[ast.expr]:
         """The learning rates that optimizers are made with, and that follow a count of steps."""

@@ -22,6 +22,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
+from accelify.codemod.metrics.decisions import decided_apart, decided_by_one, number_read_on
 from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.result import Tier
@@ -35,6 +36,7 @@ _FEWER = "the learning rate depends on the number of steps taken, and on N proce
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each step of a scheduler that takes what one process alone has seen; else a note."""
     yield from _counted(script)
+    yield from _set_apart(script)
     for call in script.program.calls:
         given = _given(script, call)
         if given is None or not script.metrics.ranks.is_own(given):
@@ -52,6 +54,24 @@ def find(script: Script) -> Iterator[Change | Remark]:
             (Replace(given, partial(mean, accelerator=accelerator), (given,), (accelerator.split(".")[0],)),),
             tier=Tier.REVIEW,
         )
+
+
+def _set_apart(script: Script) -> Iterator[Remark]:
+    """Learning rates that each process sets from its own data, unless one process gives its number to all."""
+    chains = script.metrics.measured.chains
+    found = [n for n in StepCounts(script.metrics).rates_set() if script.metrics.ranks.sets_own(n)]
+    decided = decided_by_one(script.metrics, list(decided_apart(script.metrics))) if found else set()
+    given = [v for v in (number_read_on(script.metrics, test) for test in decided) if v is not None]
+    for node in found:
+        reads = (n for n in ast.walk(node.value) if isinstance(n, ast.Name))
+        targets = [d.node for n in reads for d in chains.definitions(n)]
+        held = {script.tracer.assigned(target) for target in targets if isinstance(target, ast.expr)}
+        if held.isdisjoint(given) and script.path(node) in script.files:
+            message = (
+                "each process sets this learning rate from its own data, so that they diverge, and with them the "
+                "copies of the model: reduce first what it follows"
+            )
+            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _counted(script: Script) -> Iterator[Remark]:

@@ -117,13 +117,16 @@ class Files:
     def is_told_as_one(self, one: ast.expr, other: ast.expr) -> bool:
         """Whether two paths may name one file by what is known of both: their names, or how they begin."""
         if self.names(one) and self.names(other):
-            is_same = bool(self.names(one) & self.names(other))
-            return is_same or (self.are_alike(one, other) and self.may_hold(one, other))
+            if self.names(one) & self.names(other) or (self.are_alike(one, other) and self.is_told_to_hold(one, other)):
+                return True
+            begun = [[n for n in self.names(p) if not n.startswith(HOLE)] for p in (one, other)]
+            return any(_may_be(a, b) for a in begun[0] for b in begun[1]) and self.may_hold(one, other)
         return self.is_told_to_hold(one, other)
 
     def is_told_to_hold(self, folder: ast.expr, path: ast.expr) -> bool:
         """Whether a file may be in a folder, by what is known of how both begin."""
-        return bool(self.starts(folder) and self.starts(path)) and self.may_hold(folder, path)
+        are_known = all(starts and all(starts) for starts in map(self.starts, (folder, path)))
+        return are_known and self.may_hold(folder, path)
 
     # Where paths begin.
 

@@ -104,3 +104,20 @@ def test_what_may_have_been_written_before() -> None:
 def test_a_folder_may_hold_what_does_not_begin_otherwise(folder: str, path: str, may: bool) -> None:
     facts = Facts(f"{BEFORE}from pathlib import Path\nroot = 'a'\ntrainer.folder = 'runs/1'\nuse({folder}, {path})\n")
     assert Files(facts.program, facts.tracer).may_hold(*facts.call("use(").args) is may
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "told"),
+    [
+        ("f'{root()}/{n}.json'", "os.path.join(args.log, 'meta.json')", False),  # the end says what kind of file it is
+        ("f'{root()}/hr_{n}'", "f'{place}/{phase()}.log'", False),
+        ("f'{root()}/{n}_net.pt'", "f'{args.log}/{step}_net.pt'", True),
+        ("f'{root()}/best_9.json'", "f'{args.log}/best_{step}.json'", True),
+        ("f'{args.log}/{n}.json'", "os.path.join(args.log, 'meta.json')", True),
+        ("options.start", "'loss/train'", False),  # empty, if it is not given
+        ("args.log", "args.log + '/' + str(n)", True),
+    ],
+)
+def test_what_is_known_of_two_paths_says_that_they_may_be_one(read: str, written: str, told: bool) -> None:
+    facts = Facts(f"{BEFORE}options.start = ''\nuse({read}, {written})\n")
+    assert Files(facts.program, facts.tracer).is_told_as_one(*facts.call("use(").args) is told

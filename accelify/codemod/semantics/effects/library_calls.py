@@ -95,6 +95,8 @@ class LibraryCalls:
             return EMPTY
         given = (*call.args, *(k.value for k in call.keywords))
         paths = self._opened_paths(call) if row.has(Trait.OPENS) else (unpacks and given) or self._paths(call)
+        if row.has(Effect.LOGS) and not reads and isinstance(call.func, ast.Attribute):
+            paths = (call.func.value,)  # `writer.add_scalar("train/loss", ...)`: the names are those of values
         buffers = [p for p in paths if self.kinds.of(p) == {"buffer"}]
         if buffers and len(buffers) == len(paths):
             return Summary(writes=frozenset(p for b in buffers for p in self.aliases.within(b, ("*",))))

@@ -82,3 +82,9 @@ def _paths(text: str, call: str) -> set[str]:
     found = [LibraryCalls(facts.program, kinds, Aliases(facts.program, kinds)).does(row, node) for row in rows]
     uses = {use for summary in found for use in (*summary.files_read, *summary.files_written)}
     return {ast.unparse(path) for use in uses for path in use.paths}
+
+
+@pytest.mark.parametrize("call", ["w.add_scalar('loss/train', 1.0, 0)", "w.add_text(tag='config', text_string='x')"])
+def test_the_names_that_a_tracker_is_given_are_no_paths(call: str) -> None:
+    text = f"from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter('runs')\n{call}\n"
+    assert _paths(text, call) == {"w"}

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod.devices.facts import Own, Placed, devices_of
-from accelify.codemod.devices.moves import Moves
+from accelify.codemod.devices.facts import Own, devices_of
 from accelify.codemod.devices.options import Cpu, CpuSetting
 from accelify.codemod.distributed.distribution import Distributions
 from accelify.codemod.files.exemptions import exemption
@@ -115,7 +114,6 @@ class _Layout:
     reached: tuple[ast.AST, ...] = ()
     precision: Precision | None = None
     cpu: CpuSetting | None = None
-    placed: Placed | None = None  # the tensors of a script that names its device, where they are known by now
 
 
 def _laid(
@@ -208,11 +206,8 @@ def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
     first = _before_moves(
         code, _with_access(code, _reaching_seeds(code, _laid(code)), precision_stays), precision_stays
     )
-    if code.is_by_hand:
-        layout = _reaching_moves(code, first)
-    else:
-        layout = _reaching_own_tensors(code, _sharing_batches(code, first))
-    return layout if layout.reach is first.reach else replace(_with_access(code, layout, precision_stays), placed=None)
+    layout = _reaching_moves(code, first) if code.is_by_hand else _sharing_batches(code, first)
+    return layout if layout.reach is first.reach else _with_access(code, layout, precision_stays)
 
 
 def _reaching_seeds(code: _Code, layout: _Layout) -> _Layout:
@@ -286,25 +281,10 @@ def _is_left_whole(code: _Code, loop: ast.AST) -> bool:
     return exemption(parsed, "metrics", line, code.options.selection) is not None
 
 
-def _reaching_own_tensors(code: _Code, layout: _Layout) -> _Layout:
-    """With the tensors that the script makes itself and that have to be on the device, if all can be brought there."""
-    own = _own(code, layout)
-    if own.tensor() is None:
-        known = Moves(code.program, code.roles, code.tracer, layout.prepared, layout.files)
-        return replace(layout, placed=own.placed_by_script(known, layout.access, layout.cpu))
-    unreached = tuple(own.brought(layout.access, is_settled=False).unreached)
-    if not unreached:
-        return layout
-    found = _further(layout, _laid(code, layout.sharded, (*layout.reached, *unreached)), files=True)
-    if found is layout or not found.preparation.has_model:
-        return layout
-    return found if own.brought(found.access, is_settled=True).bringing else layout
-
-
 def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
     """With the moves to a GPU that is named by a process's number."""
     assert code.distribution is not None
-    devices = devices_of(_own(code, layout), layout.files, layout.access, None, None, None, by_hand=True)
+    devices = devices_of(_own(code, layout), layout.files, layout.access, None, by_hand=True)
     named = code.distribution.found.devices
     moves = [m.call for m in devices.moves if m.device in named and not devices.is_needless(m)]
     unreached = tuple(c for c in moves if layout.access.at(c) is None)
@@ -312,10 +292,10 @@ def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
     return found if found.reach.homes == layout.reach.homes and not found.reach.obstacles else layout
 
 
-def _further(base: _Layout, more: _Layout, *, files: bool = False) -> _Layout:
+def _further(base: _Layout, more: _Layout) -> _Layout:
     """A layout in which more is shared or reached, if nothing else becomes another by that; else the one without."""
     more = replace(more, access=replace(more.access, after=base.access.after), cpu=base.cpu)
-    is_same = more.reach.homes == base.reach.homes and (files or more.files == base.files) and _is_no_worse(more, base)
+    is_same = more.reach.homes == base.reach.homes and more.files == base.files and _is_no_worse(more, base)
     is_there = all(more.access.at(d.loop) is not None for d in more.sharded)
     return more if is_same and is_there else base
 
@@ -357,7 +337,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         seeds=Seeds(program, training, layout.reach, layout.preparation.groups),
         access=access,
         devices=devices_of(
-            *(own, files, access, own.tensor() if not by_hand else None, layout.cpu, layout.placed),
+            *(own, files, access, layout.cpu),
             by_hand=by_hand,
             may_mix=not by_hand and options.runtime.has("mixed_devices"),
         ),

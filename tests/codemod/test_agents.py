@@ -430,8 +430,7 @@ def test_batches_of_a_generator_are_dealt_out_rather_than_parts_of_each() -> Non
                 model(part).mean().backward()
                 optimizer.step()
         """)
-    data = "torch.ones(16, 4, device=accelerator.device)"
-    assert f"for batch in accelerator.shard(batches({data})):\n    for j in range(2):\n" in text
+    assert "for batch in accelerator.shard(batches(torch.ones(16, 4))):\n    for j in range(2):\n" in text
 
 
 def test_iterations_per_epoch_are_no_epochs() -> None:

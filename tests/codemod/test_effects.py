@@ -217,10 +217,7 @@ def moved(*lines: str) -> list[str]:
 def test_what_is_written_is_written_by_one_process(imports: str, written: str) -> None:
     result = run(script(imports=imports, end=written))
     after = result.after.decode()
-    on_host = (
-        written.strip().replace("\n", "\n    ").replace(".numpy()", ".cpu().numpy()")
-    )  # the model is on the device
-    assert "if accelerator.is_main_process:\n    " + on_host + "\n" in after
+    assert "if accelerator.is_main_process:\n    " + written.strip().replace("\n", "\n    ") + "\n" in after
     assert not any(n.rule == "writes" for n in result.notes)
 
 
@@ -239,7 +236,7 @@ def test_what_other_processes_must_do_too_is_reported(written: str) -> None:
     result = run(script(imports="import numpy as np\nfrom other import count", end=written + "\nprint(globals())"))
     after = result.after.decode()
     guarded = [line for line in after.split("\n") if "is_main_process" in line]
-    assert not guarded or "    if accelerator.is_main_process:\n        np.save('w.npy', x.cpu())\n" in after
+    assert not guarded or "    if accelerator.is_main_process:\n        np.save('w.npy', x)\n" in after
     assert guarded or any(n.rule == "writes" for n in result.notes)
 
 

@@ -1,4 +1,4 @@
-"""The facts of devices that rules read: what is moved, what is brought, and which options chose where."""
+"""The facts of devices that rules read: what is moved, what is in which memory, and which options chose where."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accelify.codemod.devices.arrivals import Arrivals
-from accelify.codemod.devices.bringing import Bringing, Brought
 from accelify.codemod.devices.comparisons import Comparison, Comparisons
-from accelify.codemod.devices.conflicts import Meetings
 from accelify.codemod.devices.destinations import (
     Destination,
     Destinations,
@@ -22,7 +20,7 @@ from accelify.codemod.devices.destinations import (
 )
 from accelify.codemod.devices.device_options import Asked, DeviceOption, DeviceOptions
 from accelify.codemod.devices.host_reads import HostReads
-from accelify.codemod.devices.lattice import Lattice, on_host
+from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, Mixing
@@ -59,13 +57,13 @@ class Devices:
     cannot be asked; numbered: where a function that chooses devices says which GPU; numbers: the devices of other files
     that are one GPU by its bare number; defaulted: the calls of their functions that leave a device at its default,
     the CPU, each with the parameter. early: the code that may run
-    before it is there. lattice: where the tensors live. brought: those that are to come to the accelerator's device,
-    if all are understood; together: what else it takes where tensors are in two memories. cpu: what
-    keeps the script on the CPU, such as an option of its own, as the accelerator gets it. options: those that get the
-    accelerator's device where it is created. is_for_cuda: whether the script has something on a GPU under a
+    before it is there. lattice: where the tensors live. together: what it takes where they are in two memories. cpu:
+    what keeps the script on the CPU, such as an option of its own, as the accelerator gets it. options: those that
+    get the accelerator's device where it is created. is_for_cuda: whether the script has something on a GPU under a
     condition, in a way that no other accelerator's device can take the place of. set_elsewhere: the devices of moves
     that stay, of variables that another file sets and that this one reads for moves only. comparisons: those of a
-    device with a named GPU. set_below: the devices of a module that are read where the accelerator is, and bound above.
+    device with a named GPU. set_below: the devices of a module that are read where the accelerator is, and bound
+    above.
     keeps_moves: whether all of the script's own moves stay, and `prepare` moves nothing.
     """
 
@@ -78,7 +76,6 @@ class Devices:
     fixed: frozenset[ast.expr]
     out_of_reach: tuple[ast.expr, ...]
     early: EarlyCode
-    brought: Brought
     together: Together
     cpu: Setting | None
     options: tuple[DeviceOption, ...] = ()
@@ -256,11 +253,6 @@ class Own:
     def _tensors(self) -> Tensors:
         return Tensors(self.program, self.roles, self.prepared)
 
-    def brought(self, access: Access, *, is_settled: bool) -> Brought:
-        """The tensors to bring; `is_settled` says that the accelerator reaches no further than it does."""
-        lattice = self._lattice()
-        return Bringing(lattice, Meetings(lattice), access.at).find(is_settled=is_settled)
-
     def placed_by_script(self, known: Moves, access: Access, cpu: CpuSetting | None) -> Placed:
         """Where tensors live in a script that moves them itself, or makes none that a model gets."""
         holds = OnGpu(self.program.once(Conditions), self.tracer, cpu.wishes if cpu is not None else frozenset()).holds
@@ -283,7 +275,7 @@ class Own:
             is_early=tensors.runs_early,
         )
         sources = self._numbered(known, lattice.devices, known.files)
-        return Placed(lattice, Brought(), fixed - settled, options, sources, defaulted)
+        return Placed(lattice, fixed - settled, options, sources, defaulted)
 
     def placed_by_hand(self, known: Moves) -> Placed:
         """The same of one that distributes itself."""
@@ -293,7 +285,7 @@ class Own:
         lattice = Lattice(
             *(self.program, self.roles, self.tracer, tensors), plain=plain, holds=holds, is_early=tensors.runs_early
         )
-        return Placed(lattice, Brought(), frozenset())
+        return Placed(lattice, frozenset())
 
     def given_by_others(self) -> ast.expr | None:
         """The first place where a model gets what only code that is not read can put on a device."""
@@ -436,16 +428,6 @@ class Own:
             return not self._homemade().is_named_by_users()
         return bool(not named and all(d.was is Where.HOST for d in places))
 
-    def placed(self, access: Access, tensor: ast.expr) -> Placed:
-        """The same of a script that names no device."""
-        lattice = self._lattice()
-        brought = self.brought(access, is_settled=True) if self.has_model else Brought(stuck=tensor)
-        for node in (n for bring in brought.bringing for n in bring.nodes if n not in brought.origins):
-            lattice.bring(node)
-        for read in brought.read:
-            lattice.bring(read, on_host(read))
-        return Placed(lattice, brought, frozenset())
-
     def stranded(self, files: frozenset[str], access: Access) -> Iterator[ast.Call]:
         """The moves by an option that the accelerator does not ask, where it does not reach."""
         return Cpu(self.program, self.roles, self.tracer, access.reach, self.prepared).stranded(files, access)
@@ -517,7 +499,6 @@ class Placed:
     """
 
     lattice: Lattice
-    brought: Brought
     fixed: frozenset[ast.expr]
     options: tuple[DeviceOption, ...] = ()
     numbered: frozenset[ast.expr] = frozenset()
@@ -534,34 +515,23 @@ def devices_of(
     own: Own,
     files: frozenset[str],
     access: Access,
-    tensor: ast.expr | None,
     cpu: CpuSetting | None,
-    placed: Placed | None = None,
     *,
     by_hand: bool,
     may_mix: bool = False,
 ) -> Devices:
-    """The table of some files; `tensor` is one that a script which names no device makes itself.
-
-    placed: the tensors of one that names its device, if they are known. may_mix: whether operations can be allowed to
-    take tensors of both memories.
-    """
+    """The table of some files; `may_mix` says whether operations can be allowed to take tensors of both memories."""
     program, tracer = own.program, own.tracer
     known = Moves(program, own.roles, tracer, own.prepared, files)
-    if by_hand:
-        placed = own.placed_by_hand(known)
-    else:
-        placed = placed or (
-            own.placed(access, tensor) if tensor is not None else own.placed_by_script(known, access, cpu)
-        )
-    lattice, brought = placed.lattice, placed.brought
+    placed = own.placed_by_hand(known) if by_hand else own.placed_by_script(known, access, cpu)
+    lattice = placed.lattice
     early = EarlyCode(program, access)
     moves = tuple(known.found)
     is_only_named = {m.call: m.device is None or own.effects.changes_nothing(m.device) for m in moves}
     goes = [m for m in moves if is_only_named[m.call] and known.is_needless(m)]
     stranded = tuple(own.stranded(files, access)) if cpu is None and not by_hand else ()
     staying = None if lattice.is_plain_host else _staying(own, lattice, early, goes, stranded)
-    needless = frozenset(m.call for m in goes if _has_come(m, placed, own.prepared))
+    needless = frozenset(m.call for m in goes)
     if staying is not None and staying.is_left:
         needless, stranded = frozenset(), ()
     named: list[ast.expr] = []
@@ -573,7 +543,7 @@ def devices_of(
     undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
     undecided += stranded
     if staying is None:
-        together = _together(own, placed, tensor, undecided, may_mix=may_mix)
+        together = _together(own, lattice, None if by_hand else own.tensor(), undecided, may_mix=may_mix)
     else:
         mixed = next(iter([] if staying.is_left else [*staying.read, *undecided]), None)
         together = Together(mixed=mixed if may_mix and own.has_model else None)
@@ -585,7 +555,7 @@ def devices_of(
     compared = Comparisons(known, lattice.devices, placed.options, lambda node: access.at(node) is not None)
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
-        *(brought, together, setting, placed.options),
+        *(together, setting, placed.options),
         numbered=tuple(sorted(placed.numbered, key=program.position)),
         numbers=tuple(place for place, texts in elsewhere if not texts),
         defaulted=tuple(placed.defaulted),
@@ -637,45 +607,31 @@ class Together:
     """How the tensors of a script come together that are in two memories once its models are on a device.
 
     mixed: where those in the CPU's memory may meet those on the device. homemade: what keeps a script that names no
-    device on the CPU. back: those on the device that are to be read in the host's memory, in the order of the text;
-    doubtful: those that may be no tensors; from_others: what other code may put on the device. changed_by_arrays: the
-    tensors on the device that change with an array, each with the code that changes it.
+    device on the CPU. from_others: what other code may put on the device. changed_by_arrays: the tensors on the device
+    that change with an array, each with the code that changes it.
     """
 
     mixed: ast.AST | None = None
-    homemade: ast.expr | None = None
-    back: tuple[ast.expr, ...] = ()
-    doubtful: tuple[ast.expr, ...] = ()
+    homemade: ast.AST | None = None
     changed_by_arrays: Mapping[ast.expr, ast.AST] = field(default_factory=dict)
     from_others: ast.expr | None = None
 
 
 def _together(
-    own: Own, placed: Placed, tensor: ast.expr | None, undecided: Sequence[ast.expr], *, may_mix: bool
+    own: Own, lattice: Lattice, tensor: ast.expr | None, undecided: Sequence[ast.expr], *, may_mix: bool
 ) -> Together:
     """The same of a script that has its models on the CPU; `tensor` is one that it makes itself."""
-    program, lattice, brought = own.program, placed.lattice, placed.brought
-    host, meetings = program.once(HostReads), Meetings(lattice)
-    homemade = tensor if not brought.bringing else None
+    program, from_others = own.program, own.given_by_others()
+    host = program.once(HostReads)
     changed = {t: host.shared[t] for t in lattice.on_device(host.shared)}
     may_mix = may_mix and own.has_model and not host.asked and not (changed and tensor is not None)
-    read = [t for t in host.all if lattice.may_be_there(t, brought.origins)]
-    read = [t for t in read if not _is_passed_by(program, t)]
-    sure = [t for t in read if meetings.is_always_tensor(t)]
-    for tensor_read in sure:  # what is put into a list is there for all who read that
-        lattice.bring(tensor_read, on_host(tensor_read))
-    unsure = {t for t in set(read).difference(sure) if lattice.may_be_there(t, brought.origins)}
-    unsure = {t for t in unsure if own.effects.kinds.of(t) != {"list"}}  # the numbers in one are read anywhere
-    back = sorted({*brought.read, *sure}, key=program.position)
-    if not may_mix:
-        kept = (read for call in host.calls for read in host.kept(call))
-        doubtful = unsure.intersection([*kept, *host.listed, *host.picks])
-        in_order = tuple(sorted(doubtful, key=program.position))
-        return Together(None, homemade, tuple(back), in_order, changed, own.given_by_others())
-    doubts = [homemade, brought.stuck, own.given_by_others(), *sorted(unsure, key=program.position), *undecided]
-    mixed = next(filter(None, [*doubts, *own.prepared.left_to_others()]), None)
-    mixed = mixed if mixed is not None else Mixing(meetings, brought.origins, back).first()
-    return Together(mixed, None, tuple(back) if mixed is None else (), (), changed)
+    read = [t for t in host.all if lattice.may_be_there(t)]
+    read = sorted((t for t in read if not _is_passed_by(program, t)), key=program.position)
+    doubts = [tensor, from_others, *read, *undecided, *own.prepared.left_to_others()]
+    first = next(filter(None, doubts), None) or Mixing(lattice).first()
+    if may_mix:
+        return Together(first, None, changed)
+    return Together(None, first if from_others is None else None, changed, from_others)
 
 
 def _undecided(
@@ -855,8 +811,3 @@ def _places_elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.
         is_move = isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr)
         places = [call] if "torch.device" in program.called(call) else _named_by(program, call)
         yield from [*places, *(call.args[:1] if is_move else ())]
-
-
-def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:
-    """Whether what is moved is still on the device, once some of it is read in the host's memory."""
-    return not placed.brought.read or prepared.is_model(move.receiver) or placed.lattice.is_there(move.receiver)

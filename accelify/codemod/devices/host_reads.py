@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Device, Trait
-from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.in_place import InPlace
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Collection, Constant, Element, External, Made, Member, Parameters, Value
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Constant, Element, External, Made, Member, Parameters, Value
 
 _DEPTH = 4
 
 
 class HostReads:
-    """Look at the arguments of calls, and at what is in the containers among them.
+    """Look at the arguments of calls.
 
     A library of arrays knows of no device, whatever its function or its object's method is: `np.argmax(x)`,
     `axes.imshow(x)` of `figure, axes = plt.subplots()`, `PCA(2).fit(x)`.
@@ -31,7 +29,6 @@ class HostReads:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._of: dict[ast.Call, list[ast.expr]] = {}
-        self._asked: dict[Scope, frozenset[str]] = {}
 
     @cached_property
     def calls(self) -> list[ast.Call]:
@@ -39,79 +36,9 @@ class HostReads:
         return [c for c in self.program.calls if self.program.frame(c) in self.program.reachable]
 
     @cached_property
-    def listed(self) -> frozenset[ast.expr]:
-        """What is put into the containers that are read there."""
-        return frozenset(put for call in self.calls for read in self.of(call) for put in self.put_into(read))
-
-    @cached_property
     def all(self) -> frozenset[ast.expr]:
         """All that is read there."""
-        read = [read for call in self.calls for read in self.of(call)]
-        return frozenset(r for r in self.listed.union(self.picks, self._stored(), read) if not self._is_no_tensor(r))
-
-    def _is_no_tensor(self, node: ast.expr) -> bool:
-        """Whether a condition says so where something is read: `s` of `s if torch.is_tensor(s) else np.array(s)`."""
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-            return False
-        for test, holds in self.program.once(Conditions).said_at(node):
-            asked = self._denied(test, holds)
-            if asked is not None and ast.unparse(asked) == ast.unparse(node) and self._is_same(asked, node):
-                return True
-        return False
-
-    def is_asked_about(self, node: ast.expr) -> bool:
-        """Whether a function asks what a variable of its is, so that others than tensors come there, too.
-
-        `isinstance(x, list)`, `hasattr(x, "cpu")`, `type(x)`, `x.__class__`, and `try: x.cpu()`
-        """
-        if not isinstance(node, (ast.Name, ast.Attribute)):
-            return False
-        text, frame = ast.unparse(node), self.program.frame(node)
-        said = (test for test, holds in self.program.once(Conditions).said_at(node) if holds)
-        if any(isinstance(t, ast.Call) and [ast.unparse(a) for a in t.args[:1]] == [text] for t in said):
-            return False
-        return text in self._asked_in(frame) or self._is_tried(node, text)
-
-    def _is_tried(self, node: ast.expr, text: str) -> bool:
-        """Whether a method of a variable was tried and failed: `x` in the handler of `try: return x.cpu()`."""
-        handlers = [a for a in self.program.ancestors(node) if isinstance(a, ast.ExceptHandler)]
-        tried = [t for h in handlers if isinstance(t := self.program.parent(h), ast.Try)]
-        parts = (n for t in tried for statement in t.body for n in ast.walk(statement))
-        return any(isinstance(n, ast.Attribute) and ast.unparse(n.value) == text for n in parts)
-
-    def _asked_in(self, frame: Scope) -> frozenset[str]:
-        """What a function asks such a question about, as it is written."""
-        if frame not in self._asked:
-            own = self.program.calls_in(frame) if frame.kind == "function" else []
-            asking = [c for c in own if any(map(names.asks_what_it_is, self.program.called(c))) and c.args]
-            classes = (n for n in self.program.attribute_reads.get("__class__", ()) if self.program.frame(n) is frame)
-            self._asked[frame] = frozenset(
-                map(ast.unparse, (*(c.args[0] for c in asking), *(n.value for n in classes)))
-            )
-        return self._asked[frame]
-
-    def _denied(self, test: ast.expr, holds: bool) -> ast.expr | None:
-        """What is no tensor where a condition holds, or does not: `s` where `hasattr(s, "numpy")` does not."""
-        if not isinstance(test, ast.Call) or not test.args:
-            return None
-        called = self.program.called(test)
-        of = test.args[1] if len(test.args) > 1 else None
-        if "hasattr" in called and isinstance(of, ast.Constant):
-            return test.args[0] if not holds and table.member("tensor", str(of.value)) is not None else None
-        if "isinstance" in called and of is not None:
-            kinds = of.elts if isinstance(of, ast.Tuple) else [of]
-            named = {n for kind in kinds for n in self.program.externals(kind)}
-            is_tensor = any(n.startswith("torch.") for n in named)
-            return test.args[0] if ("torch.Tensor" in named if not holds else bool(named) and not is_tensor) else None
-        return test.args[0] if not holds and "torch.is_tensor" in called else None
-
-    def _is_same(self, asked: ast.expr, node: ast.expr) -> bool:
-        """Whether a name has the value that a condition asked about, and got no other since."""
-        if not isinstance(asked, ast.Name) or not isinstance(node, ast.Name):
-            return True
-        owner = self.program.scope(node).owner(node.id)
-        writes = self.program.once(Tracer).writes(owner, node.id) if owner is not None else ()
-        return self.program.reaching(asked, writes) == self.program.reaching(node, writes)
+        return frozenset([*self.picks, *self._stored(), *(read for call in self.calls for read in self.of(call))])
 
     @cached_property
     def picks(self) -> frozenset[ast.expr]:
@@ -180,7 +107,7 @@ class HostReads:
         """What a part of an array or a table gets: `x` of `rows[k] = x`."""
         for held, value in self.program.once(Kept).stored():
             if self.program.frame(value) in self.program.reachable and self._is_object(held):
-                yield from self._leaves(value)
+                yield value
 
     def _parts_of_arrays(self) -> Iterator[ast.Subscript]:
         """`rows[k]` of an array, and of a table."""
@@ -188,12 +115,6 @@ class HostReads:
         for node in nodes:
             if self.program.frame(node) in self.program.reachable and self._is_object(node.value):
                 yield node
-
-    def is_picked_by_number(self, node: ast.expr) -> bool:
-        """Whether an array, or a table, has parts that are asked for by their positions, and not by labels."""
-        if self.program.once(Kinds).of(node) == {"ndarray"}:
-            return True
-        return isinstance(node, ast.Attribute) and vocabulary.is_by_position(node.attr) and self._is_object(node)
 
     def of(self, call: ast.Call) -> list[ast.expr]:
         """What a call reads there: `x` of `x.numpy()`, `np.array([x])` and `plt.plot(x)`."""
@@ -205,7 +126,7 @@ class HostReads:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
             return [call.func.value]
         if self.is_of_arrays(call):
-            return [read for given in self._taken(call) for read in self._leaves(given)]
+            return list(self._taken(call))
         is_type = any(names.memory_of_type(n) is Device.HOST for n in self.program.called(call))
         return [a for a in call.args[:1] if is_type and not isinstance(a, ast.Starred)]
 
@@ -252,83 +173,6 @@ class HostReads:
         changed = {"out", *(which for row in rows for which in row.mutates)}
         yield from (a for k, a in enumerate(call.args) if str(k) not in changed)
         yield from (k.value for k in call.keywords if k.arg not in changed)
-
-    def _leaves(self, node: ast.expr) -> Iterator[ast.expr]:
-        """What is in a container that is written out, or made there: `x` and `y` of `[x, *y]`, `list(zip(x, y))`."""
-        inner = self._inside(node)
-        if inner is None:
-            yield node
-        for part in inner or ():
-            yield from self._leaves(part) if part is not None else ()
-
-    def _inside(self, node: ast.expr) -> Sequence[ast.expr | None] | None:
-        """The parts of an expression that is nothing but a container or a choice of them; None for any other."""
-        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-            return node.elts
-        if isinstance(node, ast.Dict):
-            return node.values
-        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-            return [node.elt]
-        if isinstance(node, ast.DictComp):
-            return [node.value]
-        if isinstance(node, ast.IfExp):
-            return [node.body, node.orelse]
-        if isinstance(node, ast.Starred):
-            return [node.value]
-        is_one = isinstance(node, ast.Call) and any(map(names.makes_a_container, self.program.called(node)))
-        return [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) and is_one else None
-
-    def put_into(self, read: ast.expr) -> Iterator[ast.expr]:
-        """What is put into the containers that an expression may hold: `x`, `y` of `rows = [x]; rows.append(y)`."""
-        yield from (held for held in self._held(read, set()) if held is not read)
-
-    def _held(self, node: ast.expr, seen: set[Collection]) -> Iterator[ast.expr]:
-        parts = self._inside(node)
-        if parts is None:
-            yield node
-        found = [*(parts or ())]
-        for container in {v for v in self.program.values(node) if isinstance(v, Collection)} - seen:
-            if self._is_a_tensor(node) or self._is_of_another_return(container):
-                continue
-            made = self._inside(container.node) if isinstance(container.node, ast.expr) else None
-            found += [*(made or ()), *self._puts.get(container, ()), *self._added(node)]
-            seen.add(container)
-        for part in dict.fromkeys(found):
-            yield from self._held(part, seen) if part is not None else ()
-
-    def _is_a_tensor(self, node: ast.expr) -> bool:
-        """Whether what is asked for, or was, shows that no container is meant: `x.cpu()`, and `x` of `x.numpy()`."""
-        user = self.program.parent(node)
-        asked = [n.attr for n in (user, getattr(node, "func", None)) if isinstance(n, ast.Attribute)]
-        return any(methods.moves(attr) or methods.shows_a_tensor(attr) for attr in asked)
-
-    def _is_of_another_return(self, container: Collection) -> bool:
-        """Whether a function gives a container for some of its arguments, and one value for the others."""
-        if not isinstance(self.program.parent(container.node), ast.Return):
-            return False
-        given = returned([self.program.frame(container.node)])
-        return any(g is None or self._inside(g) is None for g in given)
-
-    def _added(self, node: ast.expr) -> Iterator[ast.expr]:
-        """`x` of `rows += x`."""
-        writes: Sequence[ast.AST] = ()
-        if isinstance(node, ast.Name):
-            owner = self.program.scope(node).owner(node.id)
-            writes = owner.writes.get(node.id, ()) if owner is not None else ()
-        elif isinstance(node, ast.Attribute):
-            writes = self.program.attribute_writes.get(node.attr, ())
-        statements = map(self.program.parent, writes)
-        yield from (s.value for s in statements if isinstance(s, ast.AugAssign) and isinstance(s.op, ast.Add))
-
-    @cached_property
-    def _puts(self) -> dict[Collection, list[ast.expr]]:
-        """What is put into each container after it is made."""
-        found: dict[Collection, list[ast.expr]] = {}
-        for owner, value in self.program.once(Kept).puts():
-            for container in self.program.values(owner):
-                if isinstance(container, Collection):
-                    found.setdefault(container, []).append(value)
-        return found
 
 
 def _picks(node: ast.Subscript) -> list[ast.expr]:

@@ -49,7 +49,6 @@ Places = frozenset[Place]  # of all tensors that an expression may hold; empty: 
 NONE: Places = frozenset()
 UNKNOWN: Places = frozenset({Place(Where.UNKNOWN, Where.UNKNOWN)})
 BATCH: Places = frozenset({Place(Where.ACCELERATOR, Where.HOST, is_batch=True)})
-BROUGHT: Places = frozenset({Place(Where.ACCELERATOR, Where.HOST)})
 _MOST = 20_000  # expressions that are looked at for one question, half as many after each that they did not answer
 _DEPTH = 60
 _NO_TENSORS = (names.is_module, names.is_loader, names.is_optimizer, names.is_scheduler, names.is_parser)
@@ -89,7 +88,6 @@ class Lattice:
         self.named = named
         self.of_models = _on_accelerator({*plain, *(each for places in named.values() for each in places)})
         self.devices = Destinations(program, roles, tracer, set(replaced), holds, self._as_destinations)
-        self._brought: dict[ast.AST, Places] = {}
         self._known: dict[ast.AST, Places] = {}
         self._resolved: dict[ast.AST, Places] = {}
         self._filled: dict[tuple[ast.arg, bool], Places] = {}
@@ -115,10 +113,6 @@ class Lattice:
         if node not in self._resolved:
             self._resolved[node] = self.resolved(self.symbolic(node))
         return self._resolved[node]
-
-    def all_of(self, nodes: Iterable[ast.expr | None]) -> Places:
-        """The tensors of several expressions."""
-        return frozenset(p for n in nodes for p in self.of(n))
 
     def at(self, node: ast.expr, calls: Sequence[ast.Call]) -> Places:
         """The tensors of an expression, its function entered through some calls, the innermost last."""
@@ -166,32 +160,15 @@ class Lattice:
         """The calls of a function, but for those of models that are not on the device yet: all is where they are."""
         return [c for c in self.program.calls_of(function) if not self.is_early(c)]
 
-    def bring(self, node: ast.AST, places: Places = BROUGHT) -> None:
-        """Have an expression, or what a name gets there, live elsewhere, wherever its tensors came to be."""
-        self._brought[node] = places
-        self._known.clear()
-        self._resolved.clear()
-        self._filled.clear()
-
-    def is_there(self, node: ast.expr) -> bool:
-        """Whether an expression always has tensors, all of which are on the accelerator's device."""
-        return self._always_has(node, {Where.ACCELERATOR})
-
     def on_device(self, nodes: Iterable[ast.expr]) -> list[ast.expr]:
         """The expressions that may have tensors on the device."""
         return [n for n in nodes if any(p.where is Where.ACCELERATOR for p in self.of(n))]
 
-    def may_be_there(self, node: ast.expr, brought: Collection[ast.AST] = ()) -> bool:
-        """Whether an expression always has tensors, some on the device, or `brought` there where they are made.
-
-        The others are in the host's memory.
-        """
-        there = (p.where is Where.ACCELERATOR or p.origin in brought for p in self.of(node))
-        return any(there) and self._always_has(node, {Where.ACCELERATOR, Where.HOST})
-
-    def _always_has(self, node: ast.expr, where: Collection[Where]) -> bool:
+    def may_be_there(self, node: ast.expr) -> bool:
+        """Whether an expression always has tensors, some on the device; the others are in the host's memory."""
         places = self.of(node)
-        if not places or any(p.where not in where for p in places):
+        is_known = all(p.where in (Where.ACCELERATOR, Where.HOST) for p in places)
+        if not is_known or not any(p.where is Where.ACCELERATOR for p in places):
             return False
         owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
         if not isinstance(node, ast.Name) or owner is None:
@@ -214,7 +191,7 @@ class Lattice:
         if len(self._open) > _DEPTH or self._asked > self._most:
             return UNKNOWN
         self._open.append(node)
-        found = self._brought[node] if node in self._brought else self._of(node)
+        found = self._of(node)
         self._open.pop()
         self._cut.discard(node)
         if not self._cut:
@@ -263,7 +240,7 @@ class Lattice:
 
     def _as_batch(self, found: Places) -> Places:
         """The places of (a part of) a batch, of which it is known that a prepared loader yields it."""
-        kept = {p for p in found if p.where in (Where.ACCELERATOR, Where.GIVEN) or p.origin in self._brought}
+        kept = {p for p in found if p.where in (Where.ACCELERATOR, Where.GIVEN)}
         was = {Where.HOST if p.was is Where.UNKNOWN else p.was for p in found - kept}
         return frozenset(kept | {Place(Where.ACCELERATOR, w, is_batch=True) for w in was}) or BATCH
 
@@ -391,8 +368,6 @@ class Lattice:
         return self.resolved(self._written(owner, write))
 
     def _written(self, owner: Scope, write: ast.AST) -> Places:
-        if write in self._brought:
-            return self._brought[write]
         if isinstance(write, ast.arg):
             return self._parameter(owner, write)
         if isinstance(write, ast.alias):

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from accelify.codemod.devices.conflicts import Meetings, compared, listed
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
-from accelify.codemod.devices.lattice import Lattice, Place
+from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
+from accelify.codemod.semantics.provenance import Binding
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Argument, Element, Made, Member, Value
+from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Member, Value
 
 _DEPTH = 5
 _MAY_BE_TENSORS = frozenset({"tensor", "parameter", "buffer", UNKNOWN})
 _TENSORS = frozenset({"tensor", "parameter", "buffer"})
 _LOOKS = frozenset({Effect.PRINTS, Effect.WAITS, Effect.SEEDS_TORCH})
 _THERE = frozenset({Where.ACCELERATOR})
+_OPERATIONS = (ast.BinOp, ast.Compare, ast.AugAssign, ast.Subscript)
 _DEVICE = re.compile(r"cuda|gpu|device|^mps$|^xpu$", re.IGNORECASE)
 
 
@@ -46,7 +47,7 @@ class Homemade:
 
     @cached_property
     def mixing(self) -> Mixing:
-        return Mixing(Meetings(self.lattice))
+        return Mixing(self.lattice)
 
     def find(self) -> ast.expr | None:
         """The first such place in the text; None where there is none, or where the script names a device."""
@@ -185,29 +186,62 @@ class Homemade:
 
 
 class Mixing:
-    """May tensors in the host's memory meet those on the device, once `origins` and what is `read` back are moved?
+    """May tensors in the host's memory meet those on the device?
 
     Where not even the kind of a value is known, the answer is yes. In a script that has its models on a GPU, only what
     meets a batch counts, which a prepared loader has brought there before the script moves it.
     """
 
-    def __init__(
-        self, meetings: Meetings, origins: frozenset[ast.AST] = frozenset(), read: Collection[ast.AST] = ()
-    ) -> None:
-        self.meetings = meetings
-        self.lattice = meetings.whereabouts
-        self.program = self.lattice.program
-        self.tensors = meetings.tensors
+    def __init__(self, lattice: Lattice) -> None:
+        self.lattice = lattice
+        self.program = lattice.program
+        self.tensors = lattice.tensors
+        self.roles = lattice.roles
         self.kinds = self.program.once(Kinds)
-        self.origins = origins
-        self.read = read
+        self.host = self.program.once(HostReads)
 
     def first(self) -> ast.AST | None:
         """A place where they may."""
-        found: list[ast.AST] = [n for n in self.meetings.nodes if self._may_meet(n)]
-        reads = (r for r in self.meetings.host.all if r not in self.read and self._may_have_come([r]))
-        found += [r for r in reads if not self.side(r) <= {Where.HOST}]
+        found: list[ast.AST] = [n for n in self._nodes() if self._is_run(n) and self._may_meet(n)]
+        found += [c for c in self.program.calls if self._is_run(c) and self._runs_another(c)]
+        found += [r for r in self.host.all if self._may_have_come([r]) and not self.side(r) <= {Where.HOST}]
         return min(found, key=self.program.position, default=None)
+
+    def _nodes(self) -> Iterator[ast.AST]:
+        yield from self.program.calls
+        for parsed in self.program.files:
+            yield from (n for n in parsed.parents if isinstance(n, _OPERATIONS))
+
+    def _is_run(self, node: ast.AST) -> bool:
+        """Whether code is run, and not while a model is built, which is on the CPU until then."""
+        frame = self.program.frame(node)
+        builds = self.tensors.is_in_model(frame) and self.tensors.sets_up(frame)
+        return frame in self.program.reachable and not builds
+
+    def _runs_another(self, call: ast.Call) -> bool:
+        """Whether a network runs that is not prepared, and so is in the host's memory."""
+        if not self.lattice.is_plain_host or self.tensors.is_in_model(self.program.frame(call)):
+            return False
+        network = call.func
+        if isinstance(network, ast.Attribute) and self.program.flow.callees.get(call):
+            network = network.value
+        held, models = self.program.values(network), self.lattice.prepared.preparation.models
+        if not any(map(self._learns, held)) or self.tensors.is_part(network):
+            return False
+        chains = self.lattice.tracer.chains(network)
+        return not held <= models or not all(any(map(self._is_prepared, chain)) for chain in chains)
+
+    def _is_prepared(self, binding: Binding) -> bool:
+        preparation = self.lattice.prepared.preparation
+        items = (i for i in (*preparation.items, *preparation.bare_models) if i.kind == "model")
+        is_named = any(i.frame is binding.scope and i.text == binding.text for i in items)
+        return is_named or any(binding.node is node for kind, node in preparation.wrapped if kind == "model")
+
+    def _learns(self, value: Value) -> bool:
+        """Whether a module has weights, as far as can be seen."""
+        if isinstance(value, Made):
+            return names.has_weights(value.name)
+        return isinstance(value, Instance) and self.roles.is_module(value) and self.roles.has_weights(value.cls)
 
     def _may_meet(self, node: ast.AST) -> bool:
         sides = [side for side in self._sides(node) if side]
@@ -228,7 +262,7 @@ class Mixing:
         if isinstance(node, ast.BinOp):
             return [self.side(node.left), self.side(node.right)]
         if isinstance(node, ast.Compare):
-            return [self.side(n) for n in compared(node)]
+            return [self.side(n) for n in _compared(node)]
         if isinstance(node, ast.AugAssign):
             return [self.side(node.target), self.side(node.value)]
         assert isinstance(node, ast.Subscript)
@@ -240,7 +274,7 @@ class Mixing:
         if self.lattice.is_text(node) or self._is_of_others(node):
             return frozenset()
         places, kinds = self.lattice.of(node), self.kinds.of(node)
-        known = {Where.ACCELERATOR if self._is_there(p) else p.where for p in places}
+        known = {p.where for p in places}
         if not known and kinds <= _TENSORS:
             return frozenset({Where.UNKNOWN})
         return frozenset(known if kinds & _MAY_BE_TENSORS else known - {Where.UNKNOWN})
@@ -254,25 +288,22 @@ class Mixing:
         is_option = bool(held) and all(isinstance(v, Made) and names.is_parser(v.name) for v in held)
         return is_option or bool(self.program.externals(node))
 
-    def _is_there(self, place: Place) -> bool:
-        return place.where is Where.ACCELERATOR or place.origin in self.origins
-
     def _sides_of(self, call: ast.Call) -> list[frozenset[Where]]:
-        read = self.meetings.host.of(call)  # lengths, say: they are looked at apart
+        read = self.host.of(call)  # lengths, say: they are looked at apart
         given = [g for g in (*call.args, *(k.value for k in call.keywords)) if g not in read]
         called = self.program.called(call)
         if self.tensors.is_model_call(call):
             return [_THERE, *map(self._of_input, given)]
         if self.tensors.is_loss(call):
             return [self.side(g) for g in given]
-        is_other = self.tensors.is_creator(call) or self.meetings.host.is_of_arrays(call) or self.lattice.is_text(call)
+        is_other = self.tensors.is_creator(call) or self.host.is_of_arrays(call) or self.lattice.is_text(call)
         if is_other or self.program.flow.callees.get(call):
             return []
         if not called:
             return [self._side_of_function(call), *map(self.side, given)]
         is_computed = any(n.startswith("torch.") for n in called) and all(map(names.may_compute, called))
         owner = [self.side(call.func.value)] if isinstance(call.func, ast.Attribute) else []
-        return [*owner, *(self.side(each) for g in given for each in listed(g))] if is_computed else []
+        return [*owner, *(self.side(each) for g in given for each in _listed(g))] if is_computed else []
 
     def _of_input(self, node: ast.expr) -> frozenset[Where]:
         """Where the tensors may be that a model gets, as it does if nothing is known of what it is given."""
@@ -282,12 +313,23 @@ class Mixing:
 
     def _side_of_function(self, call: ast.Call) -> frozenset[Where]:
         """Where the weights of what is called are, or the object whose method is called."""
-        is_module = any(map(self.meetings.roles.is_module, self.program.values(call.func)))
+        is_module = any(map(self.roles.is_module, self.program.values(call.func)))
         if isinstance(call.func, ast.Attribute) and not is_module:
             return self.side(call.func.value)
-        made = self.meetings.cold.made_at(call) if is_module else None
-        is_there = bool(made) and self.origins.issuperset(made or ())
-        return _THERE if is_there or self.tensors.is_in_model(self.program.frame(call)) else frozenset({Where.UNKNOWN})
+        return _THERE if self.tensors.is_in_model(self.program.frame(call)) else frozenset({Where.UNKNOWN})
+
+
+def _compared(node: ast.Compare) -> list[ast.expr]:
+    """What is compared by value, and not asked who or where it is: nothing of `x is None`, `x in rows`."""
+    is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
+    return [] if is_about else [node.left, *node.comparators]
+
+
+def _listed(node: ast.expr) -> list[ast.expr]:
+    """The tensors of `torch.cat([x, y])`, one by one."""
+    if isinstance(node, ast.Starred):
+        return [node.value]
+    return [e for part in node.elts for e in _listed(part)] if isinstance(node, (ast.List, ast.Tuple)) else [node]
 
 
 def _parts(node: ast.AST) -> list[ast.expr]:

@@ -18,7 +18,6 @@ _OPERATORS: dict[str, ast.operator] = {
     **dict.fromkeys(("mul", "multiply"), ast.Mult()),
     **dict.fromkeys(("div", "divide", "true_divide"), ast.Div()),
 }
-_SAID_OF_TENSORS = frozenset({"dim", "descending", "keepdim"})  # arrays and lists say it in other words
 
 
 @cache
@@ -244,18 +243,6 @@ def says_where(name: str) -> bool:
 def shows_a_tensor(name: str) -> bool:
     """Members by whose use a value is known to be a tensor: `size`, `view`, `long`."""
     return _row_has(table.member("tensor", name), Trait.SHOWS_TENSOR)
-
-
-def says_it_is_of_a_tensor(call: ast.Call) -> bool:
-    """Whether a method is given what only those of tensors take: `x.sort(dim=0)`, `x.argsort(descending=True)`."""
-    is_method = isinstance(call.func, ast.Attribute) and table.member("tensor", call.func.attr) is not None
-    return is_method and not _SAID_OF_TENSORS.isdisjoint(k.arg for k in call.keywords)
-
-
-def is_tensor_of(name: str) -> bool:
-    """Attributes of a tensor that are tensors: `data`, `grad`, `T`."""
-    row = table.member("tensor", name)
-    return row is not None and Trait.ATTRIBUTE in row.traits and row.returns == "tensor"
 
 
 def moves_to_device(name: str) -> bool:

@@ -9,7 +9,6 @@ from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import DRAWS, SHOWN, Asks, Device, Effect, Role, Rows, Same, Trait
 
 _KEPT_ROWS = (Rows.EACH, Rows.ALONG, Rows.SELECTS, Rows.CONCATENATES)
-_OF_ONE_TENSOR = (Rows.ALONG, Rows.SUM, Rows.MEAN, Rows.EXTREME)
 
 
 def is_optimizer(name: str | None) -> bool:
@@ -211,12 +210,6 @@ def is_factory(name: str | None) -> bool:
     return is_made and not is_like
 
 
-def takes_a_device(name: str | None) -> bool:
-    """Functions of torch that make a tensor where `device=` says."""
-    row = table.function(name)
-    return row is not None and row.returns == "tensor" and row.device is Device.OPTION
-
-
 def may_take_a_device(name: str) -> bool:
     """Functions for which a device will do where its name does: torch's, builtins, and those that print it."""
     row = table.function(name)
@@ -391,18 +384,6 @@ def ends_like_last(name: str | None) -> bool:
 def is_set_up(name: str | None) -> bool:
     """Whether this only prepares a model for later, or wraps it: `wandb.watch`, `torch.compile`, `nn.DataParallel`."""
     return _has_trait(name, Trait.SETUP)
-
-
-def takes_a_tensor(name: str) -> bool:
-    """Functions whose first argument is one tensor: `torch.sort`, `torch.argmax`, `torch.sum`."""
-    row = table.function(name)
-    return row is not None and name.startswith("torch.") and row.rows in _OF_ONE_TENSOR
-
-
-def joins_tensors(name: str) -> bool:
-    """`torch.stack` and `torch.cat`, of a list of tensors."""
-    row = table.function(name)
-    return row is not None and name.startswith("torch.") and row.rows is Rows.CONCATENATES
 
 
 def yields_tensors(name: str | None) -> bool:

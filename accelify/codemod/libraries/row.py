@@ -137,7 +137,6 @@ class Trait(Enum):
     IN_PLACE_OPTION = "in_place_option"  # changes its first argument if `inplace` says so
     OUT_OPTION = "out_option"  # writes to what is given as `out`
     LEAVES_GRAPH = "leaves_graph"  # the result has no graph of gradients
-    ONE_DEVICE = "one_device"  # all of its tensors must be on one device
     TAKES_TEXT = "takes_text"  # writes what it is given as text, wherever that lives
     NEEDS_HOST = "needs_host"  # fails for a tensor that lives elsewhere than on the CPU
     SHAPE_ONLY = "shape_only"  # depends on shapes and types only, not on values

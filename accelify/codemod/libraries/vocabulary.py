@@ -52,7 +52,6 @@ _NEXT_STEP = {
     **{library: _LOOP.replace("{library}", library) for library in _LOOPS},
 }
 # Libraries that know of no device: they make an array of what they take, or fail.
-_BY_POSITION = ("iloc", "iat", "values")
 _OF_ARRAYS = frozenset(
     "numpy scipy pandas polars xarray sklearn skimage cv2 PIL imageio tifffile nibabel SimpleITK h5py pywt librosa "
     "soundfile resampy matplotlib mpl_toolkits pylab seaborn plotly bokeh altair statsmodels nltk umap hdbscan "
@@ -226,11 +225,6 @@ def is_on_host(name: str) -> bool:
 def takes_arrays(name: str) -> bool:
     """Whether this belongs to a library that makes arrays of its arguments: a tensor in the host's memory will do."""
     return name.partition(".")[0] in _OF_ARRAYS
-
-
-def is_by_position(member: str) -> bool:
-    """Members of tables whose items are asked for by number, and not by label: `iloc`."""
-    return member in _BY_POSITION
 
 
 def exchanged_in_place(name: str) -> tuple[str, ...]:

@@ -30,14 +30,6 @@ class Tensors:
         """`torch.zeros(3)`"""
         return any(map(names.is_factory, self._torch(call)))
 
-    def takes_a_device(self, call: ast.Call) -> bool:
-        """Whether a tensor can be made on a device at once; one that is drawn has the CPU's numbers, if it may."""
-        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg in (None, "out") for k in call.keywords):
-            return False
-        called = self._torch(call)
-        may_draw = requires_grad(call)
-        return bool(called) and all(names.takes_a_device(n) and (may_draw or not names.draws(n)) for n in called)
-
     def _torch(self, call: ast.Call) -> set[str]:
         return {n for n in self.program.called(call) if n.startswith("torch.")}
 
@@ -176,12 +168,6 @@ class Tensors:
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value is not call:
             value = value.func.value
         return value is call and isinstance(statement.targets[0].value, ast.Name)
-
-
-def requires_grad(call: ast.Call) -> bool:
-    """`torch.zeros(3, requires_grad=True)`, which must stay what it is, a leaf."""
-    given = [k.value for k in call.keywords if k.arg == "requires_grad"]
-    return any(not isinstance(g, ast.Constant) or bool(g.value) for g in given)
 
 
 def _last(name: str) -> str:

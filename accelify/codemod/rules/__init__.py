@@ -42,7 +42,6 @@ from accelify.codemod.rules import (
     prepare,
     schedules,
     spawned,
-    to_numpy,
     unwrap,
     writes,
 )
@@ -77,7 +76,6 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (gpu_counts.NAME, gpu_counts.find),
     (device_moves.NAME, device_moves.find),
     (named_devices.NAME, named_devices.find),
-    (to_numpy.NAME, to_numpy.find),
     (checkpoints.NAME, checkpoints.find),
     (devices.NAME, devices.find),
     (folders.NAME, folders.find),

@@ -37,23 +37,11 @@ class InPlace:
                 elif user is not None:
                     queue += self._same(user, node)
 
-    def other_uses(self, read: ast.expr) -> list[ast.expr]:
-        """Where else the object is read, under the name by which it is read here."""
-        while isinstance(read, ast.Subscript):
-            read = read.value
-        return [u for d in self.chains.definitions(read) for u in self.chains.facts(read).uses(d)]
-
     def is_read_after(self, read: ast.expr, change: ast.AST) -> bool:
         """Whether an object is read again by the name by which it is read here, once something has changed it."""
         facts = self.chains.facts(read)
         made = [d for d in self.chains.definitions(read) if d.kind is not Kind.IN_PLACE]
         return any(self.is_between(change, d.node, use) for d in made for use in facts.uses(d) if use is not read)
-
-    def later_uses(self, value: ast.expr) -> list[ast.expr]:
-        """Where the variable is read to which a statement gives a value."""
-        statement = self.program.statement(value)
-        is_plain = isinstance(statement, ast.Assign) and self.program.inside(value, statement.value)
-        return self._uses(statement.targets) if is_plain else []  # type: ignore[attr-defined]  # an assignment
 
     def is_between(self, change: ast.AST, made: ast.AST, use: ast.expr) -> bool:
         """Whether a change may come after something is made, and before it is used."""

@@ -29,6 +29,8 @@ _OF_GRAPHS = ("outputs", "inputs", "tensors")
 # Lengths and split points are read in the host's memory, wherever the data are: the position of the argument.
 _COUNTS = {"_pack_padded_sequence": 1, "_pad_packed_sequence": 1, "tensor_split": 1}
 _COUNTS |= dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), 1)
+# The statistics that a layer keeps are changed in place: their positions.
+_STATISTICS = dict.fromkeys(("batch_norm", "instance_norm"), slice(1, 3))
 # `parameter.data = value`: never refused, it would take the parameter from the device, and its model apart. Where a
 # module moves its parameters that way, it is meant.
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # of torch's C part
@@ -44,6 +46,7 @@ class MixedDevices(overrides.TorchFunctionMode):
     """While it is entered, tensors that an operation refuses on different devices are moved, and it is done again.
 
     They go to `device`, the process's own; to what is changed in place or taken from, where there is such a tensor.
+    The weights of a network stay there from then on.
     NumPy gets copies in the host's memory. Gradients flow back through the moves.
     Not helped is what calls no function of torch's in Python: the backward pass of an own `autograd.Function`, an
     extension in C++. Source: `torch.overrides.TorchFunctionMode`.
@@ -108,6 +111,7 @@ class MixedDevices(overrides.TorchFunctionMode):
         if len(places) < _MIXED and name not in _READS_HOST and name not in _COUNTS:
             return None
         place = _HOST if name in _READS_HOST else self._place(name, given)
+        self._bring_for_good(name, given, place)
         args, kwargs = tree_map(lambda each: torch.as_tensor(each) if _is_array(each) else each, given)
         args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), (args, kwargs))
         first = _GRAPHS.get(name, 0)
@@ -118,6 +122,17 @@ class MixedDevices(overrides.TorchFunctionMode):
         if position < len(args) and _is_count(args[position]):
             args = (*args[:position], args[position].to(_HOST), *args[position + 1 :])
         return (args, kwargs) if before != [t.device for t in _tensors((args, kwargs))] else None
+
+    def _bring_for_good(self, name: str, given: _Given, place: torch.device) -> None:
+        """Bring the weights of a network to the device once, and not in each pass; and what a layer changes itself."""
+        layer: list[torch.Tensor] = [t for t in _tensors(given) if isinstance(t, nn.Parameter)]
+        layer += _tensors(given[0][_STATISTICS.get(name, slice(0))])
+        for tensor in layer if place == self.device else ():
+            data, gradient = tensor.data.to(place), tensor.grad if tensor.is_leaf else None
+            if torch._has_compatible_shallow_copy_type(tensor, data):
+                tensor.data = data
+                if gradient is not None:
+                    tensor.grad = gradient.to(place)
 
     def _place(self, name: str, given: _Given) -> torch.device:
         """Where a function's tensors come together: with the one that it changes or takes from, else on the device."""

@@ -110,3 +110,41 @@ def test_a_model_that_the_script_never_moves_beside_one_that_it_does() -> None:
     after = migrated(script(model="model.to(device)", batch=MOVED, end=second))
     assert KEPT in after
     assert "small(a), b)" in after
+
+
+OF_NUMBERS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.randn(4), i % 3
+
+def made(numbers): return torch.LongTensor(numbers).cuda()
+
+loader = DataLoader(Rows(){size})
+model = nn.Linear(4, 3).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for {batch} in loader:
+    {taken}
+    loss = nn.functional.cross_entropy(model(x.cuda()), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "taken", "read"),
+    [
+        ("x, y", "y = torch.LongTensor(y).cuda()", "torch.LongTensor(y)"),
+        ("x, y", "y = made(y)", "torch.LongTensor(numbers)"),
+        ("both", "x, n = both; y = torch.LongTensor(n).cuda()", "torch.LongTensor(n)"),
+        ("both", "x = both[0]; y = torch.LongTensor(both[1]).cuda()", "torch.LongTensor(both[1])"),
+    ],
+)
+def test_numbers_that_a_script_with_a_gpu_makes_a_tensor_stay_where_they_are(batch: str, taken: str, read: str) -> None:
+    after = migrated(OF_NUMBERS.format(size=", batch_size=8", batch=batch, taken=taken))
+    assert read in after
+    assert KEPT in after

@@ -76,43 +76,6 @@ def test_methods_of_other_objects(code: str, call: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        ("[x, (y, x)]", ["x", "y", "x"]),
-        ("{'a': x, 'b': y}", ["x", "y"]),
-        ("[r + 1 for r in x]", ["r + 1"]),
-        ("list(zip(x, y))", ["x", "y"]),
-        ("dict(a=x)", ["x"]),
-        ("x if y is None else y", ["x", "y"]),
-        ("sum(x)", ["sum(x)"]),
-        ("x[0]", ["x[0]"]),
-    ],
-)
-def test_containers_among_the_arguments(given: str, found: list[str]) -> None:
-    assert read("", f"np.array({given})") == found
-
-
-@pytest.mark.parametrize(
-    ("code", "found"),
-    [
-        ("rows = []\nrows.append(x)", ["x"]),
-        ("rows = []\nrows += list(y)", ["y"]),
-        ("rows = [x]\nrows.extend([y])", ["x", "y"]),
-        ("rows = [r for r in x]", ["r"]),
-        ("rows = {}\nrows['a'] = x", ["x"]),
-        ("class A:\n  def __init__(self): self.rows = []\na = A()\na.rows.append(x)\nrows = a.rows", ["x"]),
-        ("rows = [[]]\nrows[0].append(x)", ["x"]),
-    ],
-)
-def test_what_is_put_into_containers(code: str, found: list[str]) -> None:
-    facts = Facts(f"{IMPORTS}{code}\nnp.array(rows)\n")
-    reads = HostReads(facts.program)
-    (rows,) = reads.of(facts.call("np.array(rows)"))
-    assert texts(reads.put_into(rows)) == found
-    assert reads.listed <= reads.all
-
-
-@pytest.mark.parametrize(
     ("code", "asked"),
     [
         ("assert isinstance(x.data, torch.LongTensor)", ["x.data"]),
@@ -127,23 +90,3 @@ def test_what_is_put_into_containers(code: str, found: list[str]) -> None:
 )
 def test_tensors_whose_memory_is_asked_for(code: str, asked: list[str]) -> None:
     assert texts(HostReads(Facts(f"{IMPORTS}{code}\n").program).asked) == asked
-
-
-CHOICE = "def choose(drawn):\n    if drawn:\n        return x, y\n    return x\n"
-PAIR = "def choose(drawn):\n    if drawn:\n        return x, y\n    return y, x\n"
-
-
-@pytest.mark.parametrize(
-    ("code", "call", "found"),
-    [
-        (PAIR, "choose(1).cpu().numpy()", []),
-        (f"{PAIR}a = choose(1)", "a.numpy()", []),
-        (f"{PAIR}a = choose(1)", "np.array(a.detach())", []),
-        (f"{CHOICE}a = choose(1)", "np.array(a)", []),
-        (f"{PAIR}a = choose(1)", "np.array(a)", ["x", "x", "y", "y"]),
-        ("a = [x]", "np.array(a)", ["x"]),
-    ],
-)
-def test_what_is_no_container_where_it_is_read(code: str, call: str, found: list[str]) -> None:
-    facts = Facts(f"{IMPORTS}{code}\n{call}\n")
-    assert sorted(texts(HostReads(facts.program).listed)) == found

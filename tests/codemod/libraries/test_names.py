@@ -96,7 +96,6 @@ from accelify.codemod.libraries import names, vocabulary
             "torch.zeros torch.tensor torch.as_tensor torch.from_numpy torch.randn torch.LongTensor torch.tril_indices",
             "torch.zeros_like torch.rand_like torch.cat numpy.zeros torch.bernoulli torch.nn.Linear",
         ),
-        (names.takes_a_device, "torch.zeros torch.rand torch.eye", "torch.Tensor torch.from_numpy torch.cat"),
         (names.draws, "torch.rand numpy.random.choice random.random", "torch.nn.functional.dropout torch.zeros"),
         (names.is_seed, "torch.manual_seed random.seed transformers.set_seed", "torch.rand numpy.random.get_state"),
         (names.is_clock, "time.time datetime.datetime.now timeit.default_timer", "time.sleep datetime.timedelta"),

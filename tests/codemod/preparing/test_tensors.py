@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.preparing.tensors import Tensors, requires_grad
+from accelify.codemod.preparing.tensors import Tensors
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, training
 
@@ -15,22 +15,22 @@ def tensors(call: str, **slots: str) -> tuple[Tensors, Facts]:
 
 
 @pytest.mark.parametrize(
-    ("call", "creates", "takes"),
+    ("call", "creates"),
     [
-        ("torch.zeros(3)", True, True),
-        ("torch.randn(3)", True, False),  # it has the CPU's numbers
-        ("torch.randn(3, requires_grad=True)", True, True),
-        ("torch.from_numpy(a)", True, False),
-        ("torch.zeros(3, out=a)", True, False),
-        ("torch.zeros(*shape)", True, False),
-        ("torch.cat(a)", False, False),
-        ("numpy.zeros(3)", False, False),
+        ("torch.zeros(3)", True),
+        ("torch.randn(3)", True),
+        ("torch.randn(3, requires_grad=True)", True),
+        ("torch.from_numpy(a)", True),
+        ("torch.zeros(3, out=a)", True),
+        ("torch.zeros(*shape)", True),
+        ("torch.cat(a)", False),
+        ("numpy.zeros(3)", False),
     ],
 )
-def test_what_makes_tensors(call: str, creates: bool, takes: bool) -> None:
+def test_what_makes_tensors(call: str, creates: bool) -> None:
     found, facts = tensors(call)
     node = facts.call(call)
-    assert (found.is_creator(node), found.takes_a_device(node)) == (creates, takes)
+    assert found.is_creator(node) is creates
 
 
 def test_losses_and_models() -> None:
@@ -63,19 +63,6 @@ def test_models_that_run_where_they_were_made(between: str, *, early: bool) -> N
     assert found.is_model_call(facts.call("model(x)"))
     assert not found.runs_early(facts.call("model(x)"))
     assert not found.runs_early(facts.call("torch.optim.SGD"))
-
-
-@pytest.mark.parametrize(
-    ("call", "requires"),
-    [
-        ("f(requires_grad=True)", True),
-        ("f(requires_grad=False)", False),
-        ("f(requires_grad=flag)", True),
-        ("f()", False),
-    ],
-)
-def test_leaves(call: str, requires: bool) -> None:
-    assert requires_grad(Facts(call).call(call)) is requires
 
 
 def test_tensors_in_models() -> None:

@@ -130,3 +130,15 @@ def test_what_is_refused_for_another_reason_is_not_moved() -> None:
     assert mixed._together(torch.Tensor.view, ((torch.ones(3), 2), {})) is None
     assert mixed._together(torch.matmul, ((torch.ones(3), torch.ones(2)), {})) is None
     assert mixed._together(torch.Tensor.numpy, ((torch.ones(3, requires_grad=True),), {})) is None
+
+
+def test_weights_and_statistics_are_moved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pretend GPU has no tensors that a CPU's could become."""
+    mixed, layer = MixedDevices(torch.device("cpu")), torch.nn.BatchNorm1d(2)
+    rows = torch.zeros(4, 2)
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, place: tensor + 5)
+    given = (rows, layer.running_mean, layer.running_var), {"weight": layer.weight, "bias": layer.bias}
+    mixed._bring_for_good("batch_norm", given, torch.device("meta"))
+    assert layer.bias.sum() == 0
+    mixed._bring_for_good("batch_norm", given, mixed.device)
+    assert [t.mean().item() for t in (layer.running_mean, layer.running_var, layer.weight, rows)] == [5, 6, 6, 0]

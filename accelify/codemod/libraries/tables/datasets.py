@@ -113,7 +113,7 @@ returns=fixed_transform traits=setup
         ConvertImageDtype FiveCrop TenCrop ToImage ToDtype
 returns=tensor device=arguments
     torchvision.transforms.functional torchvision.transforms.v2.functional torchaudio.functional: *
-returns=tensor device=arguments traits=one_device
+returns=tensor device=arguments
     torchvision.utils: make_grid draw_bounding_boxes draw_segmentation_masks
     einops: *
 returns=tensor device=host

@@ -11,7 +11,7 @@ returns=self mutates=self effects=draws_torch device=arguments traits=replaces
     <tensor>: bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_
 returns=self mutates=self effects=draws_torch device=arguments
     <tensor>: rrelu_ dropout_
-returns=self mutates=self device=arguments traits=one_device keeps=0
+returns=self mutates=self device=arguments keeps=0
     <tensor>: addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ atan2_ arctan2_ baddbmm_ bitwise_and_ bitwise_or_
         bitwise_xor_ copysign_ div_ divide_ eq_ float_power_ floor_divide_ fmod_ gcd_ ge_ greater_ greater_equal_ gt_
         heaviside_ hypot_ igamma_ igammac_ lcm_ ldexp_ le_ lerp_ less_ less_equal_ logical_and_ logical_or_
@@ -24,9 +24,9 @@ returns=self mutates=self device=arguments traits=replaces
     <tensor>: zero_
 returns=self mutates=self device=arguments traits=same_values
     <tensor>: resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_
-returns=self mutates=self device=arguments traits=one_device keeps=2
+returns=self mutates=self device=arguments keeps=2
     <tensor>: index_copy_ index_fill_ index_reduce_ scatter_ scatter_reduce_
-returns=self mutates=self device=arguments traits=one_device keeps=1
+returns=self mutates=self device=arguments keeps=1
     <tensor>: index_put_ masked_fill_ masked_scatter_
 returns=self mutates=self device=arguments rows=along
     <tensor>: cumprod_ cumsum_ renorm_
@@ -34,7 +34,7 @@ returns=self mutates=self device=arguments effects=calls
     <tensor>: apply_
 returns=self mutates=self device=arguments same=arguments
     <tensor>: requires_grad_ share_memory_ detach_
-effects=calls+changes_library mutates=self traits=one_device
+effects=calls+changes_library mutates=self
     <tensor>: backward
 effects=calls mutates=self
     <tensor>: register_hook register_post_accumulate_grad_hook
@@ -43,9 +43,9 @@ mutates=self
 mutates=self keeps=1
     <tensor>: __setitem__
 
-returns=self mutates=self device=arguments traits=one_device+adds keeps=0
+returns=self mutates=self device=arguments traits=adds keeps=0
     <tensor>: add_
-returns=self mutates=self device=arguments traits=one_device+adds keeps=2
+returns=self mutates=self device=arguments traits=adds keeps=2
     <tensor>: index_add_ scatter_add_
 # --- what a tensor is: no value is read ---
 returns=number rows=count traits=shape_only device=nothing
@@ -114,9 +114,9 @@ returns=tensor rows=each device=arguments
     torch: celu selu real imag threshold int_repr native_channel_shuffle
     torch.special: bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma entr erf erfc erfcx erfinv exp2 expit expm1 gammaln
         i0 i0e i1 i1e log1p log_ndtr logit modified_bessel_i0 modified_bessel_i1 ndtr ndtri psi round sinc multigammaln
-returns=tensor rows=each device=arguments traits=adds+one_device
+returns=tensor rows=each device=arguments traits=adds
     torch <tensor>: add
-returns=tensor rows=each device=arguments traits=one_device
+returns=tensor rows=each device=arguments
     torch <tensor>: addcdiv addcmul arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
         bitwise_xor copysign div divide eq float_power floor_divide fmax fmin fmod gcd ge greater greater_equal gt
         heaviside hypot igamma igammac isclose lcm ldexp le lerp less less_equal logaddexp logaddexp2 logical_and
@@ -125,7 +125,7 @@ returns=tensor rows=each device=arguments traits=one_device
     torch: complex polar isin rsub
     torch.special: xlog1py xlogy zeta gammainc gammaincc
     <tensor>: __add__ __sub__ __mul__ __truediv__ __radd__ __rsub__ __rmul__ __pow__ __neg__ __eq__ __ne__ __lt__ __gt__
-returns=tensor rows=each device=arguments traits=one_device+finds
+returns=tensor rows=each device=arguments traits=finds
     torch <tensor>: where
 returns=tensor rows=each device=arguments traits=view
     torch <tensor>: as_strided broadcast_to chunk diag_embed diagonal dsplit flatten hsplit narrow ravel reshape select
@@ -141,10 +141,10 @@ returns=tensor rows=each device=arguments
     torch: constant_pad_nd pixel_shuffle pixel_unshuffle channel_shuffle block_diag vander
 returns=tensor rows=along device=arguments
     torch <tensor>: flip flipud roll
-returns=tensor rows=selects device=arguments traits=one_device
+returns=tensor rows=selects device=arguments
     torch <tensor>: gather index_select masked_select take take_along_dim
     <tensor>: __getitem__
-returns=tensor device=arguments traits=one_device
+returns=tensor device=arguments
     torch <tensor>: as_strided_scatter diagonal_scatter index_add index_copy index_fill index_put index_reduce
         masked_scatter put scatter scatter_add scatter_reduce select_scatter slice_scatter
     torch: segment_reduce embedding_bag
@@ -174,7 +174,7 @@ returns=tensor device=arguments
     <tensor>: allclose equal is_nonzero
 
 # --- products of tensors ---
-returns=tensor device=arguments traits=one_device
+returns=tensor device=arguments
     torch <tensor>: addbmm addmm addmv addr baddbmm bmm cross dot ger inner kron matmul mm mv outer vdot
     torch: bilinear cartesian_prod cdist chain_matmul combinations cosine_similarity einsum pairwise_distance pdist
         tensordot saddmm smm spmm hspmm sspaddmm dsmm hsmm rms_norm
@@ -196,9 +196,9 @@ returns=tensor device=arguments
     torch.fft: *
 
 # --- several into one ---
-returns=tensor rows=concatenates device=arguments traits=one_device
+returns=tensor rows=concatenates device=arguments
     torch: cat concat concatenate vstack row_stack stack hstack
-returns=tensor device=arguments traits=one_device
+returns=tensor device=arguments
     torch: dstack column_stack
 
 # --- new tensors from a tensor ---

@@ -121,18 +121,18 @@ returns=tensor rows=each device=arguments
         local_response_norm
     torch: avg_pool1d max_pool1d max_pool2d max_pool3d adaptive_avg_pool1d adaptive_max_pool1d max_pool1d_with_indices
         affine_grid_generator
-returns=tensor rows=each device=arguments traits=one_device
+returns=tensor rows=each device=arguments
     torch.nn.functional: bilinear conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
         cosine_similarity embedding embedding_bag grid_sample group_norm layer_norm rms_norm linear
         pairwise_distance prelu
     torch: conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution embedding
         group_norm layer_norm grid_sampler grid_sampler_2d grid_sampler_3d gru_cell lstm_cell rnn_relu_cell
         rnn_tanh_cell
-returns=tensor device=arguments traits=one_device
+returns=tensor device=arguments
     torch.nn.functional: pdist grouped_mm scaled_mm scaled_grouped_mm
 returns=tensor rows=along device=arguments
     torch.nn.functional: log_softmax normalize softmax softmin
-returns=tensor device=arguments traits=differs_in_training+one_device mutates=1+2
+returns=tensor device=arguments traits=differs_in_training mutates=1+2
     torch.nn.functional: batch_norm instance_norm
     torch: batch_norm instance_norm native_batch_norm
 returns=argument mutates=0 rows=each device=arguments
@@ -144,7 +144,7 @@ returns=tensor rows=selects device=arguments
     torchvision.ops: nms batched_nms remove_small_boxes
 
 # --- losses: mean over the rows unless `reduction` says otherwise ---
-role=loss returns=tensor rows=mean device=arguments traits=one_device
+role=loss returns=tensor rows=mean device=arguments
     torch.nn.functional: binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy
         ctc_loss gaussian_nll_loss hinge_embedding_loss huber_loss kl_div l1_loss linear_cross_entropy
         margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss

@@ -1,15 +1,18 @@
-"""A script that names no device brings the tensors it makes there; if one is not understood, devices may mix."""
+"""A script that names no device lets devices mix if it makes tensors itself, or reads them in the CPU's memory."""
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import pytest
 
+from accelify.codemod.devices.own_tensors import Homemade, Mixing
 from accelify.codemod.options import ACCELERATE
 from accelify.codemod.result import FileResult
 from accelify.codemod.rewrite import Options
 from tests.codemod.pairs import run
+from tests.codemod.training_scripts import STEP, training
 
 ON_THE_CPU = "accelerator = Accelerator(cpu=True)\n"
 MIXED = "accelerator = Accelerator(mixed_devices=True)\n"
@@ -121,208 +124,90 @@ def test_what_cannot_leave_it_keeps_the_script_on_the_cpu(
     result = rewritten(options, **slots)
     assert ON_THE_CPU in result.after.decode()
     (note,) = [n for n in result.notes if n.rule == "own_tensors"]
-    assert note.message.startswith(f"`{where}` is in CPU memory")
+    assert f"what meets at `{where}` may be on two" in note.message
     assert ".to(accelerator" not in result.after.decode()
 
 
-@pytest.mark.parametrize(
-    ("slots", "there"),
-    [
-        ({"after": "print(model(torch.ones(1, 4)))"}, "print(model(torch.ones(1, 4, device=accelerator.device)))"),
-        ({"after": "h = torch.randn(1, 4)\nmodel(h)"}, "h = torch.randn(1, 4).to(accelerator.device)"),
-        (
-            {"after": "h = torch.randn(1, 4, requires_grad=True)\nmodel(h)"},
-            "h = torch.randn(1, 4, requires_grad=True, device=accelerator.device)",
-        ),
-        (
-            {"after": "h = torch.FloatTensor([[1, 2]]).repeat(1, 2)\nmodel(2 * h)"},
-            "h = torch.FloatTensor([[1, 2]]).repeat(1, 2).to(accelerator.device)",
-        ),
-        (
-            {"after": "h = torch.from_numpy(rows).float()[:2]\nmodel(h)"},
-            "h = torch.from_numpy(rows).float()[:2].to(accelerator.device)",
-        ),
-        (
-            {"after": "h = torch.autograd.Variable(torch.Tensor(rows))\nmodel(h)"},
-            "h = torch.autograd.Variable(torch.Tensor(rows)).to(accelerator.device)",
-        ),
-        (
-            {"loss": "F.mse_loss(model(x), torch.ones(2, 4))"},
-            "F.mse_loss(model(x), torch.ones(2, 4, device=accelerator.device))",
-        ),
-        (
-            {"loss": "error(model(halves(torch.ones(2, 4))), y)"},
-            "error(model(halves(torch.ones(2, 4, device=accelerator.device))), y)",
-        ),
-        ({"forward": "x = x + torch.zeros(1)"}, "x = x + torch.zeros(1, device=x.device)"),
-        ({"forward": "x = x + torch.FloatTensor([1])"}, "x = x + torch.FloatTensor([1]).to(x.device)"),
-        (
-            {"after": "rows = torch.ones(8, 4)\nfor i in range(4):\n    model(rows[2 * i : 2 * i + 2])"},
-            "rows = torch.ones(8, 4, device=accelerator.device)",
-        ),
-        (
-            {"after": "for x, y in DataLoader(data):\n    print(error(model(x), y))"},
-            "    x, y = x.to(accelerator.device), y.to(accelerator.device)\n    print(error(model(x), y))",
-        ),
-        (
-            {"after": "for i, (x, y) in enumerate(DataLoader(data)):\n    print(i, model(x), y)"},
-            "    x = x.to(accelerator.device)\n    print(i, model(x), y)",
-        ),
-        (
-            {"after": "for batch in DataLoader(data):\n    x, y = batch\n    print(error(model(x), y))"},
-            "    x, y = batch\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n    print",
-        ),
-        (
-            {"after": "torch.onnx.export(model, torch.ones(1, 4), 'model.onnx')\nmodel(torch.ones(1, 4))"},
-            "torch.onnx.export(model, torch.ones(1, 4, device=accelerator.device), 'model.onnx')",
-        ),
-        (
-            {"after": "model(torch.ones(1, 4))\nfor p in model.parameters():\n    p.data.add_(torch.randn(p.shape))"},
-            "p.data.add_(torch.randn(p.shape).to(accelerator.device))",
-        ),
-        (
-            {"after": "tries = iter(DataLoader(data))\nx, y = next(tries)\nprint(model(x))"},
-            "x, y = next(tries)\nx = x.to(accelerator.device)\n",
-        ),
-    ],
-)
-def test_what_models_get_is_brought_there(slots: dict[str, str], there: str) -> None:
-    if "rows)" in slots.get("after", ""):
-        slots = {"after": f"rows = [[1.0, 2.0, 3.0, 4.0]]\n{slots['after']}"}
+OWN = [
+    {"after": "print(model(torch.ones(1, 4)))"},
+    {"after": "h = torch.randn(1, 4, requires_grad=True)\nmodel(h)"},
+    {"after": "h = torch.FloatTensor([[1, 2]]).repeat(1, 2)\nmodel(2 * h)"},
+    {"after": "h = torch.autograd.Variable(torch.Tensor([[1, 2, 3, 4]]))\nmodel(h)"},
+    {"loss": "F.mse_loss(model(x), torch.ones(2, 4))"},
+    {"loss": "error(model(halves(torch.ones(2, 4))), y)"},
+    {"forward": "x = x + torch.zeros(1)"},
+    {"after": "rows = torch.ones(8, 4)\nfor i in range(4):\n    model(rows[2 * i : 2 * i + 2])"},
+    {"after": "for x, y in DataLoader(data):\n    print(error(model(x), y))"},
+    {"after": "for i, (x, y) in enumerate(DataLoader(data)):\n    print(i, model(x), y)"},
+    {"after": "for batch in DataLoader(data):\n    x, y = batch\n    print(error(model(x), y))"},
+    {"after": "torch.onnx.export(model, torch.ones(1, 4), 'model.onnx')\nmodel(torch.ones(1, 4))"},
+    {"after": "for p in model.parameters():\n    p.data.add_(torch.randn(p.shape))"},
+    {"after": "tries = iter(DataLoader(data))\nx, y = next(tries)\nprint(model(x))"},
+    {"after": "loop = enumerate(DataLoader(data))\nfor i, (x, y) in loop:\n    print(error(model(x), y))"},
+    {"after": "other = Net()\nfor x, y in loader:\n    print(other(x) - model(x))"},
+    {"after": "def made():\n    return torch.zeros(1, 4, requires_grad=True), 1\n\nh, n = made()\nmodel(h)"},
+    {"forward": "x = x + torch.zeros(1, device=x.device)", "after": "print(model(halves(torch.ones(1, 4))))"},
+]
+READ = [
+    "y.numpy()",
+    "(x + 1).data.numpy()",
+    "np.array(y - x)",
+    "torch.FloatTensor(x.float())",
+    "torch.max(model(x), 1)[1].data.numpy()",
+    "rnn.pack_padded_sequence(x, y.long(), True)",
+    "axes[0].scatter(x[:, 0], x[:, 1], c=y)",
+    "PCA(2).fit_transform(x)",
+    "np.concatenate([x, y])",
+    "seen.append(y); np.array(seen)",
+    "seen.extend(list(y)); plt.plot(seen)",
+    "rows[0:2] = x",
+    "rows[y.long()].sum()",
+    "confusion_matrix(y, model(x).argmax(1))",
+    "np.asarray(vendor.rows(y).detach())",
+]
+IMPORTS = """\
+import vendor
+import numpy as np
+import matplotlib.pyplot as plt
+from sklearn.decomposition import PCA
+from sklearn.metrics import confusion_matrix
+from torch.nn.utils import rnn
+figure, axes = plt.subplots(1, 2)
+seen, rows = [], np.zeros((2, 4))
+for x, y in loader:
+    y = y * 2
+    y = y - 1
+    {}
+    error(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("slots", [*OWN, *({"after": IMPORTS.format(read)} for read in READ)])
+def test_what_meets_in_two_memories_is_left_to_the_runtime(slots: dict[str, str]) -> None:
     result = rewritten(**slots)
-    assert there in result.after.decode()
-    assert "accelerator = Accelerator()\n" in result.after.decode()
+    after = result.after.decode()
+    assert MIXED in after
+    assert not any(text in after for text in (".to(accelerator", "device=accelerator", ".cpu()"))
     assert not [n for n in result.notes if n.rule == "own_tensors"]
 
 
 @pytest.mark.parametrize(
-    ("made", "head"),
+    "kept",
     [
-        ("enumerate(DataLoader(data))", "i, batch"),
-        ("zip(range(9), DataLoader(data))", "i, batch"),
-        ("enumerate(iter(DataLoader(data)), 1)", "i, batch"),
-        ("iter(DataLoader(data))", "batch"),
+        "print(np.shape(x), np.ndim(y))",
+        "axes[0].set_title(y[0])",
+        "print(np.mean([t.item() for t in y]))",
+        "print(np.array([len(x), x.shape[0], float(y[0])]))",
+        "axes[0].plot(x.cpu(), y.tolist())",
+        "print(x * np.sqrt(2))",
+        "axes[0].text(0, 0, 'loss %.3f' % y.mean())",
+        "print(y.cpu().numpy(), y.to('cpu').numpy(), torch.zeros(1).numpy())",
+        "rnn.pack_padded_sequence(x, y.tolist())",
     ],
 )
-def test_a_list_of_a_named_iterator_is_brought_tensor_by_tensor(made: str, head: str) -> None:
-    after = rewritten(after=f"loop = {made}\nfor {head} in loop:\n    x, y = batch\n    print(error(model(x), y))")
-    moves = "    x, y = batch\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n    print"
-    assert moves in after.after.decode()
-
-
-def test_what_a_data_set_reads_stays_where_it_is_and_goes_to_the_model_from_there() -> None:
-    after = rewritten(after="h = torch.ones(8, 4)\nmore = DataLoader(TensorDataset(h))\nprint(model(h))").after.decode()
-    assert "h = torch.ones(8, 4)\n" in after
-    assert "print(model(h.to(accelerator.device)))\n" in after
-
-
-def test_a_data_set_keeps_its_tensors_where_its_loaders_read_them() -> None:
-    rows = "class Rows:\n    def __init__(self):\n        self.rows = torch.ones(8, 4)\n\n"
-    rows += "    def __getitem__(self, i):\n        return self.rows[i]\n\nrows = Rows()\n"
-    after = rewritten(after=f"{rows}print(model(rows.rows[:2]))").after.decode()
-    assert "        self.rows = torch.ones(8, 4)\n" in after
-    assert "print(model(rows.rows[:2].to(accelerator.device)))\n" in after
-
-
-def test_a_leaf_that_a_function_hands_back_stays_one() -> None:
-    made = "def made():\n    return torch.zeros(1, 4, requires_grad=True), 1\n\nh, n = made()\nmodel(h)"
-    after = rewritten(after=made).after.decode()
-    assert "    return torch.zeros(1, 4, requires_grad=True, device=accelerator.device), 1\n" in after
-    assert "h = h.to" not in after
-
-
-def test_what_is_read_on_the_cpu_is_brought_back() -> None:
-    script = "import matplotlib.pyplot as plt\nh = torch.ones(1, 4)\nmodel(h)\nplt.plot(h, 2 * h[0])\nprint(h.numpy())"
-    after = rewritten(after=script).after.decode()
-    assert "plt.plot(h.cpu(), (2 * h[0]).cpu())\n" in after
-    assert "print(h.cpu().numpy())\n" in after
-
-
-def test_what_a_function_hands_back_is_brought_by_its_caller() -> None:
-    script = """\
-        import torch
-        from torch import nn
-
-
-        def batch(size):
-            return torch.ones(size, 4), torch.zeros(size, 1), size
-
-
-        def main():
-            model = nn.Linear(4, 1)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            for step in range(2):
-                x, y, size = batch(8)
-                loss = (model(x) - y).pow(2).sum() / size
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-
-
-        main()
-        """
-    after = run(textwrap.dedent(script)).after.decode()
-    moves = "x, y = x.to(accelerator.device), y.to(accelerator.device)"
-    assert f"        x, y, size = batch(8)\n        {moves}\n" in after
-    assert "def batch(size):\n    return torch.ones(size, 4), torch.zeros(size, 1), size\n" in after
-
-
-def test_a_network_that_is_not_prepared_comes_along() -> None:
-    after = rewritten(after="other = Net()\nprint(other(torch.ones(1, 4)) - model(torch.ones(1, 4)))").after.decode()
-    assert "other = Net().to(accelerator.device)\n" in after
-
-
-@pytest.mark.parametrize("drawn", ["maker.draw()", "next(maker)"])
-def test_a_network_that_makes_its_own_input_comes_along(drawn: str) -> None:
-    script = f"""\
-import torch
-from torch import nn
-
-class Maker(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 8)
-
-    def draw(self):
-        return self.layer(torch.randn(16, 4))
-
-    def __next__(self):
-        return self.draw()
-
-net = nn.Linear(8, 2)
-teacher = nn.Linear(8, 2)
-maker = Maker()
-optimizer = torch.optim.Adam(net.parameters())
-for step in range(10):
-    x = {drawn}
-    loss = (net(x) - teacher(x)).pow(2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
-    after = run(script).after.decode()
-    assert "teacher = nn.Linear(8, 2).to(accelerator.device)\nmaker = Maker().to(accelerator.device)\n" in after
-    assert after.count("torch.randn(16, 4).to(accelerator.device)") == 1
-
-
-def test_a_model_that_runs_before_it_is_prepared_is_made_there() -> None:
-    script = SCRIPT.replace("model = Net()\n", "model = Net()\nprint(model(torch.ones(1, 4)))\n")
-    slots = {"built": "pass", "forward": "pass", "loss": "error(model(x), y)", "after": ""}
-    after = run(script.format(**slots)).after.decode()
-    assert "model = Net().to(accelerator.device)\nprint(model(torch.ones(1, 4, device=accelerator.device)))\n" in after
-
-
-@pytest.mark.parametrize(
-    ("early", "brought"),
-    [
-        ("print(model(torch.ones(1, 4)))", "print(model(torch.ones(1, 4, device=accelerator.device)))"),
-        ("width = width_of(model)", "width = width_of(model"),
-    ],
-)
-def test_a_part_of_a_model_that_runs_before_the_model_is_prepared_is_made_there(early: str, brought: str) -> None:
-    after, _ = ran_early("", early=early)
-    assert f"model = Net().to(accelerator.device)\n{brought}" in after
-    assert ("net(torch.randn(2, 4).to(accelerator.device))" in after) == ("width_of" in early)
+def test_what_reads_no_tensor_of_the_device_mixes_none(kept: str) -> None:
+    assert "accelerator = Accelerator()\n" in rewritten(after=IMPORTS.format(kept)).after.decode()
 
 
 EARLY = """\
@@ -411,28 +296,6 @@ def test_a_batch_for_a_model_that_is_not_moved_yet(moved: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slots", "brought"),
-    [
-        ({"later": "model(torch.ones(1, 4))"}, "model(torch.ones(1, 4, device=accelerator.device))"),
-        ({"later": "width = width_of(model)"}, "net(torch.randn(2, 4).to(accelerator.device))"),
-        (
-            {"early": "def show(net):\n    print(net(torch.ones(1, 4)))", "later": "show(model)"},
-            "print(net(torch.ones(1, 4, device=accelerator.device)))",
-        ),
-    ],
-)
-def test_what_runs_once_the_models_are_moved_does_not(slots: dict[str, str], brought: str) -> None:
-    assert brought in ran_early("", **slots)[0]
-
-
-def test_a_first_state_goes_where_the_weights_are() -> None:
-    script = SCRIPT.replace("    def forward", "    def start(self):\n        return torch.zeros(4)\n\n    def forward")
-    slots = {"built": "pass", "forward": "x = x + self.start()", "loss": "error(model(x), y)", "after": ""}
-    after = run(script.format(**slots)).after.decode()
-    assert "return torch.zeros(4, device=accelerator.device)\n" in after
-
-
-@pytest.mark.parametrize(
     "slots",
     [
         {},
@@ -462,19 +325,6 @@ def test_what_is_made_where_a_tensor_is_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "forward",
-    [
-        "x = x + torch.zeros(1, device=x.device)",
-        "x = x + torch.zeros(1).to(x.device)",
-        "device = x.device; x = x + torch.zeros(1, device=device)",
-    ],
-)
-def test_to_follow_a_tensor_is_to_name_no_device(forward: str) -> None:
-    after = rewritten(forward=forward, after="print(model(halves(torch.ones(1, 4))))").after.decode()
-    assert "torch.ones(1, 4, device=accelerator.device)" in after
-
-
-@pytest.mark.parametrize(
     "named",
     [
         "{chosen}",
@@ -487,9 +337,9 @@ def test_a_device_that_is_only_looked_at_is_none(named: str) -> None:
     chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
     made = "print(model(torch.ones(1, 4)))"
     after = rewritten(after=f"{named.format(chosen=chosen)}\n{made}").after.decode()
-    assert "torch.ones(1, 4, device=accelerator.device)" in after
+    assert MIXED in after
     moved = rewritten(after=f"{chosen}\nmodel.to(device)\n{made}").after.decode()
-    assert "torch.ones(1, 4))" in moved
+    assert MIXED not in moved
 
 
 def test_a_device_among_the_settings_of_a_dict_is_a_name_for_one() -> None:
@@ -497,6 +347,14 @@ def test_a_device_among_the_settings_of_a_dict_is_a_name_for_one() -> None:
     after = rewritten(after=f"{moved}\nprint(model(torch.ones(1, 4).to(config['device'])))").after.decode()
     assert "torch.ones(1, 4).to(accelerator.device)" in after
     assert "x = x.to(accelerator.device)" in after
+
+
+def test_where_tensors_may_be_in_two_memories_is_known() -> None:
+    script = training(step=f"{STEP}print(x.numpy())").script
+    lattice = script.devices.lattice
+    assert Homemade(lattice, script.training.backwards).find() is None
+    assert ast.unparse(Mixing(lattice).first()) == "x"
+    assert Mixing(training().script.devices.lattice).first() is None
 
 
 def test_what_is_trained_without_a_model_stays_too() -> None:
@@ -513,12 +371,6 @@ def test_what_is_trained_without_a_model_stays_too() -> None:
     assert ON_THE_CPU in run(script).after.decode()
 
 
-def test_nothing_is_brought_to_the_cpu_that_never_left_it() -> None:
-    options = Options(runtime=ACCELERATE)
-    after = rewritten(options, after="print(model(data.tensors[0]).detach().numpy())").after.decode()
-    assert ".cpu()" not in after
-
-
 @pytest.mark.parametrize(
     ("model", "output"),
     [
@@ -527,7 +379,7 @@ def test_nothing_is_brought_to_the_cpu_that_never_left_it() -> None:
         ("nn.ModuleDict({'embed': embed, 'head': head})", "head(embed(rows))"),
     ],
 )
-def test_what_the_parts_of_a_model_get_is_brought_there(model: str, output: str) -> None:
+def test_what_the_parts_of_a_model_get_meets_them(model: str, output: str) -> None:
     script = textwrap.dedent(f"""\
         import torch
         from torch import nn
@@ -542,9 +394,7 @@ def test_what_the_parts_of_a_model_get_is_brought_there(model: str, output: str)
             optimizer.step()
         """)
     after = run(script).after.decode()
-    assert "torch.randn(4).to(accelerator.device)" in after
-    assert "embed, head = nn.Linear(4, 8), nn.Linear(8, 1)\n" in after
-    assert "accelerator = Accelerator()\n" in after
+    assert MIXED in after
 
 
 GIVEN = """\
@@ -587,97 +437,6 @@ def test_what_it_makes_itself_and_batches_are(batch: str) -> None:
     assert "different devices" not in str(run(GIVEN.format(batch=batch)).notes)
 
 
-FIRST_RUN = """\
-import random
-import torch
-from torch import nn
-from torch.autograd import Variable
-
-def encoded(place):
-    row = torch.zeros(1, 4)
-    row[0][place] = 1
-    return row
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.hidden, self.out = nn.Linear(8, 4), nn.Linear(8, 3)
-
-    def forward(self, x, hidden):
-        both = torch.cat((x, hidden), 1)
-        return self.out(both), self.hidden(both)
-
-    def first(self):
-        return {wrap}(torch.zeros(1, 4))
-
-net = Net()
-x = {wrap}(encoded(1))
-output, hidden = net(x, net.first())
-hidden = {wrap}(torch.zeros(1, 4))
-output, hidden = net(x, hidden)
-
-def drawn():
-    kind = random.randrange(3)
-    return {wrap}(torch.LongTensor([kind])), {wrap}(encoded(kind))
-
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-
-def train(kind, x):
-    net.zero_grad()
-    output, hidden = net(x, net.first())
-    output, hidden = net(x, hidden)
-    loss = nn.functional.cross_entropy(output, kind)
-    loss.backward()
-    optimizer.step()
-
-for step in range(20):
-    kind, x = drawn()
-    train(kind, x)
-"""
-
-
-@pytest.mark.parametrize("wrap", ["Variable", "torch.autograd.Variable", ""])
-def test_what_runs_before_the_optimizer_is_all_on_one_device(wrap: str) -> None:
-    result = run(FIRST_RUN.format(wrap=wrap))
-    after = result.after.decode()
-    assert "net = Net().to(accelerator.device)\n" in after, after
-    assert ".cpu()" not in after
-    assert f"{wrap}(torch.zeros(1, 4, device=accelerator.device))" in after
-    assert not [n for n in result.notes if n.rule == "own_tensors"]
-
-
-@pytest.mark.parametrize("wrap", ["Variable", ""])
-def test_a_state_of_the_size_of_the_batch_needs_no_note(wrap: str) -> None:
-    text = f"""\
-import torch
-from torch import nn
-from torch.autograd import Variable
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm, self.out = nn.LSTM(1, 2, batch_first=True), nn.Linear(2, 1)
-
-    def forward(self, x):
-        h = {wrap}(torch.zeros(1, x.size(0), 2))
-        c = {wrap}(torch.zeros(1, x.size(0), 2))
-        _, (h, _) = self.lstm(x, (h, c))
-        return self.out(h.view(-1, 2))
-
-data, target = {wrap}(torch.randn(64, 4, 1)), {wrap}(torch.randn(64, 1))
-net = Net()
-optimizer = torch.optim.Adam(net.parameters())
-for epoch in range(5):
-    optimizer.zero_grad()
-    loss = nn.functional.mse_loss(net(data), target)
-    loss.backward()
-    optimizer.step()
-"""
-    result = run(text)
-    assert result.after.decode().count("device=x.device") == 2
-    assert not [n for n in result.notes if n.rule == "own_tensors"]
-
-
 WORDS = """\
 class Words:
     def __iter__(self):
@@ -699,9 +458,9 @@ for a, b in Words():
 """
 
 
-def test_what_an_iterator_of_the_script_yields_is_brought_to_the_device() -> None:
+def test_what_an_iterator_of_the_script_yields_meets_the_model() -> None:
     after = rewritten(after=WORDS.format(made="torch.tensor(x)")).after.decode()
-    assert "[torch.tensor(x, device=accelerator.device) for x in" in after
+    assert MIXED in after
 
 
 def test_where_an_iterator_yields_what_is_not_understood_operations_mix_devices() -> None:

@@ -530,7 +530,7 @@ def devices_of(
     is_only_named = {m.call: m.device is None or own.effects.changes_nothing(m.device) for m in moves}
     goes = [m for m in moves if is_only_named[m.call] and known.is_needless(m)]
     stranded = tuple(own.stranded(files, access)) if cpu is None and not by_hand else ()
-    staying = None if lattice.is_plain_host else _staying(own, lattice, early, goes, stranded)
+    staying = None if lattice.is_plain_host else _staying(own, lattice, early, moves, goes, stranded)
     needless = frozenset(m.call for m in goes)
     if staying is not None and staying.is_left:
         needless, stranded = frozenset(), ()
@@ -545,7 +545,7 @@ def devices_of(
     if staying is None:
         together = _together(own, lattice, None if by_hand else own.tensor(), undecided, may_mix=may_mix)
     else:
-        mixed = next(iter([] if staying.is_left else [*staying.read, *undecided]), None)
+        mixed = next(iter([*staying.unmoved, *([] if staying.is_left else [*staying.read, *undecided])]), None)
         together = Together(mixed=mixed if may_mix and own.has_model else None)
     homemade = together.homemade
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
@@ -576,16 +576,23 @@ def devices_of(
 class Staying:
     """What a script with a GPU of its own does that a prepared loader would change by moving batches.
 
-    read: the batches that it reads in CPU memory, or else what may not be on the device. is_left: whether all of its
-    moves stay for that, and prepared objects are not moved: not where they relied on a wrapper, or come too early.
+    read: the batches that it reads in CPU memory, or else what may not be on the device. unmoved: what only a wrapper
+    moved, which goes. is_left: whether all of its moves stay, and prepared objects are not moved: not where they come
+    too early, nor where the wrapper may have moved the models, too.
     """
 
     read: tuple[ast.AST, ...]
+    unmoved: tuple[ast.AST, ...]
     is_left: bool
 
 
 def _staying(
-    own: Own, lattice: Lattice, early: EarlyCode, goes: Sequence[Move], stranded: Sequence[ast.Call]
+    own: Own,
+    lattice: Lattice,
+    early: EarlyCode,
+    moves: Sequence[Move],
+    goes: Sequence[Move],
+    stranded: Sequence[ast.Call],
 ) -> Staying:
     arrivals = Arrivals(lattice, goes)
     paths = {parsed.path for parsed in own.program.files}
@@ -593,13 +600,15 @@ def _staying(
     moved = {v for m in elsewhere for v in own.program.values(m.receiver)}
     on_host = [read for read, places in lattice.named.items() if Where.HOST in places]
     on_host = [r for r in on_host if len(lattice.named[r]) > 1 or moved.isdisjoint(own.program.values(r))]
-    models = [m for m in goes if not own.prepared.is_batch(m.receiver)]
+    trained = own.prepared.preparation.models
+    models = [m for m in moves if m in goes and not own.prepared.is_batch(m.receiver)]
+    models += [m for m in moves if m not in goes and own.program.values(m.receiver) & trained]
     on_host += [m.call for m in models if any(lattice.holds(test) is None for test in own.asked_for_a_move(m))]
-    wrapped = [*arrivals.brought_by_wrapper()]
-    read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded, *wrapped]
+    unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)
+    read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded]
     is_early = any(early.holds(m.call) for m in models)
-    first = sorted(read, key=own.program.position)
-    return Staying(tuple(first), is_left=bool(read) and not is_early and not wrapped)
+    is_left = bool(read) and not is_early and (bool(models) or not unmoved)
+    return Staying(tuple(sorted(read, key=own.program.position)), tuple(unmoved), is_left)
 
 
 @dataclass(frozen=True, slots=True)

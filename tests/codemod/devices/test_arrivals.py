@@ -87,8 +87,18 @@ def test_what_a_wrapper_brought_to_its_model_is_brought_by_the_loader() -> None:
     after = migrated(script(model=WRAPPED, batch="y = y.cuda()"))
     assert "device_placement" not in after
     both = migrated(script(model=WRAPPED, batch="print(y.numpy())\ny = y.cuda()"))
-    assert "accelerator = Accelerator(split_batches=True, mixed_devices=True)\n" in both
+    assert "split_batches=True, device_placement=False, mixed_devices=True" in both
     assert "y.numpy()" in both
+
+
+@pytest.mark.parametrize("between", ["vendor.summary(model)", "pass"])
+def test_a_model_that_may_stay_in_cpu_memory_does_so_where_a_wrapper_goes(between: str) -> None:
+    wrapped = "if vendor.several:\n    model = nn.DataParallel(model)"
+    model = f"if vendor.flag: model.cuda()\n{between}\n{wrapped}"
+    after = migrated(script(imports="import vendor", model=model, batch="x = x.cuda() if vendor.flag else x"))
+    assert "device_placement=False, mixed_devices=True" in after
+    assert "if vendor.flag: model.to(accelerator.device)\n" in after
+    assert "x = x.to(accelerator.device) if vendor.flag else x\n" in after
 
 
 def test_a_model_that_is_moved_under_a_condition_stays_where_the_script_has_it() -> None:

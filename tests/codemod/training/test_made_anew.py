@@ -132,20 +132,6 @@ def test_a_training_on_a_loader_in_each_round_is_not_nested() -> None:
     assert nested(f"for fold in folds:\n    m = nn.Linear(1, 1)\n    o = torch.optim.SGD(m.parameters())\n{fold}") == []
 
 
-@pytest.mark.parametrize(
-    ("before", "inside", "is_round_all"),
-    [("", MAKE, True), (MAKE, "", False), ("m = nn.Linear(1, 1)\n", "o = torch.optim.SGD(m.parameters())\n", False)],
-)
-def test_the_loop_round_all_that_is_trained(before: str, inside: str, is_round_all: bool) -> None:
-    lines = "".join(f"    {line}\n" for line in inside.splitlines())
-    facts = Facts(f"{IMPORTS}{before}for fold in folds:  {MARK}\n{lines}    for x in rows:\n        o.step()\n")
-    (loop,) = (n for n in facts.marked if isinstance(n, ast.For))
-    loops = Loops(facts.program, facts.roles, facts.tracer)
-    (step,) = (c for c in facts.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "step")
-    found = loops.anew.outer_round([step, *loop.body[:1]], [step.func.value])  # type: ignore[attr-defined]  # a method
-    assert found is (loop if is_round_all else None)
-
-
 ADAPT = """\
 def adapt(x, y):
     head = nn.Linear(4, 2)

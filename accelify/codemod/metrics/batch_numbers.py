@@ -77,10 +77,12 @@ def _asks_a_whole(measured: Measured, call: ast.Call) -> bool:
     iterator = program.iterator(call)
     if iterator is None or measured.prepared.may_be_loader(iterator):
         return False
-    made = [v for v in program.values(iterator) if isinstance(v, Generated)]
+    made = [v.scope for v in program.values(iterator) if isinstance(v, Generated)]
     held = program.values(call)
     is_loaded = any(isinstance(v, Element) and measured.roles.is_loader(v.owner) for v in held)
-    return bool(made) and not is_loaded and not any(function_draws(program, v.scope) for v in made)
+    read = (n for f in made for n in ast.walk(f.node) if isinstance(n, (ast.Name, ast.Attribute)))
+    is_loaded = is_loaded or any(map(measured.prepared.may_be_loader, read))
+    return bool(made) and not is_loaded and not any(function_draws(program, f) for f in made)
 
 
 def _computes(measured: Measured, call: ast.Call) -> bool:

@@ -27,7 +27,7 @@ from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, Made, ModuleValue, View
+from accelify.codemod.semantics.values import ClassValue, FunctionValue, Generated, Instance, Made, ModuleValue, View
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -404,6 +404,8 @@ class Ranks:
         node = definition.node
         if definition.kind is Kind.ASSIGNMENT and not self._reads_itself(definition):
             return None
+        if definition.kind is Kind.IN_PLACE and self._moves_on(node):
+            return None
         if definition.kind is Kind.IN_PLACE and (self._is_replaced(node) or self._is_of_a_batch(definition)):
             return None
         if definition.kind is Kind.IN_PLACE and self._keeps_values(node, definition.variable):
@@ -415,6 +417,12 @@ class Ranks:
         if loop is None or self._is_replaced_before(definition, loop):
             return None
         return None if self._begins_anew(definition, self.program.frame(node).node) else loop
+
+    def _moves_on(self, node: ast.AST) -> bool:
+        """Whether `next(batches)` asks a generator which reads a loader: what changes is its place in the data."""
+        made = [v.scope.node for v in self.program.values(self.program.iterator(node)) if isinstance(v, Generated)]
+        read = (n for f in made for n in ast.walk(f) if isinstance(n, (ast.Name, ast.Attribute)))
+        return any(map(self.shards.is_loader, read))
 
     def _is_replaced_before(self, definition: Definition, loop: Loop) -> bool:
         """Whether each round of a loop gives an attribute another value, before it calls what changes that."""

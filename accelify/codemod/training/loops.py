@@ -298,15 +298,14 @@ class Loops:
     def generators(self, node: ast.expr) -> list[Generated]:
         """The generators that an expression yields from, if they are called where it gets its name."""
         found = {v.owner if isinstance(v, Element) else v for v in self._gone_over(node)}
-        made = [b.value for chain in self.tracer.chains(node) for b in chain[-1:] if b.value is not None]
-        held = {v for value in made for v in self.program.values(value)} if made else found
+        made = [b.value for chain in self.tracer.chains(node) for b in chain if b.value is not None]
+        held = {v for value in made for v in self._gone_over(value)} if made else found
         return [v for v in found if isinstance(v, Generated) and v in held]
 
     def yielded_from(self, generator: Scope) -> Iterator[ast.expr]:
-        """The loaders whose batches a generator function yields, as it names them."""
+        """The loaders from whose batches a generator function makes what it yields, as it names them."""
         for node in ast.walk(generator.node):
-            asked = self.program.iterator(node.value) if isinstance(node, ast.Yield) else None
-            source = node.value if isinstance(node, ast.YieldFrom) else asked
+            source = node.value if isinstance(node, ast.YieldFrom) else self.program.iterator(node)
             if source is not None and any(self.roles.is_loader(v) for v in self.owners(source)):
                 yield source
             elif isinstance(node, (ast.For, ast.AsyncFor)) and self.is_loader_loop(node) and _yields(node):
@@ -445,10 +444,8 @@ class Loops:
         """`next(iterator)` of a loader, in the loops or in what they call."""
         found = []
         for call in self.program.calls:
-            if self.program.iterator(call) is None or not any(
-                isinstance(v, Element) and (self.roles.is_loader(v.owner) or self._is_given(v.owner))
-                for v in self.program.values(call)
-            ):
+            asked = self.program.iterator(call)
+            if asked is None or not (self._is_batch(call) or self._yields_batches(asked)):
                 continue
             own = self.program.loops_round(call)
             if own and own[0] not in loops and self._runs_a_model(own[0]):
@@ -457,6 +454,15 @@ class Loops:
                 found.append(call)
         within = [c for c in found if not self._asks_its_own(c)]
         return within or found
+
+    def _is_batch(self, node: ast.expr) -> bool:
+        held = [v.owner for v in self.program.values(node) if isinstance(v, Element)]
+        return any(self.roles.is_loader(owner) or self._is_given(owner) for owner in held)
+
+    def _yields_batches(self, asked: ast.expr) -> bool:
+        """Whether an iterator is a generator's, which makes what it yields from a loader's batches."""
+        made = self.generators(asked)
+        return bool(made) and all(any(True for _ in self.yielded_from(g.scope)) for g in made)
 
     def _searches(self, call: ast.Call, loops: Sequence[Loop]) -> bool:
         """Whether `next(iter(loader))` is asked until enough was found, which no two processes ask equally often."""

@@ -8,7 +8,7 @@ import pytest
 
 from accelify.codemod.preparing.preparing import Preparation
 from tests.codemod.facts import Facts
-from tests.codemod.pairs import migrated
+from tests.codemod.pairs import migrated, run
 from tests.codemod.training_scripts import script, training
 
 HEAD = """\
@@ -52,6 +52,35 @@ GENERATORS = [
         "self.loader = accelerator.prepare(self.loader)",
     ),
 ]
+
+
+ASKED = """\
+loader = DataLoader(data, batch_size=4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = {batches}
+for i in range(10):
+    x, y = next(batches)
+"""
+
+
+@pytest.mark.parametrize(
+    ("generator", "batches"),
+    [
+        (
+            "def cycle(of):\n    it = iter(of)\n    while True:\n        try:\n            x, y = next(it)\n"
+            "        except StopIteration:\n            it = iter(of)\n            x, y = next(it)\n"
+            "        yield x, y\n",
+            "cycle(loader)",
+        ),
+        ("def cycle(of):\n    while True:\n        for x, y in of:\n            yield x, y\n", "iter(cycle(loader))"),
+        ("def rows():\n    for batch in loader:\n        yield batch[0] * 2, batch[1]\n", "rows()"),
+    ],
+)
+def test_a_loader_is_prepared_from_whose_batches_a_generator_makes_its_own(generator: str, batches: str) -> None:
+    result = run(f"{HEAD}\n\n{generator}\n\n{ASKED.format(batches=batches)}{STEP}")
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in result.after.decode()
+    assert [note.rule for note in result.notes] == ["batch_size"]
 
 
 @pytest.mark.parametrize(("generator", "batches", "prepared"), GENERATORS)

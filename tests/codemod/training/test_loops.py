@@ -157,6 +157,7 @@ def test_training_is_frozen() -> None:
     [
         ("    loader = DataLoader(d)\n    for b in loader:\n        yield b", ["loader"]),
         ("    while True:\n        yield from DataLoader(d)", ["DataLoader(d)"]),
+        ("    it = iter(DataLoader(d))\n    while True:\n        a, b = next(it)\n        yield a * 2, b", ["it"]),
         ("    for i in range(9):\n        yield i", []),
     ],
 )

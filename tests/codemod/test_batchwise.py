@@ -176,6 +176,26 @@ def test_lists_are_put_together_after_the_loop(metric: str, options: str) -> Non
     assert not notes
 
 
+@pytest.mark.parametrize(
+    ("metric", "per"),
+    [
+        ("rows += out.softmax(1)[:, 1].tolist()", "row"),
+        ("batch = {'y': y}\n        rows.extend(batch['y'].tolist())", "row"),
+        ("rows.extend(out.reshape(-1, 2)[..., 0].tolist())", "row"),
+        ("rows.append(out[:2].sum().item())", "batch"),
+        # In another order they would no longer stand beside what else there is for each row.
+        ("rows.extend(y[y > 0].tolist())", None),
+        ("rows.extend(out[0].tolist())", None),
+        ("rows.extend([v for v in y.tolist() if v])", None),
+        ("if len(y) > 1:\n            rows.append(1)", None),
+    ],
+)
+def test_the_order_of_what_is_returned_is_that_of_one_process(metric: str, per: str | None) -> None:
+    after, _ = rewritten(begin="rows = []", metric=metric, end="return rows")
+    assert (f'gather_for_metrics(rows, per="{per}")' in after) is (per is not None)
+    assert (SHARDED in after) is (per is not None)
+
+
 def test_what_the_loop_shows_is_reported() -> None:
     for shown in ("print(i, total / (i + 1))", "if i % 2 == 0: print(total)", "mean = total / (i + 1); print(mean)"):
         after, notes = rewritten(target="i, (x, y)", source="enumerate(loader)", metric=f"total += 1\n        {shown}")

@@ -137,6 +137,8 @@ class Batchwise:
             Collected(name, self._unit(parts, loop), all(map(elements.is_number, parts)))
             for name, parts in rounds.lists.items()
         ]
+        if any(each.per is None and not self._is_order_lost(each.name, loop) for each in lists):
+            return None
         if not rounds.accumulators or (phase is not None and not self._are_shared(sums, rounds.lists, loop)):
             return None
         return ShardedEvaluation(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase)
@@ -150,8 +152,13 @@ class Batchwise:
             return None
         if not isinstance(first, ast.Starred):
             return "batch"
-        is_selected = any(isinstance(n, (ast.List, ast.Tuple, ast.Subscript)) for n in ast.walk(value))
-        return None if is_selected else "row"
+        return None if any(map(_may_select, ast.walk(value))) else "row"
+
+    def _is_order_lost(self, name: str, loop: ast.For) -> bool:
+        """Whether a list is read for what it says of all elements alike, so that their order does not count."""
+        reads = (r for r in self.program.reads_of(self.program.frame(loop), name) if not self.program.inside(r, loop))
+        after = [r for r in reads if not self.program.before(r, loop)]
+        return bool(after) and all(map(self.metering.lists.is_meant, after))
 
     def _are_shared(self, names: Collection[str], lists: Collection[str], loop: ast.For) -> bool:
         """Whether the sums and lists of a loop are those that are reduced and gathered after it where it trains."""
@@ -250,3 +257,15 @@ def _is_empty(value: ast.expr | None) -> bool:
     if isinstance(value, ast.Call):
         return ast.unparse(value) == "list()"
     return isinstance(value, ast.List) and not value.elts
+
+
+def _may_select(node: ast.AST) -> bool:
+    """Whether a part of an expression may take some of the rows, or none: `y[y > 0]`, `[total, 0]`."""
+    if isinstance(node, ast.Subscript):
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        is_whole = isinstance(first, ast.Slice) and not (first.lower or first.upper or first.step)
+        is_key = isinstance(first, ast.Constant) and (isinstance(first.value, str) or first.value is ...)
+        return not (is_whole or is_key)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        return len(node.generators) > 1 or bool(node.generators[0].ifs)
+    return isinstance(node, ast.List)

@@ -271,7 +271,7 @@ class Lists:
         within = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, each.statement)]
         outside = [r for r in reads if not self.program.inside(r, loop)]
         is_number = Elements(self.program, self.tracer, self.harmless, loop).is_number(each.value)
-        return is_number and bool(outside) and all(map(self._is_meant, outside)) and all(map(self._is_shown, within))
+        return is_number and bool(outside) and all(map(self.is_meant, outside)) and all(map(self._is_shown, within))
 
     def _is_empty(self, value: ast.expr | None) -> bool:
         """`[]`, `list()`, `np.array([])`."""
@@ -282,7 +282,7 @@ class Lists:
             return any(map(names.makes_of_values, called)) and len(given) == 1 and self._is_empty(given[0])
         return isinstance(value, ast.List) and not value.elts
 
-    def _is_meant(self, read: ast.expr) -> bool:
+    def is_meant(self, read: ast.expr) -> bool:
         """Whether a list is read for what it says of all batches alike: `np.mean(losses)`, `losses.mean()`."""
         call = self.program.parent(read)
         if isinstance(call, ast.Attribute):

@@ -185,7 +185,9 @@ class Reacher:
                 *(c for n in unfit if not self._is_below_home(n) for c in self._all_callers(n)),
             }
             found = self._pass()
-        found = found if found.homes else self.first
+        return self._reach(found if found.homes else self.first)
+
+    def _reach(self, found: _Found) -> Reach:
         return Reach(
             name=self.name,
             homes=tuple(found.homes),
@@ -223,6 +225,9 @@ class Reacher:
         """The functions and classes that cannot be passed the accelerator wherever they are called."""
         unfit = {node for _, _, node in found.obstacles if node is not None}
         unfit |= {node_of(f) for f in found.parameters if not all(self._is_named(c, f) for c in self._callers_of(f))}
+        at = self._reach(found).expression
+        unreached = {f for f in found.parameters if any(at(self.program.frame(c)) is None for c in self._callers_of(f))}
+        unfit |= set(map(node_of, unreached))  # `def fit(loss=Loss())` makes it before there is an accelerator
         unfit |= {n for n in found.nodes if (n.module, n.name) in self.called_outside and n not in found.homes}
         unfit |= {home for home in found.homes if home.kind != "module" and self._is_below_home(home)}
         unfit |= {c for c in found.holders if c not in found.homes and self._is_built_by_others(c, found.nodes)}

@@ -419,3 +419,40 @@ def test_a_variable_of_the_same_name_names_no_function(name: str) -> None:
     _, found = reach(text, "need()", "first()")
     assert not found.obstacles
     assert not found.parameters
+
+
+MADE_EARLY = """\
+class Loss:
+    def __init__(self, scale=1): self.scale = scale
+    def backward(self): need()
+class Trainer:
+    {made}
+    def fit(self):
+        self.loss.backward()
+def main():
+    first()
+    Trainer().fit()
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "def __init__(self, loss=Loss()): self.loss = loss",
+        "def __init__(self, *, loss=Loss(2)): self.loss = loss",
+        "loss = Loss()",
+        "losses = [Loss()]; loss = losses[0]",
+    ],
+)
+def test_what_is_made_while_a_class_is_defined_asks_for_it(made: str) -> None:
+    facts, found = reach(MADE_EARLY.format(made=made), "need()", "first()")
+    assert (asking(found), found.obstacles) == ({"Loss"}, ())
+    assert found.expression(facts.scope("Loss.backward")) == "Accelerator.current()"
+
+
+def test_what_is_made_in_a_constructor_is_passed_it() -> None:
+    _, found = reach(MADE_EARLY.format(made="def __init__(self): self.loss = Loss()"), "need()", "first()")
+    assert not asking(found)
+    assert {c.name for c in found.holders} == {"Loss", "Trainer"}

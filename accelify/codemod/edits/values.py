@@ -163,7 +163,7 @@ class Loaded(Enum):
     """How files outside the program load a checkpoint that comes out otherwise than before."""
 
     WRAPPED = "into models that are wrapped for several GPUs"
-    WHERE_SAVED = "to the device that it was saved from"  # and is on the CPU with that; without one there is no note
+    WHERE_SAVED = "to the device that it was saved from"  # and is on the CPU with that
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,8 @@ class Remark:
     of: the node that `when` is about, if it is another. once: the same message at another place of the file will do.
     about: what the `{}` of the message stands for; notes of a file that differ in it alone become one.
     lines: the places that its `{0}`, `{1}` stand for.
-    loaded: which files outside the program load the checkpoint that it is about: those are named.
+    loaded: which files outside the program load the checkpoint that it is about: those are named, without one there is
+    no note.
     shows: where values of one process's own, which the note is about, are shown or saved.
     """
 

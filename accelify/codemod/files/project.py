@@ -26,7 +26,7 @@ class Project:
     def __init__(self, given: dict[str, bytes] | None = None, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
         self._given = {absolute(path): data for path, data in (given or {}).items()}
-        self._is_on_disk = given is None
+        self.is_on_disk = given is None
         self._parsed: dict[str, Parsed | None] = {}
         self._errors: dict[str, FileError] = {}
         self._exists: dict[Path, bool] = {}
@@ -41,7 +41,7 @@ class Project:
         """The same project with other bytes in some files."""
         made = Project(disk=self.disk)
         made._given = {**self._given, **{absolute(path): data for path, data in changed.items()}}
-        made._is_on_disk = self._is_on_disk
+        made.is_on_disk = self.is_on_disk
         return made
 
     def notebooks(self) -> dict[str, Notebook]:
@@ -94,7 +94,7 @@ class Project:
     def readers(self, parsed: Parsed, word: str) -> list[Parsed]:
         """The files of the repository that have a word and import a file, themselves or through others."""
         key, path = absolute(parsed.path), Path(parsed.path)
-        words = [str(p) for p in self._repository(path) if self.disk.has(str(p), word)] if self._is_on_disk else []
+        words = [str(p) for p in self._repository(path) if self.disk.has(str(p), word)] if self.is_on_disk else []
         found = [p for p in words if key in (absolute(other.path) for other in self.imported_by(p))]
         return [other for p in found if (other := self._try(p)) is not None]
 
@@ -132,7 +132,7 @@ class Project:
         An import then means the only file of the repository that has the module's name and defines what is imported.
         """
         key = absolute(parsed.path)
-        if key in self._complete or not self._is_on_disk or not any(word in parsed.text for word in _OF_ENTRIES):
+        if key in self._complete or not self.is_on_disk or not any(word in parsed.text for word in _OF_ENTRIES):
             return
         self._complete.add(key)
         if ".backward" not in parsed.text and not self.leads_to_training(parsed.path):
@@ -161,7 +161,7 @@ class Project:
 
     def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
         """The scripts and notebooks that import one of the named files, in the program's folders and above them."""
-        if not self._is_on_disk:
+        if not self.is_on_disk:
             return []
         found: dict[str, Parsed] = {absolute(p.path): p for p in named}
         for parsed in named:
@@ -176,7 +176,7 @@ class Project:
     def callers(self, parsed: Parsed, names: Collection[str]) -> list[Parsed]:
         """The files of the repository that have one of some names and import a file, or a package that imports it."""
         found = []
-        for path in map(str, self._repository(Path(parsed.path)) if self._is_on_disk else ()):
+        for path in map(str, self._repository(Path(parsed.path)) if self.is_on_disk else ()):
             if any(self.disk.has(path, name) for name in names) and absolute(path) != absolute(parsed.path):
                 other = self._try(path)
                 if other is not None and self._may_call(other, parsed):
@@ -190,7 +190,7 @@ class Project:
         """
         path = Path(parsed.path)
         found = []
-        for other in self._repository(path) if self._is_on_disk else ():
+        for other in self._repository(path) if self.is_on_disk else ():
             if self.disk.has(str(other), name) and absolute(str(other)) != absolute(parsed.path):
                 user = self._try(str(other))
                 if user is not None and not self._module_names(path).isdisjoint(_imported_names(user)):
@@ -214,7 +214,7 @@ class Project:
 
     def beside(self, named: Sequence[Parsed], words: Collection[str]) -> list[Parsed]:
         """The files in the folders of the named ones in whose text all of some words are."""
-        folders = dict.fromkeys(Path(p.path).parent for p in named) if self._is_on_disk else ()
+        folders = dict.fromkeys(Path(p.path).parent for p in named) if self.is_on_disk else ()
         paths = [p for folder in folders for p in self.disk.files(folder, ".py")[:_MOST_LISTED]]
         found = [self._try(str(p)) for p in paths if all(self.disk.has(str(p), w) for w in words)]
         return [p for p in found if p is not None and p not in named]
@@ -261,7 +261,7 @@ class Project:
         *parts, name = begin.split(".")
         for folder in self._search_path(Path(importer).parent) if begin else ():
             package = folder.joinpath(*parts)
-            on_disk = self.disk.files(package, ".py") if self._is_on_disk and package.is_dir() else []
+            on_disk = self.disk.files(package, ".py") if self.is_on_disk and package.is_dir() else []
             given = [p for p in map(Path, self._given) if p.parent == Path(absolute(str(package)))]
             found = [p for p in (*on_disk, *given) if p.stem.startswith(name) and p.stem != "__init__"]
             if found:
@@ -271,7 +271,7 @@ class Project:
 
     def having(self, parsed: Parsed, word: str) -> list[str]:
         """The scripts of a file's repository that have a word."""
-        found = map(str, self._repository(Path(parsed.path)) if self._is_on_disk else ())
+        found = map(str, self._repository(Path(parsed.path)) if self.is_on_disk else ())
         return [path for path in found if path.endswith(".py") and self.disk.has(path, word)]
 
     def _imported(self, parsed: Parsed) -> Iterator[str]:

@@ -199,13 +199,14 @@ def _last_name(function: ast.AST) -> str:
 
 
 def name_readers(made: Plan, named: Sequence[Parsed], project: Project) -> None:
-    """Let notes on checkpoints name the files that load them as they were; some are made only where there are such."""
+    """Let notes on checkpoints name the files that load them as they were; they are made only where there are such."""
     asked = {r.loaded for r in made.remarks if r.loaded is not None}
     readers = {how: tuple(_readers(how, named, {c.path for c in made.changes}, project)) for how in asked}
     remarks: list[Remark] = []
     for remark in made.remarks:
         if remark.loaded is None or not (places := readers[remark.loaded]):
-            remarks += [remark] if remark.loaded is not Loaded.WHERE_SAVED else []
+            is_known = remark.loaded is Loaded.WHERE_SAVED or project.is_on_disk
+            remarks += [remark] if remark.loaded is None or not is_known else []
         else:
             remarks.append(replace(remark, message=f"{remark.message}, unlike {{0}}", lines=(places,)))
     made.remarks[:] = remarks
@@ -218,9 +219,13 @@ def _readers(how: Loaded, named: Sequence[Parsed], changed: Collection[str], pro
         calls = [n for n in parsed.parents if isinstance(n, ast.Call) and _last_name(n.func) == method]
         if parsed.path not in changed and calls:
             chains = Chains(Program([parsed], project, [parsed]))
-            found = [call for call in calls if is_so(chains, call)]
+            found: list[ast.AST] = [call for call in calls if is_so(chains, call)]
             if found:
                 yield parsed.path, min(found, key=lambda n: position(n, parsed.path))
+    for parsed in project.beside(named, (f"[{_PREFIX}:]", ".load_state_dict(")) if how is Loaded.WRAPPED else ():
+        cuts = [n for n in parsed.parents if isinstance(n, ast.Slice) and ast.unparse(n) == f"{_PREFIX}:"]
+        if parsed.path not in changed and cuts:
+            yield parsed.path, cuts[0]
 
 
 def _fills_a_wrapped(chains: Chains, call: ast.Call) -> bool:
@@ -241,6 +246,7 @@ def _loads_to_where_it_was(chains: Chains, call: ast.Call) -> bool:
     return "torch.load" in chains.program.called(call) and not says_where
 
 
+_PREFIX = len("module.")  # which a file takes off the keys, `key[7:]`
 _WAYS: dict[Loaded, tuple[tuple[str, ...], str, Callable[[Chains, ast.Call], bool]]] = {
     Loaded.WRAPPED: (("DataParallel(", ".load_state_dict("), "load_state_dict", _fills_a_wrapped),
     Loaded.WHERE_SAVED: (("torch.load(",), "load", _loads_to_where_it_was),

@@ -83,6 +83,8 @@ def find(script: Script) -> Iterator[Remark]:
         message += ". An iterable without a length drops its incomplete last round"
     if checked and "1/N" in message:
         message += ". A check of the number of batches ({4}) may fail on N processes although it holds in one"
+    if script.batch_sizes.parallel and _keeps_weights(script):
+        message += ". Checkpoints no longer have its prefix `module.`: take it off older ones before loading them"
     if shown and not script.is_by_hand:
         message += ". Values shown for some batches ({2}) come from one process's own batches"
     shows = tuple((script.path(node), node) for r in batches for node in r.leaves if not script.is_by_hand)
@@ -91,6 +93,13 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _fixed(script)
     if script.options.keep_global_batch and sizes.loaders and not script.is_by_hand:
         yield from _coupled(script)
+
+
+def _keeps_weights(script: Script) -> bool:
+    """Whether something saves or loads the weights of a model, other than by `model.module.state_dict()`."""
+    called = {ast.unparse(c.func) for c in script.program.calls if isinstance(c.func, ast.Attribute)}
+    is_inner = any(name.endswith(".module.state_dict") for name in called)
+    return not is_inner and any(name.endswith((".state_dict", ".load_state_dict")) for name in called)
 
 
 def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:

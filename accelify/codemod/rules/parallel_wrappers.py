@@ -13,8 +13,8 @@
 Why: one process per device is faster, and a prepared model needs no wrapper: it keeps its class and its attributes.
 What a script does with several GPUs, or where `isinstance(model, nn.DataParallel)` holds, it does no more. A function
 that only gives a wrapper another `replicate`, or the like, is not called any more.
-Left alone: `.module` of anything that no wrapper was put round, and of a part of a model whose wrapper stays. Notes
-name what saves a wrapped model, whose keys began with `module.`, and what loads such keys.
+Left alone: `.module` of anything that no wrapper was put round, and of a part of a model whose wrapper stays. The
+note on the batch size says that keys no longer begin with `module.`; others name files that go on expecting it.
 """
 
 from __future__ import annotations
@@ -120,13 +120,16 @@ def _loads(script: Script) -> Iterator[Remark]:
             continue
         if script.program.frame(call) in script.run.run and (is_wrapped or part is not None):
             message = "checkpoints of the wrapped model have the prefix `module.` in each key: strip it before loading"
+            strict = next((k.value for k in call.keywords if k.arg == "strict"), (*call.args, None, None)[1])
+            is_strict = strict is None or ast.unparse(strict) == "True"
+            if is_wrapped and is_strict and script.batch_sizes.parallel:
+                continue  # an error says so, and the note on the batch size
             if not is_wrapped:
                 message = (
                     f"in checkpoints of the model whose `{part}` was wrapped, the keys of that go on with `module.`: "
                     "take it out of them before loading"
                 )
-            strict = next((k.value for k in call.keywords if k.arg == "strict"), (*call.args, None, None)[1])
-            if strict is not None and ast.unparse(strict) != "True":
+            if not is_strict:
                 message += ", or nothing is loaded and no error is raised, because `strict` is off"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
 
@@ -208,7 +211,8 @@ def _saves(script: Script) -> Iterator[Remark]:
         choices = [a for a in script.program.ancestors(call) if isinstance(a, (ast.If, ast.Try))]
         is_kept |= _saves_inner(call) or any(_saves_inner(n, function.value) for a in choices for n in ast.walk(a))
         if not is_kept and (_is_wrapped(script, function.value) or _is_of_wrapped(script, function.value)):
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
+            loaded = Loaded.WRAPPED if script.batch_sizes.parallel else None  # else the batch size has no word on it
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, loaded=loaded)
         elif not is_kept and (part := _wrapped_part(script, function.value)) is not None:
             of_part = (
                 f"the keys of `{part}` that are saved here no longer go on with the `module.` that `DataParallel` "
@@ -225,7 +229,7 @@ def _saved_whole(script: Script) -> Iterator[Remark]:
     )
     for save in script.written.saves:
         if any(_is_module(script, n) and _is_wrapped(script, n) for n in _saved_parts(script, save.call)):
-            yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
+            yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW)
 
 
 def _saved_parts(script: Script, save: ast.Call) -> Iterator[ast.expr]:

@@ -382,13 +382,11 @@ def _left(script: Script) -> Iterator[Remark]:
             )
         elif any(is_command) or any(_is_read_later(script, c) for c in calls):
             is_read = "another process reads what it makes" if any(is_command) else "this is read again"
-            message += f", and call `{script.state(first)}.wait_for_everyone()` before {is_read}"
+            named += f" (call `{script.state(first)}.wait_for_everyone()` before {is_read})"
         elif asked := dict.fromkeys(_asked_of_all(script, calls)):
-            message += f", but evaluate {', '.join(asked)} before that, in all processes"
-        elif kept := dict.fromkeys(name for c in calls for name in _kept(script, c)):
-            message += (
-                f", and make {', '.join(kept)} `None` in the other processes, which use it too: check for `None` there"
-            )
+            named += f" (but evaluate {', '.join(asked)} before that, in all processes)"
+        elif kept := dict.fromkeys(name for c in calls for name in _kept(script, c, calls)):
+            named += f" (make {', '.join(kept)} `None` in the other processes, and check for `None` where it is used)"
         tier = Tier.REVIEW if is_temporary else Tier.ADVICE
         yield Remark(NAME, script.path(first), first, message, tier, about=named)
 
@@ -466,13 +464,14 @@ def _is_read_later(script: Script, written: ast.Call) -> bool:
     return False
 
 
-def _kept(script: Script, call: ast.Call) -> Iterator[str]:
-    """The variables that are given what a call makes, and that are read."""
-    statement = script.program.statement(call)
+def _kept(script: Script, call: ast.Call, calls: list[ast.Call]) -> Iterator[str]:
+    """The variables that are given what a call makes, and that other statements read than those of some calls."""
+    statement, guarded = script.program.statement(call), {script.program.statement(c) for c in calls}
     for target in statement.targets if isinstance(statement, ast.Assign) and statement.value is call else ():
         owner = script.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
-        if isinstance(target, ast.Name) and owner is not None and owner.reads.get(target.id):
-            yield f"`{target.id}`"
+        if isinstance(target, ast.Name) and owner is not None:
+            reads = {script.program.statement(read) for read in owner.reads.get(target.id, ())}
+            yield from [f"`{target.id}`"] if reads - guarded else []
 
 
 def _asked_of_all(script: Script, calls: list[ast.Call]) -> Iterator[str]:

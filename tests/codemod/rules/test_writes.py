@@ -196,7 +196,7 @@ def test_a_command_that_is_run_for_its_output_writes_nothing(line: str) -> None:
 def test_other_commands_are_run_by_every_process(line: str) -> None:
     (note,) = (n for n in run(script(imports=ASKS, end=line)).notes if n.rule == "writes")
     assert "every process runs this command" in note.message
-    assert note.message.endswith("`accelerator.wait_for_everyone()` before another process reads what it makes")
+    assert "`accelerator.wait_for_everyone()` before another process reads what it makes)" in note.message
 
 
 _WRITTEN = "with open('out/a.txt', 'w') as f:\n    f.write('1')\n"
@@ -298,7 +298,7 @@ def test_what_all_processes_read_is_not_to_be_made_by_one_alone(made: str, read:
     result = run(LOGGED.format(made=made, read=read))
     (note,) = (n.message for n in result.notes if n.rule == "writes")
     assert "; to write once, guard it with `if " in note
-    assert (f", and make {kept} `None` in the other processes" in note) is (kept is not None)
+    assert (f"(make {kept} `None` in the other processes" in note) is (kept is not None)
     assert kept or note.endswith(".is_main_process:`")
 
 

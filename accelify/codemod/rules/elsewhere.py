@@ -44,9 +44,8 @@ def find(script: Script) -> Iterator[Remark]:
 
 def _is_right(script: Script, device: ast.expr) -> bool:
     """Whether a move is to the process's own device, by its name or passed on, or to where another tensor is."""
-    if isinstance(device, ast.Constant):
-        return not is_by_number(script.program, device)
-    is_own = device in script.devices.numbers or script.devices.is_of_process(device)
+    is_named = isinstance(device, ast.Constant) and not is_by_number(script.program, device)
+    is_own = is_named or device in script.devices.numbers or script.devices.is_of_process(device)
     return is_own or is_where_another_is(script.tracer.only_value(device) or device)
 
 

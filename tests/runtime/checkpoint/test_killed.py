@@ -1,16 +1,17 @@
 """A two-rank run, killed with -9 at random times and started again, ends as if nothing had happened."""
 
 import json
+import multiprocessing
 import os
 import random
 import re
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import torch
+
 from tests.ports import free_port
+from tests.runtime import training
 from tests.runtime.processes import environment
 
 # Units: kills; `make soak` asks for more.
@@ -19,33 +20,47 @@ STEPS_PER_EPOCH = 4
 AT_MOST = 8  # steps of a run that is killed, however long that takes
 
 
+# Its one process imports torch; the ranks are forked from it.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.runtime.training", "torch.distributed.nn.functional"])
+
+
+def run(options, rank, port, out):
+    os.environ.update(environment(rank, 2, port))
+    with Path(out).open("w") as printed:
+        os.dup2(printed.fileno(), 1)
+        os.dup2(printed.fileno(), 2)
+    torch.set_num_threads(1)
+    training.main(json.dumps(options))
+
+
 def start(folder, epochs, **more):
     port = free_port()
     options = {"kind": "shuffle", "workers": 0, "epochs": epochs, "saves": "always", "load": "newest", **more}
-    text = json.dumps({**options, "project": str(folder), "out": str(folder)})
-    command = [sys.executable, "-m", "tests.runtime.training", text]
-    return [
-        subprocess.Popen(
-            command, env=environment(rank, 2, port), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for rank in range(2)
-    ]
+    options |= {"project": str(folder), "out": str(folder)}
+    ranks = [FORKS.Process(target=run, args=(options, rank, port, folder / f"out.{rank}")) for rank in range(2)]
+    for rank, process in enumerate(ranks):
+        Path(folder, f"out.{rank}").unlink(missing_ok=True)
+        process.start()
+    return ranks
 
 
-def begin_of(process):
+def begin_of(process, out):
     """The step at which a run begins, once it does; what it printed before must not be an error."""
-    printed = ""
-    for line in process.stdout:
-        printed += line
-        if match := re.match(r"begins at (\d+)", line):
+    while True:
+        is_alive, printed = process.is_alive(), out.read_text() if out.exists() else ""
+        if match := re.search(r"^begins at (\d+)\n", printed, re.MULTILINE):
             return int(match[1])
-    raise AssertionError(printed)
+        assert is_alive, printed
+        time.sleep(0.001)
 
 
 def finish(folder, epochs):
     ranks = start(folder, epochs)
-    outputs = [process.communicate(timeout=240 + 10 * KILLS)[0] for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0], outputs
+    for process in ranks:
+        process.join(timeout=240 + 10 * KILLS)
+    outputs = [(folder / f"out.{rank}").read_text() for rank in range(2)]
+    assert [process.exitcode for process in ranks] == [0, 0], outputs
     return [{**json.loads((folder / str(rank)).read_text()), "seen": None} for rank in range(2)]
 
 
@@ -64,18 +79,18 @@ def test_killed_at_random_times(tmp_path):
     reached = 0
     for _ in range(KILLS):
         ranks = start(broken, epochs, hang=AT_MOST)
-        begins = begin_of(ranks[0])
+        begins = begin_of(ranks[0], broken / "out.0")
         assert begins >= reached
         enough = begins + chance.randrange(4)  # checkpoints that this run may commit; how long that takes is no matter
         while newest(broken) + 1 < enough:
-            assert [process.poll() for process in ranks] == [None, None]
+            assert [process.exitcode for process in ranks] == [None, None]
             time.sleep(0.001)
         time.sleep(chance.random() * 0.05)
         for process in chance.sample(ranks, 2):
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             time.sleep(chance.random() * 0.01)
         for process in ranks:
-            process.communicate()
+            process.join()
         # A name is a promise: whatever bears one was committed, so the next run must not begin before it.
         reached = newest(broken) + 1
     assert 0 < reached < epochs * STEPS_PER_EPOCH

@@ -36,7 +36,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
-from accelify.codemod.semantics.values import Constant, Instance
+from accelify.codemod.semantics.values import Constant, Instance, Made
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -357,6 +357,15 @@ class Own:
                 found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()
         return found or {Where.HOST if self._names_the_cpu_only(devices) else Where.ACCELERATOR}
 
+    def may_move_a_model(self, call: ast.Call) -> bool:
+        """`model.to(device)`, `model.type(torch.cuda.FloatTensor)`, or such a call of what may be one"""
+        if not isinstance(call.func, ast.Attribute):
+            return False
+        model, moves = call.func.value, methods.moves_to_device(call.func.attr) or call.func.attr == "type"
+        held = self.program.values(model) if moves else frozenset()
+        is_other = held and all(isinstance(v, Made) and not self.roles.is_module(v) for v in held)
+        return moves and not is_other and not self.prepared.is_batch(model)
+
     def asked_for_a_move(self, move: Move) -> Iterator[ast.expr]:
         """The conditions under which a model is moved, but for those under which it is made, and by no other branch."""
         read = move.receiver
@@ -604,8 +613,10 @@ def _staying(
     models = [m for m in moves if m in goes and not own.prepared.is_batch(m.receiver)]
     models += [m for m in moves if m not in goes and own.program.values(m.receiver) & trained]
     on_host += [m.call for m in models if any(lattice.holds(test) is None for test in own.asked_for_a_move(m))]
+    anchors = [g.anchor for g in own.prepared.preparation.groups if g.anchor is not None]
+    still = anchors if own.has_model and not any(map(own.may_move_a_model, own.program.calls)) else []
     unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)
-    read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded]
+    read = [*arrivals.reads(), *on_host, *still, *own.prepared.left_to_others(), *stranded]
     is_early = any(early.holds(m.call) for m in models)
     is_left = bool(read) and not is_early and (bool(models) or not unmoved)
     return Staying(tuple(sorted(read, key=own.program.position)), tuple(unmoved), is_left)

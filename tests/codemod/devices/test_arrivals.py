@@ -158,3 +158,18 @@ def test_numbers_that_a_script_with_a_gpu_makes_a_tensor_stay_where_they_are(bat
     after = migrated(OF_NUMBERS.format(size=", batch_size=8", batch=batch, taken=taken))
     assert read in after
     assert KEPT in after
+
+
+@pytest.mark.parametrize(
+    ("model", "is_kept"),
+    [
+        ("", True),
+        ("criterion = torch.nn.MSELoss()\ncriterion.to(device)", True),
+        ("model.to(device)", False),
+        ("for part in vendor.parts(model): part.to(device)", False),
+        ("kind = torch.cuda.FloatTensor\nmodel.type(kind)", False),
+    ],
+)
+def test_a_model_that_no_code_moves_stays_where_it_is(model: str, is_kept: bool) -> None:
+    after = run(script(imports="import vendor", model=model, batch=f"if use_cuda:\n    {MOVED}")).after.decode()
+    assert (f"accelerator = {KEPT}\n" in after) is is_kept

@@ -31,7 +31,8 @@ class NoBatch:
 
 
 NO_BATCH = NoBatch()
-NO_LENGTH = (TypeError, NotImplementedError)  # what `len` raises where there is none, and what torchtext raises
+# What `len` raises where there is none: Python, torchtext, and a DataLoader that was never set up as one.
+NO_LENGTH = (TypeError, NotImplementedError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)

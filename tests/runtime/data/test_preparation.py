@@ -46,6 +46,17 @@ class Pairs(DataLoader):
         return len(self.rows) // 2
 
 
+class UncountedPairs(Pairs):
+    """Leaves its length to DataLoader, too, which then has none."""
+
+    __len__ = DataLoader.__len__
+
+
+def test_a_loader_that_was_never_set_up_as_one_may_have_no_length():
+    on_device = data(size=1).prepare(UncountedPairs(), torch.device("cpu"))
+    assert batches(on_device) == [[i, i + 1] for i in range(0, 12, 2)]
+
+
 def test_a_loader_that_was_never_set_up_as_one_is_sharded_by_its_batches():
     assert batches(data(size=1).prepare(Pairs(), None)) == [[i, i + 1] for i in range(0, 12, 2)]
     assert [batches(data(rank=rank).prepare(Pairs(), None))[0] for rank in (0, 1)] == [[0, 1], [2, 3]]

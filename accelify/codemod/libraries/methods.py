@@ -107,7 +107,12 @@ def adds_a_hook(name: str) -> bool:
 
 
 def hooks_a_pass(name: str) -> bool:
-    """Whether a call makes each forward or backward pass call a function: `register_full_backward_hook`."""
+    """Whether a call makes each forward or backward pass call a function: `register_full_backward_hook`.
+
+    `register_hook` of a tensor does so for the pass that made it.
+    """
+    if table.member("tensor", name) is not None:
+        return name.startswith("register_")
     row = table.member("module", name) or table.function(f"torch.nn.modules.module.{name}")
     return row is not None and name.startswith("register_") and ("forward" in name or "backward" in name)
 

@@ -107,16 +107,33 @@ def _is_set_in(metrics: Metrics, loop: ast.AST, name: str, run: Set[Scope]) -> b
 
 def hook_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     """The statements and calls of hooks that keep what gradients or weights are computed with, with its attribute."""
+    program, run = metrics.measured.program, _hooked(metrics)
+    for cls in _classes(program) if run else ():
+        changes = [c for c in _changes(cls, run) if not isinstance(c[0], ast.AugAssign)]
+        taken = _taken_with_gradients(program, cls, run) if changes else set()
+        yield from ((node, name) for node, name, given in changes if name in taken and not _are_constants(given))
+
+
+def hook_totals(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
+    """The statements of hooks that add up what other code computes with, with its attribute: `self.ranks += g.abs()`"""
+    program, kinds, run = metrics.measured.program, metrics.measured.chains.kinds, _hooked(metrics)
+    for cls in _classes(program) if run else ():
+        for node, name, given in _changes(cls, run):
+            if not isinstance(node, ast.AugAssign) or all(kinds.of(g) == {"number"} for g in given):  # which count
+                continue
+            frames = (program.frame(read) for read in program.attribute_reads.get(name, ()))
+            if any(f in program.reachable and f not in run for f in frames):
+                yield node, name
+
+
+def _hooked(metrics: Metrics) -> Set[Scope]:
+    """The functions that hooks run, where passes are over a rank's own batches."""
     program = metrics.measured.program
     calls = (call for call in program.calls if _adds_hook(call) and program.frame(call) in program.reachable)
     given = (a for call in calls for a in (*call.args, *(k.value for k in call.keywords)))
     hooks = [v.scope for a in given for v in program.values(a) if isinstance(v, FunctionValue)]
     has_own = bool(metrics.ranks.rounds) or metrics.ranks.shards.draws
-    run = program.run_from(hooks) if has_own else set()
-    for cls in _classes(program) if run else ():
-        changes = [c for c in _changes(cls, run) if not isinstance(c[0], ast.AugAssign)]  # which count, mostly
-        taken = _taken_with_gradients(program, cls, run) if changes else set()
-        yield from ((node, name) for node, name, given in changes if name in taken and not _are_constants(given))
+    return program.run_from(hooks) if has_own else set()
 
 
 def refreshing_passes(metrics: Metrics) -> Iterator[ast.Call]:

@@ -22,7 +22,13 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import skipped_apart
-from accelify.codemod.metrics.forward_state import carried_states, forward_states, hook_states, refreshing_passes
+from accelify.codemod.metrics.forward_state import (
+    carried_states,
+    forward_states,
+    hook_states,
+    hook_totals,
+    refreshing_passes,
+)
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import (
     Ends,
@@ -192,7 +198,13 @@ def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -
 
 
 def _kept_by_hooks(script: Script) -> Iterator[Remark]:
-    """What hooks keep for the steps of an optimizer, a note for each."""
+    """What hooks keep for the steps of an optimizer, or add up, a note for each."""
+    for name, node in {name: node for node, name in reversed([*hook_totals(script.metrics)])}.items():
+        message = (
+            f"a hook adds up `{name}` over each process's own batches: reduce it across processes before it is used, "
+            "or they go on with different values"
+        )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
     found = list(hook_states(script.metrics))
     for name, node in {name: node for node, name in reversed(found)}.items():
         message = (

@@ -6,7 +6,13 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.forward_state import carried_states, forward_states, hook_states, refreshing_passes
+from accelify.codemod.metrics.forward_state import (
+    carried_states,
+    forward_states,
+    hook_states,
+    hook_totals,
+    refreshing_passes,
+)
 from tests.codemod.facts import Facts
 
 SCRIPT = """\
@@ -118,6 +124,51 @@ def test_what_hooks_keep_of_batches_that_each_rank_draws() -> None:
     text = HOOKED.format(registers="register_forward_hook(self.keep)", kept=KEEPS, taken="self.inputs")
     text = text.replace("for x in DataLoader(rows, 4):", "for i in range(99):\n    x = torch.randn(4, 1)")
     assert [name for _, name in hook_states(Facts(text).script.metrics)] == ["inputs"]
+
+
+RANKED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+class Ranks:
+    def __init__(self):
+        self.ranks, self.count = {{"first": torch.zeros(3)}}, 0
+    def forward(self, x):
+        out = model[0](x)
+        out.{registers}(self.add)
+        return model[1](out)
+    def add(self, gradient, *rest):
+        {adds}
+    def worst(self):
+        return {taken}
+model = nn.Sequential(nn.Linear(1, 3), nn.Linear(3, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+ranks = Ranks()
+for x in DataLoader(rows, 4):
+    optimizer.zero_grad()
+    ranks.forward(x).mean().backward()
+    optimizer.step()
+model[0].weight.data[ranks.worst()] = 0
+"""
+ADDS = 'self.ranks["first"] += gradient.abs().mean(0)'
+TAKEN = 'self.ranks["first"].argmin()'
+
+
+@pytest.mark.parametrize(
+    ("registers", "adds", "taken", "names"),
+    [
+        ("register_hook", ADDS, TAKEN, ["ranks"]),
+        ("register_hook", "self.count += gradient.abs().mean()", "int(self.count)", ["count"]),
+        ("register_post_accumulate_grad_hook", ADDS, TAKEN, ["ranks"]),
+        ("register_hook", "self.count += 1", "self.count", []),
+        ("register_hook", ADDS, "0", []),
+        ("map_", ADDS, TAKEN, []),
+    ],
+)
+def test_what_hooks_add_up_for_other_code(registers: str, adds: str, taken: str, names: list[str]) -> None:
+    script = Facts(RANKED.format(registers=registers, adds=adds, taken=taken)).script
+    assert [name for _, name in hook_totals(script.metrics)] == names
 
 
 def test_what_hooks_keep_to_be_shown_is_not_for_a_step() -> None:

@@ -58,7 +58,8 @@ def test_the_attribute_that_says_where_it_is(move: str) -> None:
 @pytest.mark.parametrize("move", [BY_FUNCTION, BY_METHOD, BY_NAME])
 def test_a_model_of_which_the_script_remembers_where_it_is(move: str) -> None:
     after = migrated(AGENT.format(move=move))
-    assert "self.net, self.optimizer, device_placement=[False, None]" in after
+    by_all, by_each = "Accelerator(device_placement=False)", "self.net, self.optimizer, device_placement=[False, None]"
+    assert (by_all in after) is not (by_each in after)
     assert "self.where = device" in after
     assert ".cpu()" in after
     assert ".to(self.accelerator.device)" in after or ".to(accelerator.device)" in after

@@ -97,9 +97,9 @@ def find(script: Script) -> Iterator[Remark]:
 
 def _keeps_weights(script: Script) -> bool:
     """Whether something saves or loads the weights of a model, other than by `model.module.state_dict()`."""
-    called = {ast.unparse(c.func) for c in script.program.calls if isinstance(c.func, ast.Attribute)}
-    is_inner = any(name.endswith(".module.state_dict") for name in called)
-    return not is_inner and any(name.endswith((".state_dict", ".load_state_dict")) for name in called)
+    called = [c.func for c in script.program.calls if isinstance(c.func, ast.Attribute)]
+    is_inner = any(ast.unparse(f).endswith(".module.state_dict") for f in called)
+    return not is_inner and any(f.attr.endswith("state_dict") for f in called)
 
 
 def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:

@@ -118,13 +118,17 @@ returns=tensor rows=each device=arguments traits=adds
     torch <tensor>: add
 returns=tensor rows=each device=arguments
     torch <tensor>: addcdiv addcmul arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
-        bitwise_xor copysign div divide eq float_power floor_divide fmax fmin fmod gcd ge greater greater_equal gt
-        heaviside hypot igamma igammac isclose lcm ldexp le lerp less less_equal logaddexp logaddexp2 logical_and
-        logical_or logical_xor lt masked_fill maximum minimum mul multiply ne nextafter not_equal pow prelu remainder
+        bitwise_xor copysign div divide float_power floor_divide fmax fmin fmod gcd heaviside hypot igamma igammac
+        lcm ldexp lerp logaddexp logaddexp2 masked_fill maximum minimum mul multiply nextafter pow prelu remainder
         sub subtract true_divide xlogy
-    torch: complex polar isin rsub
+    torch: complex polar rsub
     torch.special: xlog1py xlogy zeta gammainc gammaincc
-    <tensor>: __add__ __sub__ __mul__ __truediv__ __radd__ __rsub__ __rmul__ __pow__ __neg__ __eq__ __ne__ __lt__ __gt__
+    <tensor>: __add__ __sub__ __mul__ __truediv__ __radd__ __rsub__ __rmul__ __pow__ __neg__
+returns=tensor rows=each device=arguments traits=leaves_graph
+    torch <tensor>: eq ge greater greater_equal gt isclose le less less_equal logical_and logical_or logical_xor lt
+        ne not_equal
+    torch: isin
+    <tensor>: __eq__ __ne__ __lt__ __gt__
 returns=tensor rows=each device=arguments traits=finds
     torch <tensor>: where
 returns=tensor rows=each device=arguments traits=view

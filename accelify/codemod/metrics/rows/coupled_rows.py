@@ -87,12 +87,19 @@ class _Rows:
         return is_shown or is_of_tuple or any(isinstance(t, (ast.Tuple, ast.List)) for t in targets)
 
     def _has_rows(self, holder: ast.expr) -> bool:
-        """Whether a value may be a tensor with the rows of a batch: no single row, of a loop over them, no list."""
+        """Whether a value may be a tensor with the rows of a batch: no row of a loop over them, list or answers."""
         if isinstance(holder, ast.Subscript) or not self.kinds.of(holder) <= {"tensor", UNKNOWN}:
+            return False
+        if self._is_answer(self.tracer.only_value(holder) or holder):
             return False
         found = self.program.definitions(holder).definitions(holder) if isinstance(holder, ast.Name) else ()
         items = [d.node for d in found if d.kind is Kind.LOOP]
         return all(any(a in self.loops for a in self.program.ancestors(i) if self._binds(a, i)) for i in items)
+
+    def _is_answer(self, value: ast.expr) -> bool:
+        """`guess.eq(y)`: no numbers of which a loss could be made."""
+        is_call = isinstance(value, ast.Call) and self._is(value, Trait.LEAVES_GRAPH)
+        return isinstance(value, ast.Compare) or (is_call and not self._is(value, Trait.SAME_VALUES))
 
     def _binds(self, loop: ast.AST, item: ast.AST) -> bool:
         """Whether a loop gives a name its items."""

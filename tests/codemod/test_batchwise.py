@@ -145,7 +145,7 @@ def test_a_meter_of_time_stays_with_its_process() -> None:
     )
     assert SUMMED in after
     assert "took.sum" not in after
-    assert notes == ["until the loop ends, the values shown here are computed from this process's shard only"]
+    assert not notes
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,19 @@ def test_the_order_of_what_is_returned_is_that_of_one_process(metric: str, per: 
     assert (SHARDED in after) is (per is not None)
 
 
-def test_what_the_loop_shows_is_reported() -> None:
+def test_what_the_loop_shows_is_said_with_the_batch_size() -> None:
     for shown in ("print(i, total / (i + 1))", "if i % 2 == 0: print(total)", "mean = total / (i + 1); print(mean)"):
-        after, notes = rewritten(target="i, (x, y)", source="enumerate(loader)", metric=f"total += 1\n        {shown}")
-        assert SUMMED in after
-        assert [note for note in notes if "until the loop ends" in note]
+        slots = {
+            **SLOTS,
+            "target": "i, (x, y)",
+            "source": "enumerate(loader)",
+            "metric": f"total += 1\n        {shown}",
+        }
+        result = run(SCRIPT.format(**slots).replace("        pass\n", ""))
+        assert SUMMED in result.after.decode()
+        (note,) = (n for n in result.notes if n.rule == "batch_size")
+        assert "Values shown for some batches (line" in note.message
+        assert len(note.shows) == 1
 
 
 @pytest.mark.parametrize(

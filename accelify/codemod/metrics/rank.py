@@ -1225,7 +1225,10 @@ class Ranks:
                 ast.Dict([ast.Constant(k.arg) for k in call.keywords], [k.value for k in call.keywords])
             )
         rows = self.chains.kinds.called(call)
-        labels = self._of_arguments(call) | self._state_of(callees, position) | self._drawn_by_model(call, callees)
+        labels = self._state_of(callees, position) | self._drawn_by_model(call, callees)
+        is_method = isinstance(call.func, ast.Attribute) and not self.chains.kinds.name_of(call.func)
+        if not (is_method and rows and all(row.has(Trait.SAME_VALUES) for row in rows)):
+            labels |= self._of_arguments(call)  # `a.type_as(b)` has the values of `a` alone
         if not isinstance(call.func, ast.Attribute):
             labels |= self._without_place(self._of(call.func))
         elif not self.chains.kinds.name_of(call.func):

@@ -48,7 +48,7 @@ class Report:
     """A value of one rank's own: what it is, where it comes to be or is shown, and its name.
 
     leaves: where it is shown, saved or passed on. is_of_shard: whether it stands for all batches of one process, or the
-    script decides by it.
+    script decides by it; not of what is only shown while the loop runs.
     """
 
     about: About
@@ -61,7 +61,7 @@ class Report:
     @property
     def is_of_some_batches(self) -> bool:
         """Whether it is a value of a batch, or of those so far, which is of one process's as well as of another's."""
-        return self.about in _OF_SOME_BATCHES or (self.about is About.LAST and not self.is_of_shard)
+        return self.about in _OF_SOME_BATCHES or (self.about in {About.LAST, *_OF_SUMS} and not self.is_of_shard)
 
 
 class Reports:
@@ -79,6 +79,7 @@ class Reports:
         self.losses = losses
         self._found: dict[tuple[object, ...], Report] = {}
         self._leaves: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of what was found
+        self._beyond: set[tuple[object, ...]] = set()  # what is not only shown while its loop runs
         self._followed: set[tuple[Way, Given]] = set()  # what was said of one call's value is said of all
         self._state: set[ast.AST] = set()  # what later steps compute with, whether that is reported or not
 
@@ -89,7 +90,11 @@ class Reports:
                 self._report(sink, origin)
             for loss in self.losses if not self.ranks.shards.draws else ():
                 self._of_state(loss)
-        found = [replace(r, leaves=tuple(self._leaves.get(key, ()))) for key, r in self._found.items()]
+        seen = {k for k, r in self._found.items() if r.about in _OF_SUMS and k not in self._beyond}
+        found = [
+            replace(r, leaves=tuple(self._leaves.get(key, ())), is_of_shard=r.is_of_shard and key not in seen)
+            for key, r in self._found.items()
+        ]
         found = [r for r in found if r.node not in self._state or r.about in (About.STATE, About.CARRIED)]
         return [r for r in found if not any(self._is_within(r, other) for other in found)]
 
@@ -216,6 +221,8 @@ class Reports:
             kind = About.GIVEN
         key = (text, loop)
         self._add(key, Report(kind, origin.node, text, loop), sink)
+        if sink.way is not Way.SHOWN or loop not in (self._loop_round(sink.node), *self.program.loops_round(sink.node)):
+            self._beyond.add(key)
 
     def _is_replaced(self, node: ast.AST) -> bool:
         """Whether an attribute gets a value that is not made of its last one: `net.hidden = first(len(x))`."""

@@ -65,7 +65,9 @@ def find(script: Script) -> Iterator[Remark]:
     counted = tuple(place for n in (*counts.intervals(), *lengths) if (place := (script.path(n), n)) not in ends)
     checked = tuple((script.path(node), node) for node in counts.checks() if not script.is_by_hand)
     batches = [r for r in script.metrics.reports if r.is_of_some_batches]
-    shown = tuple((script.path(r.node), r.node) for r in batches)
+    evaluated = [node for evaluation in script.metrics.sharded for node in evaluation.shown]
+    read = {*((r.leaves or (r.node,))[0] for r in batches), *evaluated}
+    shown = tuple((script.path(node), node) for node in sorted(read, key=script.program.position))
     taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
     elsewhere = "" if not others else " (and of {0})" if first in places else " (batch size set in {0})"
     learned = f"on N processes a step learns from N {taken}{elsewhere}"
@@ -87,7 +89,8 @@ def find(script: Script) -> Iterator[Remark]:
         message += ". Checkpoints no longer have its prefix `module.`: take it off older ones before loading them"
     if shown and not script.is_by_hand:
         message += ". Values shown for some batches ({2}) come from one process's own batches"
-    shows = tuple((script.path(node), node) for r in batches for node in r.leaves if not script.is_by_hand)
+    leaves = [*(node for r in batches for node in r.leaves), *map(script.program.statement, evaluated)]
+    shows = tuple((script.path(node), node) for node in leaves if not script.is_by_hand)
     lines = (tuple(others), counted, shown, ends, checked, rounds)
     yield Remark(NAME, *first, message, tier, lines=lines, shows=shows)
     yield from _fixed(script)

@@ -59,7 +59,6 @@ def find(script: Script) -> Iterator[Change | Remark]:
     """A statement after a loop for the sums that are reduced alike; evaluation loops whose batches are shared out."""
     for evaluation in script.metrics.sharded:
         yield _sharded(script, evaluation)
-        yield from _shown(script, evaluation)
     for metered in script.metrics.metered:
         yield from _metered(script, metered)
     for name, divisor in script.metrics.divided_by_steps:
@@ -183,15 +182,6 @@ def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.
         return snippets.expression(share, loader=node)
     branches = ("{loader}", share) if phase.trains else (share, "{loader}")
     return snippets.expression(f"{branches[0]} if {ast.unparse(phase.test)} else {branches[1]}", loader=node)
-
-
-def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
-    """Values that the loop itself shows before it is over."""
-    for read in evaluation.shown[:1]:
-        message = "until the loop ends, the values shown here are computed from this process's shard only"
-        shown = map(script.program.statement, evaluation.shown)
-        shows = tuple((script.path(statement), statement) for statement in shown)
-        yield Remark(NAME, script.path(read), read, message, Tier.ADVICE, shows=shows)
 
 
 def _trimming(trim: Trim, accelerator: str, source: str) -> Iterator[Edit]:

@@ -11,7 +11,7 @@ from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.semantics.chains import Chains
-from accelify.codemod.semantics.definitions import Kind
+from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements, returned
@@ -65,17 +65,27 @@ def number_read_on(metrics: Metrics, node: ast.If | ast.While) -> ast.expr | Non
 
     It is this that one process has to give to all: `lr = find(loss)`, `if lr == -1: break`, `group["lr"] = lr`.
     """
-    program, chains = metrics.measured.program, metrics.measured.chains
-    asked = [n for n in ast.walk(node.test) if isinstance(n, ast.Name) and metrics.ranks.is_own(n)]
-    found = {d for n in asked for d in chains.definitions(n)}
-    if isinstance(node, ast.While) or len(found) != 1:
+    program, found = metrics.measured.program, _asked_of(metrics, node)
+    if isinstance(node, ast.While) or len(found) != 1 or not _read_on(metrics, node, found):
         return None
     path, holder = program.binding(next(iter(found)).node)
-    is_near = isinstance(holder, ast.Assign) and not path and holder in program.block(node)
-    if not is_near or not isinstance(holder, ast.Assign) or chains.kinds.of(holder.value) != {"number"}:
+    if not isinstance(holder, ast.Assign) or path or holder not in program.block(node):
         return None
-    reads = (r for d in found for r in chains.facts(node).uses(d) if not program.inside(r, node.test))
-    return holder.value if any(program.reaches(node.test, r) for r in reads) else None
+    is_number = metrics.measured.chains.kinds.of(holder.value) == {"number"}  # no tensor, which may be of another GPU
+    return holder.value if is_number else None
+
+
+def _asked_of(metrics: Metrics, node: ast.If | ast.While) -> set[Definition]:
+    """Where a condition's variables get the values that are a process's own."""
+    asked = [n for n in ast.walk(node.test) if isinstance(n, ast.Name) and metrics.ranks.is_own(n)]
+    return {d for n in asked for d in metrics.measured.chains.definitions(n)}
+
+
+def _read_on(metrics: Metrics, node: ast.If | ast.While, found: Iterable[Definition]) -> list[ast.AST]:
+    """Where the values that a condition asks for are read after it."""
+    program, facts = metrics.measured.program, metrics.measured.chains.facts(node)
+    reads = (r for d in found for r in facts.uses(d) if not program.inside(r, node.test))
+    return [r for r in reads if program.reaches(node.test, r)]
 
 
 def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
@@ -93,10 +103,25 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
 
 
 def _is_for_all(metrics: Metrics, learning: _Steps, node: ast.If | ast.While) -> bool:
-    """Whether a condition is about going on; or about taking a step as long as a loss is high or low enough."""
-    if isinstance(node, ast.While) or learning.only_end_by(node):
+    """Whether a condition is about going on, or is drawn; or about a step as long as a loss is high or low enough."""
+    if isinstance(node, ast.While) or learning.only_end_by(node) or _is_drawn(metrics, node):
         return True
     return not learning.is_left_early(node) and _compares_losses(metrics, node.test)
+
+
+def _is_drawn(metrics: Metrics, node: ast.If) -> bool:
+    """Whether only a process's own draws make a condition its own, so that any process may draw for all.
+
+    Not where more than conditions reads them afterwards, as they would still be each process's own.
+    """
+    program = metrics.measured.program
+    differing = [o for o in metrics.ranks.of(node.test).origins if o.differs]
+    if not differing or any(o.mark not in (Mark.DRAW, Mark.PICKED) for o in differing):
+        return False
+    reads = _read_on(metrics, node, _asked_of(metrics, node))
+    tests = (getattr(program.statement(r), "test", None) for r in reads)
+    is_for_tests = all(t is not None and program.inside(r, t) for r, t in zip(reads, tests, strict=True))
+    return is_for_tests or number_read_on(metrics, node) is not None
 
 
 def _compares_losses(metrics: Metrics, test: ast.expr) -> bool:

@@ -10,7 +10,7 @@
 
 Why: what a process measures on its shard of the data, and its clock, are its own. One that stops, or leaves out a step,
 while the others go on keeps them waiting. So all decide as process 0 does, where all come to the decision equally
-often, and it is one about going on.
+often, and it is one about going on, or is drawn at random. A number that is used after its test is process 0's, too.
 Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; and
 agents, whose processes may take different numbers of steps. A note says so.
 """
@@ -97,6 +97,8 @@ def _why_apart(script: Script, test: ast.expr) -> str:
     marks = {o.mark for o in script.metrics.ranks.of(test).origins if o.differs}
     if Mark.SIGNAL in marks:
         return "a signal may come to one process alone, while only the main process saves: "
+    if marks and marks <= {Mark.DRAW, Mark.PICKED}:
+        return "each process draws this for itself: "
     if marks == {Mark.CLOCK}:
         return "this is decided by each process's own clock: "
     if not marks and FileQuestions(script.metrics.measured.chains).are_in(test):

@@ -7,7 +7,7 @@ import pytest
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import STEP, script
 
-BEFORE = "import os, time\nbegun, best, wait, done, losses = time.time(), 9.0, 0, False, []"
+BEFORE = "import os, random, time\nbegun, best, wait, done, losses = time.time(), 9.0, 0, False, []"
 
 
 def decided(**slots: str) -> tuple[list[str], int]:
@@ -45,6 +45,12 @@ def decided(**slots: str) -> tuple[list[str], int]:
             "",
             ["rate = ([2 * loss.item()])[0]"],
         ),
+        ("if torch.rand(1) < 0.2: continue\n" + STEP, "", ["if ([bool(torch.rand(1) < 0.2)])[0]: continue"]),
+        (
+            "way = random.random()\nif way < 0.5: model(x).sum().backward()\nlosses.append(way)",
+            "",
+            ["way = ([random.random()])[0]"],
+        ),
         ("", "last = float(loss)\nif last < 1: break\nlosses.append(last)", ["last = ([float(loss)])[0]"]),
         ("", "last = float(loss)\nif last < 1: break", ["if ([last < 1])[0]: break"]),
         (
@@ -68,6 +74,7 @@ def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) ->
         STEP.replace("optimizer.step()", "if loss.item() < 3: optimizer.step()\nelse: continue"),
         STEP.replace("optimizer.step()", "if (y == 0).sum() > 0: optimizer.step()"),
         STEP.replace("optimizer.step()", "if loss == loss: optimizer.step()"),
+        "part = torch.rand(4)\nif part.sum() > 2: x = x * part\nif part.sum() > 3: continue\n" + STEP,
     ],
 )
 def test_a_process_s_own_batch_is_not_decided_by_another(step: str) -> None:

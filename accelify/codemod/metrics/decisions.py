@@ -75,6 +75,29 @@ def number_read_on(metrics: Metrics, node: ast.If | ast.While) -> ast.expr | Non
     return holder.value if is_number else None
 
 
+def drawn_keys(metrics: Metrics, apart: Sequence[ast.If | ast.While], alike: Container[ast.AST]) -> Iterator[ast.expr]:
+    """What a process draws to choose its loader or its optimizer by: `name = random.choice(names)`, `next(of[name])`.
+
+    apart, alike: the conditions that ranks decide apart, and those of them that one decides for all.
+    """
+    program, chains, training = metrics.measured.program, metrics.measured.chains, metrics.measured.training
+    taken = [*training.steps, *(c for c in program.calls if metrics.ranks.shards.is_loader(program.iterator(c) or c))]
+    keys = (n.slice for c in taken for n in ast.walk(c) if isinstance(n, ast.Subscript))
+    others = {*apart} - {n for n in apart if n in alike}
+    for key in (k for k in keys if isinstance(k, ast.Name) and _are_draws(metrics, k)):
+        found = [d.node for d in chains.definitions(key)]
+        path, holder = program.binding(found[0]) if len(found) == 1 else ((), None)
+        is_plain = isinstance(holder, ast.Assign) and not path and "tensor" not in chains.kinds.of(holder.value)
+        if is_plain and isinstance(holder, ast.Assign) and _is_met_by_all(metrics, holder, others, alike, _DEPTH):
+            yield holder.value
+
+
+def _are_draws(metrics: Metrics, node: ast.expr) -> bool:
+    """Whether nothing but a process's own draws makes a value its own."""
+    differing = [o for o in metrics.ranks.of(node).origins if o.differs]
+    return bool(differing) and all(o.mark in (Mark.DRAW, Mark.PICKED) for o in differing)
+
+
 def _asked_of(metrics: Metrics, node: ast.If | ast.While) -> set[Definition]:
     """Where a condition's variables get the values that are a process's own."""
     asked = [n for n in ast.walk(node.test) if isinstance(n, ast.Name) and metrics.ranks.is_own(n)]
@@ -115,8 +138,7 @@ def _is_drawn(metrics: Metrics, node: ast.If) -> bool:
     Not where more than conditions reads them afterwards, as they would still be each process's own.
     """
     program = metrics.measured.program
-    differing = [o for o in metrics.ranks.of(node.test).origins if o.differs]
-    if not differing or any(o.mark not in (Mark.DRAW, Mark.PICKED) for o in differing):
+    if not _are_draws(metrics, node.test):
         return False
     reads = _read_on(metrics, node, _asked_of(metrics, node))
     tests = (getattr(program.statement(r), "test", None) for r in reads)

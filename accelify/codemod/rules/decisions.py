@@ -10,7 +10,8 @@
 
 Why: what a process measures on its shard of the data, and its clock, are its own. One that stops, or leaves out a step,
 while the others go on keeps them waiting. So all decide as process 0 does, where all come to the decision equally
-often, and it is one about going on, or is drawn at random. A number that is used after its test is process 0's, too.
+often, and it is one about going on, or is drawn at random. A number that is used after its test is process 0's, too,
+and so is what is drawn to choose a loader or an optimizer by.
 Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; and
 agents, whose processes may take different numbers of steps. A note says so.
 """
@@ -27,6 +28,7 @@ from accelify.codemod.metrics.decisions import (
     FileQuestions,
     decided_apart,
     decided_by_one,
+    drawn_keys,
     follows,
     number_read_on,
     repeated_apart,
@@ -47,6 +49,12 @@ def find(script: Script) -> Iterator[Change | Remark]:
     apart = list(decided_apart(script.metrics))
     by_one = decided_by_one(script.metrics, apart) if can_speak and not script.run.ends_apart else set()
     given: set[ast.expr] = set()
+    for key in drawn_keys(script.metrics, apart, by_one) if can_speak and not script.run.ends_apart else ():
+        accelerator = script.accelerator(key)
+        if key not in given and accelerator is not None:
+            given.add(key)
+            edit = Replace(key, partial(snippets.agreed, speaker=accelerator), (key,), (accelerator.split(".")[0],))
+            yield Change(NAME, script.path(key), key.lineno, "process 0 draws for all", (edit,), Tier.SAFE)
     for node in apart:
         path, test, accelerator = script.path(node), node.test, script.accelerator(node.test)
         if follows(script.metrics, test, by_one - {node}):

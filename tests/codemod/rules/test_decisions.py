@@ -166,3 +166,36 @@ for epoch in range(20):
 def test_an_evaluation_that_draws_where_each_process_draws_for_itself(output: str, given: str, notes: int) -> None:
     found = run(EVALUATED.format(output=output, given=given, mode="model.eval()")).notes
     assert sum(n.rule == "decisions" for n in found) == notes
+
+
+KEYS = """\
+pick = {draw}
+{between}
+optimizers[pick].zero_grad()
+model(x).sum().backward()
+optimizers[pick].step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("draw", "between", "is_given"),
+    [
+        ("random.randrange(2)", "", True),
+        ("random.choice([0, 1])", "", True),
+        ("epoch % 2", "", False),
+        ("torch.randint(2, (1,))", "", False),
+        ("random.randrange(2)", "if y.sum() > 3: pick = 0", False),
+    ],
+)
+def test_one_process_draws_by_which_optimizer_all_step(draw: str, between: str, is_given: bool) -> None:
+    lines, _ = decided(set_up="optimizers = [optimizer, optimizer]", step=KEYS.format(draw=draw, between=between))
+    assert lines == [f"pick = ([{draw}])[0]"] * is_given
+
+
+def test_one_process_draws_from_which_loader_all_take_a_batch() -> None:
+    head, loop = script(before="import random").split("for epoch in range(2):")
+    step = loop.split("for x, y in loader:\n")[1]
+    given = "    of = random.choice([0, 1])\n    x, y = next(iterators[of])\n"
+    body = given + "\n".join(line[4:] for line in step.splitlines())
+    text = f"{head}iterators = [iter(loader), iter(DataLoader(rows))]\nfor number in range(9):\n{body}\n"
+    assert "of = accelerator.broadcast_object_list([random.choice([0, 1])])[0]" in run(text).after.decode()

@@ -22,7 +22,7 @@ from accelify.codemod.devices.device_options import Asked, DeviceOption, DeviceO
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
-from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
+from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu, device_on_gpu
 from accelify.codemod.devices.own_tensors import Homemade, Mixing
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
@@ -612,7 +612,9 @@ def _staying(
     trained = own.prepared.preparation.models
     models = [m for m in moves if m in goes and not own.prepared.is_batch(m.receiver)]
     models += [m for m in moves if m not in goes and own.program.values(m.receiver) & trained]
-    on_host += [m.call for m in models if any(lattice.holds(test) is None for test in own.asked_for_a_move(m))]
+    asked = {m: [test for test in own.asked_for_a_move(m) if lattice.holds(test) is None] for m in models}
+    devices = {m: map(device_on_gpu, tests) for m, tests in asked.items()}
+    on_host += [m.call for m in models if any(d is None or not lattice.devices.is_own(d) for d in devices[m])]
     anchors = [g.anchor for g in own.prepared.preparation.groups if g.anchor is not None]
     still = anchors if own.has_model and not any(map(own.may_move_a_model, own.program.calls)) else []
     unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)

@@ -423,7 +423,7 @@ class Cpu:
         value = self.tracer.only_value(node) if depth else None
         if value is not None and self._is_of_gpus(value):
             return self._terms(value, depth - 1)
-        choice = self.tracer.only_value(_device_on_gpu(node) or node) if depth else None
+        choice = self.tracer.only_value(device_on_gpu(node) or node) if depth else None
         if isinstance(choice, ast.Call) and "torch.device" in self.program.called(choice) and choice.args:
             choice = choice.args[0]
         if isinstance(choice, ast.IfExp) and self._is_between_devices(choice.body, choice.orelse):
@@ -493,7 +493,7 @@ def _asks(code: ast.expr) -> bool:
     return always or bool(set(names_read_in(code)) - {"torch"})
 
 
-def _device_on_gpu(test: ast.expr) -> ast.expr | None:
+def device_on_gpu(test: ast.expr) -> ast.expr | None:
     """`device` of `device == "cuda"`, of `device.type == "cuda"` and of `device != "cpu"`."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.comparators[0], ast.Constant):
         return None

@@ -319,9 +319,12 @@ class Grouper:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
         parts = list(ast.walk(statement))
+        calls = [n for n in parts if isinstance(n, ast.Call)]
+        owners = {text.rpartition(".")[0] for text in models}  # `self`, of `self.net`
+        if any(self._runs_on_parts(c, owners) for c in calls):
+            return True
         if not any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) in models for n in parts):
             return False
-        calls = [n for n in parts if isinstance(n, ast.Call)]
         run = self.program.run_through(calls)
         inner = [c for f in run for c in self.program.calls_in(f)]
         return any(self._fills_at_random(c, models) for c in [*calls, *inner])
@@ -330,8 +333,13 @@ class Grouper:
         rows = self.program.once(Effects).kinds.called(call) or ()
         if any(Effect.DRAWS_TORCH in row.effects and row.mutates for row in rows):
             return True
-        runs_on_parts = any(Effect.CALLS in row.effects and row.returns == "self" for row in rows)
-        return runs_on_parts and isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in models
+        return self._runs_on_parts(call, models)
+
+    def _runs_on_parts(self, call: ast.Call, models: set[str]) -> bool:
+        """`net.apply(init)`"""
+        rows = self.program.once(Effects).kinds.called(call) or ()
+        is_run = any(Effect.CALLS in row.effects and row.returns == "self" for row in rows)
+        return is_run and isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in models
 
     def _uses(self, statement: ast.AST, item: Item) -> bool:
         """Whether a statement needs an item prepared: it reads a loader, or it trains."""

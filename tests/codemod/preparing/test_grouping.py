@@ -248,3 +248,27 @@ def test_a_loader_is_prepared_in_the_try_whose_loop_goes_over_it() -> None:
     tries = f"{BUILD}try:\n{body}except RuntimeError:\n    loader = DataLoader(data, batch_size=1)\n{TRAIN}"
     text = migrated(f"{HEAD}def run(size):\n    print(size)\n" + indent(tries, "    ") + "run(4)\n")
     assert text.index("loader = accelerator.prepare(loader)") < text.index("for x, y in loader")
+
+
+@pytest.mark.parametrize("drawn", ["self.apply(draw)", "self.net.apply(draw)", "self.apply(draw)\n        print(self)"])
+def test_a_model_is_prepared_below_the_last_draw_of_its_weights(drawn: str) -> None:
+    after = migrated(f"""\
+import torch
+from torch import nn
+def draw(part):
+    if isinstance(part, nn.Linear): nn.init.normal_(part.weight)
+class Trainer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        {drawn}
+    def step(self, x):
+        self.optimizer.zero_grad()
+        self.net(x).mean().backward()
+        self.optimizer.step()
+trainer = Trainer().cuda()
+for x in torch.utils.data.DataLoader(torch.randn(8, 4)):
+    trainer.step(x.cuda())
+""")
+    assert after.index("apply(draw)") < after.index("accelerator.prepare(self.net")

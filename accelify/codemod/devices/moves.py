@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.devices.early_uses import EarlyUses
-from accelify.codemod.libraries import methods, names, vocabulary
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.settings import is_default_setting
@@ -261,6 +261,12 @@ class Moves:
     def _uses(self) -> EarlyUses:
         tensors = Tensors(self.program, self.roles, self.prepared)
         return EarlyUses(self.program, self.roles, self.prepared.preparation.models, tensors.is_part)
+
+    def moves_itself(self, move: Move) -> bool:
+        """Whether an object of a library's class, which may do more than to move, goes to the process's own GPU."""
+        made = [v.name or "" for v in self.program.values(move.receiver) if isinstance(v, Made)]
+        is_unknown = (table.function(n) is None and n.rpartition(".")[2][:1].isupper() for n in made)
+        return move.device is None and any(is_unknown) and not self.prepared.is_model(move.receiver)
 
     def moves_nothing(self, move: Move) -> bool:
         """Whether what is moved is a loss, or another module, without any tensors: `nn.MSELoss().cuda()`."""

@@ -5,7 +5,8 @@
     weights = weights.cuda()    ->    weights = weights.to(accelerator.device)
 
 Why: a prepared loader yields batches that are on the device already, and `prepare` moves the model.
-Left alone: `.to(dtype)`, moves of tensors that the script makes itself, moves where the accelerator does not reach.
+Left alone: `.to(dtype)`, moves of tensors that the script makes itself, moves where the accelerator does not reach, and
+`cuda()` of objects of other libraries, whose classes may do more there than move: it goes to the process's own GPU.
 A script that does anything else with a batch before it moves all of it (reads a part in the CPU's memory, gives it to
 NumPy or to unknown code), or moves its model under a condition, keeps all of its moves: the accelerator is
 `Accelerator(device_placement=False)`, with which `prepare` moves nothing, and every tensor is where it was.
@@ -89,6 +90,8 @@ def _is_idle_guard(script: Script, guard: ast.If | ast.IfExp, moves: Iterable[Mo
 def _goes_to_accelerator(script: Script, move: Move) -> bool:
     """Whether a move goes to the accelerator's device in the end, if it stays."""
     if script.accelerator(move.call) is None or script.devices.goes_to_cpu(move):
+        return False
+    if script.devices.known.moves_itself(move):
         return False
     if move.device is None or is_where_another_is(move.device):
         return move.device is None
@@ -240,7 +243,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     inside_data = is_worker_code(script.program, move.call)
     is_number = _is_number(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
-    if script.devices.goes_to_cpu(move) or is_where_another_is(move.device):
+    if script.devices.goes_to_cpu(move) or is_where_another_is(move.device) or script.devices.known.moves_itself(move):
         return
     follows = move.device is not None and script.devices.follows_tensors(move.device)
     if move.device is not None and not script.changes_nothing(move.device) and not follows:

@@ -9,6 +9,7 @@ import pytest
 from accelify.codemod.devices.moves import Move, is_cpu, last_name
 from accelify.codemod.semantics.scopes import assignment
 from tests.codemod.facts import Facts, texts
+from tests.codemod.pairs import migrated
 from tests.codemod.training_scripts import script, training
 
 DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
@@ -296,3 +297,19 @@ for x in torch.utils.data.DataLoader(rows):
 def test_a_model_that_is_used_or_changed_between_is_moved(between: str, end: str, needless: list[bool]) -> None:
     facts = Facts(TRIED.format(between=between, end=end))
     assert [facts.script.devices.known.is_needless(m) for m in facts.script.devices.moves] == needless
+
+
+@pytest.mark.parametrize(
+    ("made", "moved", "stays"),
+    [
+        ("vendor.TopLoss(2)", "loss.cuda()", True),
+        ("losses.svm.TopLoss()", "if torch.cuda.is_available(): loss.cuda()", True),
+        ("vendor.TopLoss(2)", "loss.cuda(1)", False),
+        ("vendor.TopLoss(2)", "loss.to('cuda')", False),
+        ("vendor.top_loss(2)", "loss.cuda()", False),
+        ("nn.CrossEntropyLoss(torch.ones(2))", "loss.cuda()", False),
+    ],
+)
+def test_an_object_of_a_library_s_class_moves_itself(made: str, moved: str, stays: bool) -> None:
+    text = script(before=f"import vendor, losses\nloss = {made}\n{moved}\n", model="model.cuda()\n")
+    assert (f"\n{moved}\n" in migrated(text)) is stays

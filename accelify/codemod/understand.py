@@ -19,7 +19,7 @@ from accelify.codemod.precision.apex import Apex
 from accelify.codemod.precision.precision import Precision, Precisions
 from accelify.codemod.preparing.batch_sizes import batch_sizes_of, may_be_divided, parallel_models
 from accelify.codemod.preparing.parallel_wrappers import Unwrapped, Wrappers
-from accelify.codemod.preparing.placing import Access, EarlyCode, Start
+from accelify.codemod.preparing.placing import Access, EarlyCode, Start, chosen_gpus
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.preparing import Preparation, Preparer
 from accelify.codemod.preparing.reach import Reach, Reacher
@@ -187,6 +187,8 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
         cpu = options.find(set(layout.files), by_branch=True)
         cpu = cpu if cpu is not None and not cpu.after else None
     after = list(cpu.after) if cpu is not None else []
+    chosen = [s for s in chosen_gpus(program, reach.homes) if not start.is_needed_before(s) and not moved_before([s])]
+    after += [s for s in chosen if not start.draws_before(s)]
     if precision is not None and precision.is_taken_over and precision.after is not None:
         after.append(precision.after)
     access = replace(layout.access, after=_last_of_each(program, after))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from accelify.codemod.edits.values import Insert
+from accelify.codemod.libraries import methods
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import CURRENT, Reach, constructor, node_of
 from accelify.codemod.preparing.settings import is_default_setting
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, main_guard
+from accelify.codemod.semantics.scopes import Scope, code, main_guard
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
@@ -100,7 +101,7 @@ class Access:
 
     def _creation(self, root: Scope) -> ast.stmt | None:
         above = root.body[: self._first_use(root)]
-        before = [s for s in above if _runs_other_code(s) or (self._is_notebook(root) and _sets_environment(s))]
+        before = [s for s in above if _runs_other_code(s)]
         return max([*self.import_block(root)[-1:], *before], key=root.body.index, default=None)
 
     def _shared(self, root: Scope) -> tuple[ast.stmt, str] | None:
@@ -244,12 +245,23 @@ def kept_edit(init: Scope, code: str) -> Insert:
     return Insert(first, "after" if is_super else "before", code, order=_FIRST)
 
 
-def _sets_environment(statement: ast.stmt) -> bool:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = "1"`, which has to come before the first use of a GPU."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return False
-    nodes = [n for n in ast.walk(statement) if isinstance(n, (ast.Attribute, ast.Name))]
-    return any((n.attr if isinstance(n, ast.Attribute) else n.id) in ("environ", "putenv") for n in nodes)
+def chosen_gpus(program: Program, homes: Collection[Scope]) -> Iterator[ast.stmt]:
+    """The statements of some modules and functions that choose GPUs, which has to come before the first use of one."""
+    for node in (n for parsed in program.files for n in parsed.nodes if chooses_gpus(n)):
+        frame = program.frame(node)
+        if frame in homes:
+            guard = main_guard(frame) if frame.kind == "module" else None
+            body = guard.body if guard is not None and program.inside(node, guard) else frame.body
+            yield from (s for s in body if program.inside(node, s))
+
+
+def chooses_gpus(node: ast.AST) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`, `os.environ.update(CUDA_VISIBLE_DEVICES=gpu)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        is_set = code(node.func.value) == "os.environ" and methods.puts_in(node.func.attr)
+    else:
+        is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    return is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node)
 
 
 def _runs_other_code(statement: ast.stmt) -> bool:

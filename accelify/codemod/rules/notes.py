@@ -18,7 +18,7 @@ from pathlib import Path
 from accelify.codemod.devices.destinations import is_where_another_is
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
-from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import skipped_apart
@@ -40,6 +40,7 @@ from accelify.codemod.metrics.progress import (
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
+from accelify.codemod.preparing.placing import chooses_gpus
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
@@ -474,7 +475,7 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
     yield from _divided_batches(script)
-    for node in (n for parsed in script.program.files for n in parsed.parents if _chooses_gpus(n)):
+    for node in (n for parsed in script.program.files for n in parsed.parents if chooses_gpus(n)):
         for place in _run_by_files(script, node):
             yield _chosen_gpus(script, node, place)
 
@@ -540,15 +541,6 @@ def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:
     else:
         is_run = frame in script.program.run_from(script.run.leading)
     return found or ([node] if is_run else [])
-
-
-def _chooses_gpus(node: ast.AST) -> bool:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`, `os.environ.update(CUDA_VISIBLE_DEVICES=gpu)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        is_set = code(node.func.value) == "os.environ" and methods.puts_in(node.func.attr)
-    else:
-        is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-    return is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node)
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this loop") -> Iterator[Remark]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from textwrap import indent
 
 import pytest
 
 from accelify.codemod.preparing.placing import Access, EarlyCode, body_start
 from tests.codemod.facts import Facts
-from tests.codemod.pairs import migrated
+from tests.codemod.pairs import migrated, run
 from tests.codemod.training_scripts import training
 
 SCRIPT = """\
@@ -186,3 +187,25 @@ def test_what_runs_only_where_a_file_is_itself_run() -> None:
     model = "def load():\n    return 1\nif __name__ == '__main__':\n    print(load())\n"
     facts = Facts({"main.py": EARLY.replace("import torch\n", "import torch\nimport model\n"), "model.py": model})
     assert not EarlyCode(facts.program, facts.script.access).holds(facts["print(load())"])
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "os.environ['CUDA_VISIBLE_DEVICES'] = args.gpus",
+        "if args.gpus:\n    os.environ.update(CUDA_VISIBLE_DEVICES=args.gpus)",
+        "os.environ.setdefault('CUDA_VISIBLE_DEVICES', '0')",
+    ],
+)
+@pytest.mark.parametrize("is_function", [False, True])
+def test_the_accelerator_is_created_below_the_choice_of_gpus(chosen: str, is_function: bool) -> None:
+    body = f"args = parser.parse_args()\n{chosen}\nmodel = torch.nn.Linear(4, 1).cuda()\n"
+    body += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    body += "for x in torch.utils.data.DataLoader(torch.randn(8, 4)):\n    optimizer.zero_grad()\n"
+    body += "    model(x.cuda()).mean().backward()\n    optimizer.step()\n"
+    text = f"def main():\n{indent(body, '    ')}\nmain()\n" if is_function else body
+    head = (
+        "import argparse\nimport os\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument('--gpus')\n"
+    )
+    after = run(head + text).after.decode()
+    assert after.index("CUDA_VISIBLE_DEVICES") < after.index("accelerator = Accelerator()")

@@ -539,7 +539,7 @@ def devices_of(
     is_only_named = {m.call: m.device is None or own.effects.changes_nothing(m.device) for m in moves}
     goes = [m for m in moves if is_only_named[m.call] and known.is_needless(m)]
     stranded = tuple(own.stranded(files, access)) if cpu is None and not by_hand else ()
-    staying = None if lattice.is_plain_host else _staying(own, lattice, early, moves, goes, stranded)
+    staying = None if lattice.is_plain_host else _staying(own, lattice, early, known, goes, stranded)
     needless = frozenset(m.call for m in goes)
     if staying is not None and staying.is_left:
         needless, stranded = frozenset(), ()
@@ -596,12 +596,7 @@ class Staying:
 
 
 def _staying(
-    own: Own,
-    lattice: Lattice,
-    early: EarlyCode,
-    moves: Sequence[Move],
-    goes: Sequence[Move],
-    stranded: Sequence[ast.Call],
+    own: Own, lattice: Lattice, early: EarlyCode, known: Moves, goes: Sequence[Move], stranded: Sequence[ast.Call]
 ) -> Staying:
     arrivals = Arrivals(lattice, goes)
     paths = {parsed.path for parsed in own.program.files}
@@ -610,11 +605,12 @@ def _staying(
     on_host = [read for read, places in lattice.named.items() if Where.HOST in places]
     on_host = [r for r in on_host if len(lattice.named[r]) > 1 or moved.isdisjoint(own.program.values(r))]
     trained = own.prepared.preparation.models
-    models = [m for m in moves if m in goes and not own.prepared.is_batch(m.receiver)]
-    models += [m for m in moves if m not in goes and own.program.values(m.receiver) & trained]
+    models = [m for m in known.found if m in goes and not own.prepared.is_batch(m.receiver)]
+    models += [m for m in known.found if m not in goes and own.program.values(m.receiver) & trained]
     asked = {m: [test for test in own.asked_for_a_move(m) if lattice.holds(test) is None] for m in models}
     devices = {m: map(device_on_gpu, tests) for m, tests in asked.items()}
     on_host += [m.call for m in models if any(d is None or not lattice.devices.is_own(d) for d in devices[m])]
+    on_host += [m.call for m in models if m.device is not None and known.is_of_round(m.device)]
     anchors = [g.anchor for g in own.prepared.preparation.groups if g.anchor is not None]
     still = anchors if own.has_model and not any(map(own.may_move_a_model, own.program.calls)) else []
     unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)

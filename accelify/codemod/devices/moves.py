@@ -162,6 +162,8 @@ class Moves:
         ):
             return False
         values = self.program.values(value)
+        if self.is_of_round(value):
+            return False
         if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Call)):
             values = frozenset(v for v in values if not _is_left_out(v))  # `device or torch.device("cuda")`
         name = target.id if isinstance(target, ast.Name) else target.attr
@@ -174,6 +176,22 @@ class Moves:
             return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
         is_named = name == "device" and is_setting and last_name(value) in ("device", "dev")
         return is_named or (isinstance(value, ast.Call) and self._is_for_models(target))
+
+    def is_of_round(self, device: ast.expr, depth: int = 3) -> bool:
+        """Whether a device is another in each round of a loop: that of a setting to be tried, of a CPU and a GPU."""
+        for name in (n for n in ast.walk(device) if isinstance(n, ast.Name) and depth):
+            owner = self.program.scope(name).owner(name.id)
+            writes = self.program.reaching(name, self.tracer.writes(owner, name.id)) if owner is not None else ()
+            for write in writes:
+                _, loop = self.program.binding(write)
+                over = loop.iter if isinstance(loop, ast.For) and self.program.inside(device, loop) else None
+                is_number = isinstance(over, ast.Call) and any(map(names.is_counter, self.program.called(over)))
+                if over is not None and not is_number:
+                    return True
+                value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
+                if value is not None and self.is_of_round(value, depth - 1):
+                    return True
+        return False
 
     def _is_literal_parameter(self, value: ast.Name) -> bool:
         """Whether a name is a parameter that all callers give the CPU, or all a GPU, as text: `device="cpu"`."""

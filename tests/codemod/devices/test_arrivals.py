@@ -173,3 +173,32 @@ def test_numbers_that_a_script_with_a_gpu_makes_a_tensor_stay_where_they_are(bat
 def test_a_model_that_no_code_moves_stays_where_it_is(model: str, is_kept: bool) -> None:
     after = run(script(imports="import vendor", model=model, batch=f"if use_cuda:\n    {MOVED}")).after.decode()
     assert (f"accelerator = {KEPT}\n" in after) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("rounds", "device", "is_kept"),
+    [
+        ("device in ['cpu', 'cuda']", "device", True),
+        ("number, device in enumerate(['cpu', 'cuda'])", "device", True),
+        ("run in vendor.runs(device=['cpu', 'cuda'])", "torch.device(run.device)", True),
+        ("number in range(2)", "torch.device('cuda')", False),
+    ],
+)
+def test_a_device_of_each_round_stays(rounds: str, device: str, is_kept: bool) -> None:
+    after = migrated(f"""\
+import torch, vendor
+from torch import nn
+from torch.utils.data import DataLoader
+for {rounds}:
+    place = {device}
+    model = nn.Linear(4, 1).to(place)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(vendor.rows):
+        x = x.to(place)
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+""")
+    assert (KEPT in after) is is_kept
+    assert (f"    place = {device}\n    model = nn.Linear(4, 1).to(place)\n" in after) is is_kept
+    assert ("x = x.to(place)\n" in after) is is_kept

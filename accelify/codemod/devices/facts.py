@@ -21,12 +21,11 @@ from accelify.codemod.devices.destinations import (
 from accelify.codemod.devices.device_options import Asked, DeviceOption, DeviceOptions
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice
-from accelify.codemod.devices.moves import Move, Moves, Remembered, last_name, options_in
+from accelify.codemod.devices.moves import Move, Moves, last_name, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu, device_on_gpu
 from accelify.codemod.devices.own_tensors import Homemade, Mixing
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
-from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.placing import Access, EarlyCode
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.settings import Setting
@@ -98,10 +97,6 @@ class Devices:
     def goes_to_cpu(self, move: Move) -> bool:
         """Whether a move brings something to the CPU, whatever the device is."""
         return self.known.goes_to_cpu(move)
-
-    def is_placed_by_script(self, item: Item) -> bool:
-        """Whether a model that is prepared is moved to and fro by the script, which remembers where it is."""
-        return self.known.program.once(Remembered).is_one(item)
 
     def is_early(self, node: ast.AST) -> bool:
         """Whether a place may be run before the accelerator has chosen the process's GPU."""
@@ -372,11 +367,12 @@ class Own:
         owner = self.program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
         if owner is not None and isinstance(read, ast.Name):
             writes = self.program.reaching(read, self.tracer.writes(owner, read.id))
-            rounds = [dict(self.program.branches_round(write)) for write in writes]
+            rounds = [dict(self.program.branches_round(w) if not isinstance(w, ast.arg) else ()) for w in writes]
         else:
             made = [self.program.statement(read)] if isinstance(read, ast.Call) else []
             rounds = [dict(self.program.branches_round(statement)) for statement in made]
-        for branching, is_body in self.program.branches_round(move.call):
+        places = [move.call, *(a for a in self.program.ancestors(move.call) if isinstance(a, ast.Lambda))]
+        for branching, is_body in (branch for place in places for branch in self.program.branches_round(place)):
             if not rounds or any(round_it.get(branching) is not is_body for round_it in rounds):
                 yield branching.test
 

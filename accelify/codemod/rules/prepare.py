@@ -49,10 +49,7 @@ def _statement(script: Script, group: Group) -> Iterator[Change | Obstacle]:
     if accelerator is None:
         yield Obstacle(NAME, path, first, f"the accelerator cannot be passed to where {names} would be prepared")
         return
-    is_said = not script.devices.keeps_moves
-    places = [False if is_said and script.devices.is_placed_by_script(i) else None for i in group.items]
-    given = f"{names}, device_placement={places}" if False in places else names
-    code = snippets.call_statement(names, f"{accelerator}.prepare", given, first.col_offset)
+    code = snippets.call_statement(names, f"{accelerator}.prepare", names, first.col_offset)
     where = "after" if anchor is not None else "before"
     yield Change(
         rule=NAME,

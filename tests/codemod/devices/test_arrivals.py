@@ -202,3 +202,56 @@ for {rounds}:
     assert (KEPT in after) is is_kept
     assert (f"    place = {device}\n    model = nn.Linear(4, 1).to(place)\n" in after) is is_kept
     assert ("x = x.to(place)\n" in after) is is_kept
+
+
+AGENT = """\
+import torch
+from torch import nn
+class Agent:
+    def __init__(self):
+        self.net = nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+        self.where = "cpu"
+    def place(self, device="cpu"):
+        {move}
+    def update(self, x):
+        loss = self.net(x).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+agent = Agent()
+for episode in range(4):
+    agent.place("cpu")
+    x = agent.net(torch.randn(4, 4)).detach().repeat(1, 2)
+    agent.place("gpu")
+    agent.update(x.cuda())
+"""
+BY_FUNCTION = """\
+move = (lambda m: m.cuda()) if device == "gpu" else (lambda m: m.cpu())
+        if self.where != device:
+            self.net = move(self.net)
+            self.where = device"""
+BY_METHOD = """\
+if not self.where == device:
+            self.net.cuda() if device == "gpu" else self.net.cpu()
+            self.where = device"""
+BY_NAME = """\
+if self.where != device:
+            if device == "gpu":
+                self.net.cuda()
+            else:
+                self.net.cpu()
+            self.where = device"""
+
+
+@pytest.mark.parametrize("move", [BY_FUNCTION, BY_METHOD, BY_NAME])
+def test_a_model_that_is_moved_to_and_fro_stays_where_it_is(move: str) -> None:
+    after = migrated(AGENT.format(move=move))
+    assert KEPT in after
+    assert "self.where = device" in after
+    assert ".cpu()" in after
+    assert ".to(self.accelerator.device)" in after
+
+
+def test_a_model_that_is_moved_without_asking() -> None:
+    assert "device_placement" not in migrated(AGENT.format(move="self.net.cuda()"))

@@ -98,8 +98,9 @@ class _Rows:
 
     def _is_answer(self, value: ast.expr) -> bool:
         """`guess.eq(y)`: no numbers of which a loss could be made."""
-        is_call = isinstance(value, ast.Call) and self._is(value, Trait.LEAVES_GRAPH)
-        return isinstance(value, ast.Compare) or (is_call and not self._is(value, Trait.SAME_VALUES))
+        if isinstance(value, ast.Call):
+            return self._is(value, Trait.LEAVES_GRAPH) and not self._is(value, Trait.SAME_VALUES)
+        return isinstance(value, ast.Compare)
 
     def _binds(self, loop: ast.AST, item: ast.AST) -> bool:
         """Whether a loop gives a name its items."""

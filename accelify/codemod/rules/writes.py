@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 import libcst as cst
@@ -337,10 +337,12 @@ def _written_by(script: Script, call: ast.Call) -> str:
 def _left(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
-    temporary = _temporary(script)
+    temporary, training = _temporary(script), script.program.run_from(script.run.leading)
     for call in script.written.guarding.unguarded:
         if script.program.statement(call) in _written_with_saves(script):
             continue
+        if not _is_run_by(training, script, call):
+            continue  # a script beside runs it, in one process
         if "tracker" in script.program.once(Kinds).of(call):
             continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
         if "torch.save" not in script.program.called(call) and call not in script.written.guarding.handed_on:
@@ -389,6 +391,13 @@ def _left(script: Script) -> Iterator[Remark]:
             named += f" (make {', '.join(kept)} `None` in the other processes, and check for `None` where it is used)"
         tier = Tier.REVIEW if is_temporary else Tier.ADVICE
         yield Remark(NAME, script.path(first), first, message, tier, about=named)
+
+
+def _is_run_by(training: Collection[Scope], script: Script, call: ast.Call) -> bool:
+    """Whether the processes that train may run a call: those of functions, or by importing its file."""
+    frame = script.program.frame(call)
+    is_imported = frame.kind != "function" and script.path(call) not in {p.path for p in script.program.named}
+    return frame in training or is_imported
 
 
 def _temporary(script: Script) -> dict[Scope, set[object]]:

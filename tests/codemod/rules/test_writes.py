@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from accelify.codemod.result import Status
 from tests.codemod.pairs import run, script
+from tests.codemod.test_importers import rewritten
 from tests.codemod.training_scripts import script as training_script
 
 IMPORTS = "import csv, io, os, shutil\nfrom pathlib import Path\nimport matplotlib.pyplot as plt\nimport numpy as np"
@@ -740,3 +743,44 @@ def test_all_have_read_a_log_before_one_writes_it_anew() -> None:
 def test_what_another_name_holds_is_changed_by_all() -> None:
     text = "kept = {}\nlog = kept\nlog[3] = 4\nnp.save('a.npy', log)\nprint(kept)"
     assert "\nlog[3] = 4\n" in end(text)
+
+
+NET = """\
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+    def step(self, x):
+        self.optimizer.zero_grad()
+        self.model(x).mean().backward()
+        self.optimizer.step()
+def write(path, rows):
+    for row in rows:
+        with open(path, "a") as file:
+            file.write(str(row))
+"""
+TRAIN = """\
+from net import Net, write
+from torch.utils.data import DataLoader
+net = Net()
+for x in DataLoader(rows):
+    net.step(x)
+    {end}
+"""
+TESTED = """\
+from net import Net, write
+def main():
+    write("out.txt", [Net()(row) for row in rows])
+    open("done.txt", "w").write("1")
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(("end", "is_noted"), [("pass", False), ("write('out.txt', x[0])", True)])
+def test_what_only_a_script_beside_writes_needs_no_note(tmp_path: Path, end: str, is_noted: bool) -> None:
+    files = rewritten(tmp_path, "train.py", net=NET, train=TRAIN.format(end=end), test=TESTED)
+    assert b"Accelerator(" in files["test.py"].after
+    assert any(n.rule == "writes" for result in files.values() for n in result.notes) is is_noted

@@ -96,7 +96,14 @@ class Reports:
             for key, r in self._found.items()
         ]
         found = [r for r in found if r.node not in self._state or r.about in (About.STATE, About.CARRIED)]
-        return [r for r in found if not any(self._is_within(r, other) for other in found)]
+        found = [r for r in found if not any(self._is_within(r, other) for other in found)]
+        return [r for r in found if not self._is_trained(r)]
+
+    def _is_trained(self, report: Report) -> bool:
+        """Whether it is of a model or an optimizer: what their passes change besides is asked of each forward pass."""
+        changed = self.ranks.chains.changed_by(report.node) if isinstance(report.node, ast.Call) else [report.node]
+        named = [n for n in changed if isinstance(n, ast.expr) and ast.unparse(n) == report.text]
+        return bool(named) and all(map(self.ranks.shards.is_alike, named))
 
     def _is_within(self, report: Report, other: Report) -> bool:
         """Whether a report is of what a meter keeps, and another one says that of the meter: `meter.update(loss)`."""

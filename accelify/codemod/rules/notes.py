@@ -285,6 +285,8 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
     for report in script.metrics.reports:
         if report.is_of_some_batches and (is_drawn or script.batch_sizes.loaders or script.batch_sizes.loops):
             continue  # said with the batch size, or of what each process draws
+        if report.about is About.LAST and is_drawn and script.run.experience.asks:
+            continue  # of its own episodes
         if report.about in _STATES and script.program.statement(report.node) in noted:
             continue
         if script.is_by_hand and report.about not in _OF_SHARDS:
@@ -553,6 +555,8 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
     if any(script.program.inside(shared, loop) for shared in script.metrics.shared_loops):
         return  # what each of its rounds goes over is sharded
     if script.prepared.is_loader_for_some(loop.iter):
+        if any(report.loop is loop for report in script.metrics.reports):
+            return  # which name what it adds up
         yield Remark(NAME, script.path(loop), loop, _SHARD.format(named), Tier.REVIEW)
     elif metrics := sorted(_metrics_in(script, loop)):
         message = (

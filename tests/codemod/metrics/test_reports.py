@@ -627,3 +627,20 @@ bar = Bar()
 def test_what_is_said_of_a_meter_is_not_said_of_its_attributes(shown: str) -> None:
     found = reports(before=BAR.format(shown=shown), batch="bar.add(loss.item())", end="print(bar.values)")
     assert {r.text for r in found if r.about in (About.SUM, About.LIST, About.RUNNING)} == {"bar"}
+
+
+@pytest.mark.parametrize(("given", "is_said"), [("model", False), ("kept", True)])
+def test_what_a_function_puts_into_a_model_is_not_a_running_value(given: str, is_said: bool) -> None:
+    before = (
+        "class Kept: pass\nkept = Kept()\nkept.scale = 0\n"
+        "def adapt(value, into):\n    into.scale = into.scale * 0.5 + value\n"
+    )
+    found = reports(before=before, batch=f"adapt(loss.item(), {given})", end=f"print({given}.scale)")
+    assert any(r.about in (About.SUM, About.LIST, About.RUNNING) for r in found) is is_said
+
+
+@pytest.mark.parametrize(("end", "is_of_shard"), [("pass", False), ("print(total)", True)])
+def test_what_is_only_shown_while_its_loop_runs_stands_for_some_batches(end: str, is_of_shard: bool) -> None:
+    batch = "total = 0.9 * total + loss.item()\nprint(total)"
+    (found,) = (r for r in reports(before="total = 0", batch=batch, end=end) if r.text == "total")
+    assert found.is_of_some_batches is not is_of_shard

@@ -27,8 +27,10 @@ from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.definitions import Kind
 
 NAME = "schedules"
+_DEPTH = 3
 _OF_ROWS = (Mark.ROWS, Mark.RUNNING)
 _FEWER = "the learning rate depends on the number of steps taken, and on N processes an epoch has 1/N of the steps"
 
@@ -58,20 +60,31 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _set_apart(script: Script) -> Iterator[Remark]:
     """Learning rates that each process sets from its own data, unless one process gives its number to all."""
-    chains = script.metrics.measured.chains
     found = [n for n in StepCounts(script.metrics).rates_set() if script.metrics.ranks.sets_own(n)]
     decided = decided_by_one(script.metrics, list(decided_apart(script.metrics))) if found else set()
     given = [v for v in (number_read_on(script.metrics, test) for test in decided) if v is not None]
     for node in found:
-        reads = (n for n in ast.walk(node.value) if isinstance(n, ast.Name))
-        targets = [d.node for n in reads for d in chains.definitions(n)]
-        held = {script.tracer.assigned(target) for target in targets if isinstance(target, ast.expr)}
-        if held.isdisjoint(given) and script.path(node) in script.files:
+        if not given or _values(script, node.value).isdisjoint(given):
             message = (
                 "each process sets this learning rate from its own data, so that they diverge, and with them the "
                 "copies of the model: reduce first what it follows"
             )
-            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+            if script.path(node) in script.files:
+                yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _values(script: Script, node: ast.expr, depth: int = _DEPTH) -> set[ast.expr]:
+    """What the variables of an expression are given, for a parameter by the calls of its function."""
+    program, chains, found = script.program, script.metrics.measured.chains, set[ast.expr]()
+    reads = [n for n in ast.walk(node) if isinstance(n, ast.Name)] if depth else []
+    for definition in (d for read in reads for d in chains.definitions(read)):
+        scope, name = definition.variable.scope, definition.variable.name
+        if definition.kind is Kind.PARAMETER and scope is not None:
+            passed = (chains.given(call, scope, name) for call in program.calls_of(scope))
+            found |= {v for p in passed if p is not None for v in _values(script, p, depth - 1)}
+        value = script.tracer.assigned(definition.node) if isinstance(definition.node, ast.expr) else None
+        found |= {value} if value is not None else set()
+    return found
 
 
 def _counted(script: Script) -> Iterator[Remark]:

@@ -111,10 +111,13 @@ def test_samples_that_are_counted_by_the_size_of_a_batch(counted: str, is_said: 
         ("for group in optimizer.param_groups:\n    group['lr'] = 0.1 * float(loss)", True),
         ("rate = 0.1 * float(loss)\noptimizer.param_groups[0]['lr'] = rate", True),
         ("rate = 0.1 * float(loss)\nif rate < 0.01: break\noptimizer.param_groups[0]['lr'] = rate", False),
+        ("rate = 0.1 * float(loss)\nif rate < 0.01: break\nset_rate(rate)", False),
+        ("set_rate(0.1 * float(loss))", True),
         ("optimizer.param_groups[0]['lr'] = 0.1 / (1 + epoch)", False),
         ("print(loss.item())\nif epoch > 3: optimizer.param_groups[0]['lr'] *= 0.9", False),
     ],
 )
 def test_a_learning_rate_of_one_process(step: str, expected: bool) -> None:
-    notes = run(script(set_up="last = 9", step=f"{STEP}{step}\n")).notes
+    set_up = "last = 9\ndef set_rate(rate): optimizer.param_groups[0]['lr'] = rate"
+    notes = run(script(set_up=set_up, step=f"{STEP}{step}\n")).notes
     assert any(n.rule == "schedules" and "from its own data" in n.message for n in notes) is expected

@@ -77,7 +77,8 @@ def test_a_worker_of_each_rank_draws_for_itself() -> None:
     after = result.after.decode()
     assert "args=(queue, i * accelerator.num_processes + accelerator.process_index)" in after
     assert "accelerator.seed_by_rank()" in after
-    assert any("`found` is computed from this process's own random draws" in n.message for n in result.notes)
+    (said,) = (n for n in result.notes if "each process draws its own data" in n.message)
+    assert "found" in after.split("\n")[int(said.shows[-1].rpartition(":")[2]) - 1]
 
 
 def test_a_worker_that_hands_over_by_a_pipe() -> None:

@@ -510,12 +510,6 @@ class Placed:
     defaulted: Mapping[tuple[ast.Call, str], ast.expr] = field(default_factory=dict)
 
 
-def _is_passed_by(program: Program, node: ast.expr) -> bool:
-    """Whether no call of a function gets to a place in it: `if backend == "tf":` where all say another."""
-    conditions, body = program.once(Conditions), program.frame(node).body
-    return bool(body) and not conditions.worlds(node) and bool(conditions.worlds(body[0]))
-
-
 def devices_of(
     own: Own,
     files: frozenset[str],
@@ -548,7 +542,7 @@ def devices_of(
     undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
     undecided += stranded
     if staying is None:
-        together = _together(own, lattice, None if by_hand else own.tensor(), undecided, may_mix=may_mix)
+        together = _together(own, lattice, undecided, may_mix=may_mix) if not by_hand else Together()
     else:
         mixed = next(iter([*staying.unmoved, *([] if staying.is_left else [*staying.read, *undecided])]), None)
         together = Together(mixed=mixed if may_mix and own.has_model else None)
@@ -631,21 +625,16 @@ class Together:
     from_others: ast.expr | None = None
 
 
-def _together(
-    own: Own, lattice: Lattice, tensor: ast.expr | None, undecided: Sequence[ast.expr], *, may_mix: bool
-) -> Together:
-    """The same of a script that has its models on the CPU; `tensor` is one that it makes itself."""
-    program, from_others = own.program, own.given_by_others()
-    host = program.once(HostReads)
+def _together(own: Own, lattice: Lattice, undecided: Sequence[ast.expr], *, may_mix: bool) -> Together:
+    """The same of a script that has its models on the CPU."""
+    host, tensor, from_others = own.program.once(HostReads), own.tensor(), own.given_by_others()
     changed = {t: host.shared[t] for t in lattice.on_device(host.shared)}
-    may_mix = may_mix and own.has_model and not host.asked and not (changed and tensor is not None)
-    read = [t for t in host.all if lattice.may_be_there(t)]
-    read = sorted((t for t in read if not _is_passed_by(program, t)), key=program.position)
-    doubts = [tensor, from_others, *read, *undecided, *own.prepared.left_to_others()]
+    doubts = [tensor, from_others, *undecided, *own.prepared.left_to_others()]
     first = next(filter(None, doubts), None) or Mixing(lattice).first()
-    if may_mix:
+    if may_mix and own.has_model and not host.asked and not (changed and tensor is not None):
         return Together(first, None, changed)
-    return Together(None, first if from_others is None else None, changed, from_others)
+    is_left = from_others is None and not own.names_a_device()
+    return Together(None, first if is_left else None, changed, from_others)
 
 
 def _undecided(

@@ -84,7 +84,6 @@ class Lattice:
         self.is_early = is_early
         self.kept = program.once(Kept)
         self.is_plain_host = Where.ACCELERATOR not in plain
-        self.may_be_plain_host = self.is_plain_host or any(len(places) > 1 for places in named.values())
         self.named = named
         self.of_models = _on_accelerator({*plain, *(each for places in named.values() for each in places)})
         self.devices = Destinations(program, roles, tracer, set(replaced), holds, self._as_destinations)
@@ -163,17 +162,6 @@ class Lattice:
     def on_device(self, nodes: Iterable[ast.expr]) -> list[ast.expr]:
         """The expressions that may have tensors on the device."""
         return [n for n in nodes if any(p.where is Where.ACCELERATOR for p in self.of(n))]
-
-    def may_be_there(self, node: ast.expr) -> bool:
-        """Whether an expression always has tensors, some on the device; the others are in the host's memory."""
-        places = self.of(node)
-        is_known = all(p.where in (Where.ACCELERATOR, Where.HOST) for p in places)
-        if not is_known or not any(p.where is Where.ACCELERATOR for p in places):
-            return False
-        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
-        if not isinstance(node, ast.Name) or owner is None:
-            return True
-        return all(self._written(owner, write) for write in self._reaching(node, owner))
 
     def symbolic(self, node: ast.expr | None) -> Places:
         """The tensors of an expression, in terms of what its function is given."""

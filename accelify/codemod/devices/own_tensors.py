@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from accelify.codemod.devices.destinations import Where
@@ -186,10 +186,9 @@ class Homemade:
 
 
 class Mixing:
-    """May tensors in the host's memory meet those on the device?
+    """May tensors in the host's memory meet those on the device, in a script that had its models on the CPU?
 
-    Where not even the kind of a value is known, the answer is yes. In a script that has its models on a GPU, only what
-    meets a batch counts, which a prepared loader has brought there before the script moves it.
+    Where not even the kind of a value is known, the answer is yes.
     """
 
     def __init__(self, lattice: Lattice) -> None:
@@ -204,7 +203,7 @@ class Mixing:
         """A place where they may."""
         found: list[ast.AST] = [n for n in self._nodes() if self._is_run(n) and self._may_meet(n)]
         found += [c for c in self.program.calls if self._is_run(c) and self._runs_another(c)]
-        found += [r for r in self.host.all if self._may_have_come([r]) and not self.side(r) <= {Where.HOST}]
+        found += [r for r in self.host.all if not self.side(r) <= {Where.HOST}]
         return min(found, key=self.program.position, default=None)
 
     def _nodes(self) -> Iterator[ast.AST]:
@@ -220,7 +219,7 @@ class Mixing:
 
     def _runs_another(self, call: ast.Call) -> bool:
         """Whether a network runs that is not prepared, and so is in the host's memory."""
-        if not self.lattice.is_plain_host or self.tensors.is_in_model(self.program.frame(call)):
+        if self.tensors.is_in_model(self.program.frame(call)):
             return False
         network = call.func
         if isinstance(network, ast.Attribute) and self.program.flow.callees.get(call):
@@ -245,15 +244,7 @@ class Mixing:
 
     def _may_meet(self, node: ast.AST) -> bool:
         sides = [side for side in self._sides(node) if side]
-        are_two = len(sides) > 1 and len(frozenset().union(*sides)) > 1
-        return are_two and self._may_have_come(_parts(node))
-
-    def _may_have_come(self, operands: Iterable[ast.expr]) -> bool:
-        """Whether an operand may be on the device now that was not in the plain script."""
-        if self.lattice.may_be_plain_host:
-            return True
-        places = (p for each in operands for p in self.lattice.of(each))
-        return any(p.is_batch and p.was is not Where.ACCELERATOR for p in places)
+        return len(sides) > 1 and len(frozenset().union(*sides)) > 1
 
     def _sides(self, node: ast.AST) -> list[frozenset[Where]]:
         """Where the tensors of the operands of an operation may be, those of a model that is called among them."""
@@ -330,12 +321,6 @@ def _listed(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Starred):
         return [node.value]
     return [e for part in node.elts for e in _listed(part)] if isinstance(node, (ast.List, ast.Tuple)) else [node]
-
-
-def _parts(node: ast.AST) -> list[ast.expr]:
-    """The expressions of which an operation is made, whether or not they hold tensors."""
-    named = [k.value for k in node.keywords] if isinstance(node, ast.Call) else []
-    return [*named, *(n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr))]
 
 
 def _name(node: ast.AST) -> str:

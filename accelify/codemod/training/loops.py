@@ -261,6 +261,12 @@ class Loops:
         runs = (call for call in self.program.calls if self._runs_model(call))
         return not any(loop in self.stack(call) for call in runs)
 
+    def _clears_without_a_step(self, loop: Loop, steps: Iterable[ast.Call]) -> bool:
+        """Whether rounds put their gradients aside for one step after the loop: those of tasks, or of domains."""
+        around = [self.stack(step) for step in steps if self.program.frame(step) is self.program.frame(loop)]
+        is_cleared = any(isinstance(n, ast.Attribute) and n.attr == "zero_grad" for n in nodes_in(loop))
+        return is_cleared and bool(around) and all(loop not in stack for stack in around)
+
     @staticmethod
     def _is_given(value: Value) -> bool:
         """Whether a value comes from a caller who is not known."""
@@ -360,7 +366,7 @@ class Loops:
                     return [Data("random", loops[0])]
                 if self.anew.starts_over(loop, self._stepped_in(loop, steps)) or any(self.sources.chosen(loop)):
                     break
-                if self._is_over_parts_of_a_loss(loop, backward):
+                if self._is_over_parts_of_a_loss(loop, backward) or self._clears_without_a_step(loop, steps):
                     continue
                 return [Data(source[0], loop, (source[1],))]
         once = self.passes.asked(loops)

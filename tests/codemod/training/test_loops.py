@@ -503,3 +503,42 @@ def test_errors_that_a_function_collects_beside_its_training(kept: str, asked: l
     )
     found = Facts(f"{head}{made}{CURVES.format(kept=kept, end='print(fit())')}").training
     assert sorted({s for d in found.data for s in texts(d.sources)} - {"loader"}) == asked
+
+
+TASKS = """\
+import torch
+from torch import nn
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = torch.load("batches.pt")
+def gradients():
+    return [p.grad.clone() for p in model.parameters()]
+def step(tasks):
+    found = []
+    {before}
+    for x, y in tasks:
+        {cleared}
+        nn.functional.cross_entropy(model(x), y).backward()
+        {after}
+    merge(model, found)
+    {last}
+for i in range(9):
+    step([(x[i], y[i]) for x, y in batches])
+"""
+APART = {"before": "pass", "cleared": "optimizer.zero_grad()", "after": "found.append(gradients())"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_sharded"),
+    [
+        ({"last": "optimizer.step()"}, False),
+        ({"cleared": "model.zero_grad()", "after": "found += gradients()", "last": "optimizer.step()"}, False),
+        ({"before": "optimizer.zero_grad()", "cleared": "pass", "last": "optimizer.step()"}, True),
+        ({"after": "optimizer.step()", "last": "pass"}, True),
+    ],
+)
+def test_gradients_that_are_put_aside_for_one_step_are_of_all_parts(changed: dict[str, str], is_sharded: bool) -> None:
+    facts = Facts(TASKS.format(**(APART | changed)))
+    (data,) = facts.training.data
+    assert isinstance(data.loop, ast.For)
+    assert (data.kind, spelling(data.loop.iter)) == ("sequence", "tasks" if is_sharded else "range(9)")

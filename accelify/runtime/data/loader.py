@@ -202,12 +202,33 @@ class PreparedLoader(_Prepared, DataLoader[Any]):  # type: ignore[misc]  # our i
     """The stand-in for a DataLoader, and one itself."""
 
 
+class _Asked(_Prepared):
+    """A stand-in that `next` can be asked of, as of a loader that is its own iterator: an endless one."""
+
+    def __next__(self) -> Any:
+        own = vars(self)
+        asked = own.setdefault("_asked", None) or iter(self)
+        own["_asked"] = None  # after the last batch another pass begins
+        batch = next(asked)
+        own["_asked"] = asked
+        return batch
+
+
+class AskedIterable(_Asked, PreparedIterable):
+    """The stand-in for another library's loader that is its own iterator."""
+
+
+class AskedLoader(_Asked, PreparedLoader):  # type: ignore[misc]  # as above
+    """The stand-in for a DataLoader that is its own iterator."""
+
+
 def prepare_loader(loader: Any, source: Source, passes: LoaderPasses, device: torch.device | None) -> Any:
     """The loader to use from now on; the very same one where nothing has to be done and it is no DataLoader."""
     is_plain = isinstance(source, OneProcess) and device is None and not is_torch_loader(loader)
     if isinstance(loader, _Prepared) or is_plain:
         return loader
-    kind = PreparedLoader if is_torch_loader(loader) else PreparedIterable
+    kinds = (PreparedIterable, AskedIterable), (PreparedLoader, AskedLoader)
+    kind = kinds[is_torch_loader(loader)][hasattr(type(loader), "__next__")]
     return kind(loader, source, passes, device)
 
 

@@ -194,3 +194,32 @@ def test_even_batches_are_as_they_were_after_the_block(fails):
         if fails:
             raise KeyError
     assert given.sharding.even_batches is True
+
+
+class Endless(DataLoader):
+    """A loader that is its own iterator, as many scripts define one."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.batches = super().__iter__()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return next(self.batches)
+        except StopIteration:
+            self.batches = super().__iter__()
+            return next(self.batches)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_endless_loader_may_be_asked_by_next(size):
+    ranks = [data(rank, size).prepare(Endless(list(range(8)), batch_size=2), None) for rank in range(size)]
+    seen = [[next(loader).tolist() for _ in range(5)] for loader in ranks]
+    whole = [[0, 1], [2, 3], [4, 5], [6, 7]] * 3
+    assert seen == [whole[rank : 5 * size : size] for rank in range(size)]
+    assert all(isinstance(loader, DataLoader) for loader in ranks)
+    with pytest.raises(TypeError, match="not an iterator"):
+        next(data(0, size).prepare(DataLoader(list(range(8))), None))

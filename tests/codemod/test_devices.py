@@ -222,7 +222,8 @@ def test_an_option_that_is_more_than_a_gpu_is_left(kept: str) -> None:
 
 def test_the_cpu_beside_the_device_stays_the_cpu() -> None:
     before = 'cpu = torch.device("cpu")'
-    notes = changed(before=before, batch="y.to(cpu)").notes
+    created = "Accelerator(device_placement=False)"  # no code moves a model
+    notes = changed(before=before, batch="y.to(cpu)", created=created).notes
     assert [n.rule for n in notes] == ["batch_size"]
 
 

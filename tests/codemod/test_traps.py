@@ -110,8 +110,10 @@ def test_other_moves_of_a_batch_stay(other: str) -> None:
 
 
 def test_a_new_tensor_keeps_its_place() -> None:
-    changed(batch="noise = torch.zeros(2, 4, device=device)\nx = x + noise")
-    changed(batch="noise = torch.zeros(2, 4).to(device)\nx = x + noise")
+    changed(
+        "-model.to(device)", model="model.to(device)", batch="noise = torch.zeros(2, 4, device=device)\nx = x + noise"
+    )
+    changed("-model.to(device)", model="model.to(device)", batch="noise = torch.zeros(2, 4).to(device)\nx = x + noise")
     changed(
         "-noise = torch.zeros(2, 4).cuda()",
         "+noise = torch.zeros(2, 4).to(accelerator.device)",

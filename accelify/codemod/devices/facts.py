@@ -602,7 +602,9 @@ def _staying(
     on_host += [m.call for m in models if any(d is None or not lattice.devices.is_own(d) for d in devices[m])]
     on_host += [m.call for m in models if m.device is not None and known.is_of_round(m.device)]
     anchors = [g.anchor for g in own.prepared.preparation.groups if g.anchor is not None]
-    still = anchors if own.has_model and not any(map(own.may_move_a_model, own.program.calls)) else []
+    to_gpu = (m.call for m in known.found if not known.goes_to_cpu(m))
+    is_sure = any(not any(own.program.branches_round(c)) for c in to_gpu)  # that the model is there, however it came
+    still = anchors if own.has_model and not is_sure and not any(map(own.may_move_a_model, own.program.calls)) else []
     unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)
     read = [*arrivals.reads(), *on_host, *still, *own.prepared.left_to_others(), *stranded]
     is_early = any(early.holds(m.call) for m in models)

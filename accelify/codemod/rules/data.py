@@ -312,7 +312,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     shown = (node for report in script.metrics.reports if report.is_of_some_batches for node in report.leaves)
     shows = tuple((script.path(node), node) for node in (*script.run.experience.shown, *shown))
     said = Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
-    is_said = bool(script.batch_sizes.loaders or script.batch_sizes.loops)  # with the batch size, of all steps
+    sized = {script.path(place) for place in script.batch_sizes.loaders or script.batch_sizes.loops}
+    is_said = script.path(backward) in sized  # with the batch size, of all steps of this file
     yield from _asked_of_others(script, "random") or (() if is_said and not alike else (said,))
 
 

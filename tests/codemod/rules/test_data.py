@@ -289,3 +289,30 @@ for x in loader:
 )
 def test_a_data_set_that_reads_on_whatever_row_is_asked_for(item: str, is_told: bool) -> None:
     assert any("is not used" in n.message for n in run(ITEMS.format(item=item)).notes) is is_told
+
+
+BOTH = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{loop}
+for step in range(9):
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).mean().backward()
+    optimizer.step()
+"""
+LOADED_TOO = """\
+for x in DataLoader(rows, batch_size=4):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("loop", "rules"), [("pass", ["data"]), (LOADED_TOO, ["batch_size"])])
+def test_a_learning_rate_is_advised_once(loop: str, rules: list[str]) -> None:
+    result = run(BOTH.format(loop=loop))
+    assert b".seed_by_rank()" in result.after
+    assert [n.rule for n in result.notes if "larger learning rate" in n.message] == rules

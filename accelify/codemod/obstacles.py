@@ -223,8 +223,9 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
         own = {o for o in owners if script.preparation.models.isdisjoint(roles.wholes(o))}
         if any(map(roles.is_model, own | (owners & _written_by_hand(program, call)))):
             message = (
-                "the model is updated from these gradients without an optimizer, so nothing averages them across "
-                'processes: use an optimizer, or average them with `accelerator.reduce(gradients, "mean")`'
+                "the model is updated from these gradients of `torch.autograd.grad`, which nothing averages across "
+                "processes: compute them with `backward` and let an optimizer step, or average them with "
+                '`accelerator.reduce(gradients, "mean")`'
             )
             yield call, "backward", message
 

@@ -239,8 +239,8 @@ class Settings:
 
     def _imported(self, writes: list[ast.AST]) -> ast.expr | None:
         """A name for what another module imports, if the home's own module imports it, too."""
-        wanted = {self._import(write) for write in writes}
-        own = self.frame.root.writes if self.frame is not None else {}
+        wanted = {self._import(write) for write in writes}  # none for what a `*` brings
+        own = self.frame.root.writes if self.frame is not None and wanted else {}
         for name, others in own.items():
             if None not in wanted and wanted == {self._import(other) for other in others}:
                 return ast.Name(name, ast.Load())

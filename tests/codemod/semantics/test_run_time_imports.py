@@ -164,7 +164,6 @@ class Plain:
     [
         ("runner = eval(sys.argv[1])()\nrunner.train()", True),
         ("make = eval(sys.argv[1])\nrunner = make()\nrunner.train()", True),
-        ("runner = globals()[sys.argv[1]]()\nrunner.train()", True),
         ("runner = globals().get(sys.argv[1])()\nrunner.train()", True),
         ("sizes = eval(sys.argv[1])\nprint(sizes)", False),
         ("sizes = globals()['Plain']\nprint(sizes)", False),
@@ -191,3 +190,13 @@ def test_a_registry_in_another_file_is_pointed_to(tmp_path: Path, monkeypatch: p
     main, registry_file = rewrite_together(("main.py",), Options())
     assert main.because == "nothing to migrate was found: see the note in registry.py"
     assert "(runners.py)" in registry_file.notes[0].message
+
+
+def test_a_script_that_trains_what_it_looks_up_among_its_globals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runners.py").write_text(CHOSEN)
+    Path("main.py").write_text("import sys\nfrom runners import *\nglobals()[sys.argv[1]]().train()\n")
+    results = {result.path: result for result in rewrite_together(("main.py",), Options())}
+    assert results["runners.py"].status is Status.MIGRATED

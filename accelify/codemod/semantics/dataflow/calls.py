@@ -430,6 +430,10 @@ class Calls(Containers):
         """`vars(models)`, whose items are what the module holds, as those of `vars(args)` are the attributes."""
         return frozenset(m for given in arguments for v in given for m in self._member(v, "__dict__")) or None
 
+    def _globals(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        """`globals()`, whose items are what the module holds: the classes and functions that one of any name may be."""
+        return frozenset({ModuleValue(self.scope_of[node].root)})
+
     def _method_result(self, node: ast.Call, function: ast.Attribute) -> Values:
         """The values that a library's method returns, as far as they matter here."""
         found: set[Value] = set()
@@ -473,6 +477,7 @@ _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values 
     "super": Calls._super,
     "getattr": Calls._getattr,
     "vars": Calls._vars,
+    "globals": Calls._globals,
     "setattr": Calls._setattr,
     "next": Calls._next,
     "map": Calls._mapped,

@@ -443,3 +443,14 @@ def test_a_module_that_is_imported_by_a_known_name(imported: str, named: set[str
 def test_each_of_the_names_that_a_loop_imports() -> None:
     text = "import importlib\nfor name in ['a', 'b.c']:\n    writer = importlib.import_module(name).Writer\n"
     assert Facts(text).variable("writer") == {"a.Writer", "b.c.Writer"}
+
+
+@pytest.mark.parametrize("picked", ["globals()[name]", "globals()[sys.argv[1]]", "globals()['Wide']"])
+def test_what_globals_hold_is_called_where_its_parameters_fit(picked: str) -> None:
+    text = (
+        "import sys\nclass Wide:\n    def __init__(self, size, rate): pass\nclass Plain:\n"
+        f"    def __init__(self): pass\ndef other(size): pass\nname = input()\nmade = {picked}(size=2, rate=0.1)\n"
+    )
+    facts = Facts(text)
+    (called,) = facts.program.flow.callees.get(facts.call(f"{picked}(size=2, rate=0.1)"), ())
+    assert called.qualified_name == "Wide.__init__"

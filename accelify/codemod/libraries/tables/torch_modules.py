@@ -188,7 +188,7 @@ mutates=self keeps=1
 mutates=self effects=writes_files+asks_network
     <module>: push_to_hub
 effects=writes_files
-    <module>: save_pretrained
+    <module>: save_pretrained save
 returns=tensor effects=draws_torch device=arguments
     <module>: generate
 mutates=self

@@ -47,9 +47,14 @@ def test_what_was_saved_is_handled_by_the_process_that_saved_it(line: str) -> No
     assert end(SAVED + line) == f"{saved}\n{guarded(line)}"
 
 
-@pytest.mark.parametrize("made", ["torch.jit.script(model)", "torch.jit.trace(model, torch.ones(2, 4))"])
+@pytest.mark.parametrize(
+    "made", ["torch.jit.script(model)", "torch.jit.trace(model, torch.ones(2, 4))", "torch.jit.script(Net())"]
+)
 def test_a_model_that_writes_itself_is_written_once(made: str) -> None:
-    assert end(f"model = {made}\nmodel.save('last.pt')").endswith(guarded("model.save('last.pt')"))
+    own = "class Net(nn.Module):\n    def forward(self, x):\n        return x\n"
+    text = end(f"{own}model = Net()\nmodel = {made}\nmodel.save('last.pt')")
+    assert f"{GUARD}\n" in text
+    assert text.endswith("    model.save('last.pt')")
 
 
 @pytest.mark.parametrize(

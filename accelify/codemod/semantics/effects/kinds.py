@@ -76,13 +76,21 @@ class Kinds:
             found.extend(r for r in of_kind if r not in found)
         return tuple(found) or None
 
+    def _kind_made(self, value: Value, method: str) -> str | None:
+        """The kind of what a library made, or of a network of the script's own that does not define a method itself."""
+        if isinstance(value, Instance):
+            classes = [value.cls, *self.flow.descendants(value.cls)]
+            is_own = any(self.flow.method(cls, method) is not None for cls in classes)
+            return "module" if self.flow.is_module_class(value.cls) and not is_own else None
+        return table.kind_made_by(value.name) if isinstance(value, Made) else None
+
     def _of_any(self, node: ast.expr, method: str) -> tuple[Row, ...]:
         """The rows of the kinds that libraries made, as far as the value flow knows, else of all kinds.
 
         Without that of modules where no module can be: the value flow follows modules.
         """
         values = self.program.values(node)
-        made = {table.kind_made_by(v.name) if isinstance(v, Made) else None for v in values}
+        made = {self._kind_made(v, method) for v in values}
         if made and None not in made:
             known = [_row_of(kind, method) for kind in sorted(filter(None, made))]
             if all(known):

@@ -419,9 +419,10 @@ class Ranks:
         return None if self._begins_anew(definition, self.program.frame(node).node) else loop
 
     def _moves_on(self, node: ast.AST) -> bool:
-        """Whether `next(batches)` asks a generator which reads a loader: what changes is its place in the data."""
-        made = [v.scope.node for v in self.program.values(self.program.iterator(node)) if isinstance(v, Generated)]
-        read = (n for f in made for n in ast.walk(f) if isinstance(n, (ast.Name, ast.Attribute)))
+        """Whether `next(batches)` asks what reads a loader (a generator, a prefetcher): its place in that changes."""
+        asked = self.program.values(self.program.iterator(node))
+        made = [v.scope if isinstance(v, Generated) else v.cls for v in asked if isinstance(v, (Generated, Instance))]
+        read = (n for each in made for n in ast.walk(each.node) if isinstance(n, (ast.Name, ast.Attribute)))
         return any(map(self.shards.is_loader, read))
 
     def _is_replaced_before(self, definition: Definition, loop: Loop) -> bool:

@@ -328,10 +328,15 @@ class Reports:
                         and self.ranks.given_by(definition).is_own
                         and self._is_kept(definition.node)
                         and not self._is_sum_of_losses(definition.node)
+                        and not self._asks_for_data(definition.node)
                     ):
                         about = About.CARRIED if definition.kind is Kind.ASSIGNMENT else About.STATE
                         text = self._updated_text(definition.node)
                         self._add_state(Report(about, definition.node, text, loop), [definition])
+
+    def _asks_for_data(self, node: ast.AST) -> bool:
+        """Whether a statement takes the next batch, `x, y = ahead.next()`: to have it early is no state."""
+        return self.program.iterator(getattr(self.program.statement(node), "value", None)) is not None
 
     def _is_of_this_round(self, node: ast.AST, read: ast.AST, loop: Loop) -> bool:
         """Whether what a definition gives may be read in the same round of a loop."""

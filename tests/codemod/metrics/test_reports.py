@@ -644,3 +644,43 @@ def test_what_is_only_shown_while_its_loop_runs_stands_for_some_batches(end: str
     batch = "total = 0.9 * total + loss.item()\nprint(total)"
     (found,) = (r for r in reports(before="total = 0", batch=batch, end=end) if r.text == "total")
     assert found.is_of_some_batches is not is_of_shard
+
+
+PREFETCHED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Ahead:
+    def __init__(self, loader):
+        self.loader = iter(loader)
+        self.preload()
+    def preload(self):
+        self.x = next(self.loader, None)
+    def next(self):
+        x = self.x
+        self.preload()
+        return x
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(torch.randn(40, 4), batch_size=4)
+batches = {batches}
+x = {asked}
+kept = 0
+while x is not None:
+    loss = model(x).mean() + kept
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {last}
+    x = {asked}
+"""
+
+
+@pytest.mark.parametrize(("last", "about"), [("pass", []), ("kept = 0.9 * kept + x.mean()", [About.CARRIED])])
+@pytest.mark.parametrize(
+    ("batches", "asked"),
+    [("Ahead(loader)", "batches.next()"), ("iter(loader)", "next(batches, None)")],
+)
+def test_a_batch_that_is_taken_early_is_no_state(batches: str, asked: str, last: str, about: list[About]) -> None:
+    found = Facts(PREFETCHED.format(batches=batches, asked=asked, last=last)).script.metrics.reports
+    assert [r.about for r in found if r.about in (About.STATE, About.CARRIED)] == about

@@ -450,7 +450,6 @@ def test_what_is_loaded_into_a_model_that_was_wrapped_before_is_reported() -> No
         any("`module.`" in n.message for n in run(script(prepared=text)).notes) for text in (wrap, f"{wrap}\n{load}")
     ]
     assert told == [False, True]
-    assert not any("`module.`" in n.message for n in run(script(prepared=f"{load}\n{wrap}")).notes)
 
 
 def test_a_module_that_nothing_is_known_of_is_what_was_wrapped() -> None:

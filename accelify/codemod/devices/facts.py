@@ -35,7 +35,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
-from accelify.codemod.semantics.values import Constant, Instance, Made
+from accelify.codemod.semantics.values import Argument, Constant, Instance, Made
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -604,7 +604,8 @@ def _staying(
     anchors = [g.anchor for g in own.prepared.preparation.groups if g.anchor is not None]
     to_gpu = (m.call for m in known.found if not known.goes_to_cpu(m))
     is_sure = any(not any(own.program.branches_round(c)) for c in to_gpu)  # that the model is there, however it came
-    still = anchors if own.has_model and not is_sure and not any(map(own.may_move_a_model, own.program.calls)) else []
+    is_unmoved = not is_sure and not any(map(own.may_move_a_model, own.program.calls))
+    still = anchors if own.has_model and is_unmoved and not any(isinstance(v, Argument) for v in trained) else []
     unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)
     read = [*arrivals.reads(), *on_host, *still, *own.prepared.left_to_others(), *stranded]
     is_early = any(early.holds(m.call) for m in models)

@@ -78,7 +78,7 @@ def test_the_groups_are_sharded_and_no_rows_divided(name: str) -> None:
     result = run(TRAIN.format(collate=FUNCTIONS[name]))
     text = result.after.decode()
     assert "for x in accelerator.shard(group):" in text
-    assert "Accelerator()" in text
+    assert "Accelerator(mixed_devices=True)" in text
     assert "model, optimizer = accelerator.prepare(model, optimizer)" in text
     (note,) = (n.message for n in result.notes if n.rule == "batch_size")
     assert "learning rate stays right" not in note

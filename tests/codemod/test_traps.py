@@ -130,7 +130,9 @@ def test_a_batch_moved_to_the_cpu_stays() -> None:
 
 
 def test_a_batch_kept_under_another_name_moves_no_more() -> None:
-    changed("-inputs = x.to(device)", "+inputs = x", batch="inputs = x.to(device)\nprint(inputs)")
+    moves = "inputs = x.to(device)\ny = y.to(device)\nx = inputs"
+    gone = ["-model.to(device)", "-inputs = x.to(device)", "+inputs = x", "-y = y.to(device)"]
+    changed(*gone, model="model.to(device)", batch=moves)
 
 
 # The backward pass.

@@ -31,6 +31,7 @@ class Arrivals:
         self.lattice = lattice
         self.program = lattice.program
         self.gone = {m.call for m in gone}
+        self.moves_batches = any(any(p.is_batch for p in lattice.of(m.receiver)) for m in gone)
         containers = (rebuilt(self.program, m.call) for m in gone)
         self.taken_apart = {c.items for c in containers if c is not None}
 
@@ -138,7 +139,8 @@ class Arrivals:
         """Whether a call gives a batch to code that is looked at or to what is on the device, or asks what it is."""
         called, callees = self.program.called(call), self.program.flow.callees.get(call)
         if self.lattice.is_early(call) or self.lattice.tensors.is_model_call(call):
-            return self._runs_there(call)
+            # What the script does not move, where it moves the rest, is there on the CPU: `model(x.cuda(), lengths)`.
+            return self._is_wrapped(call) if self.moves_batches else self._runs_there(call)
         if callees:
             taken = [self.lattice.tracer.argument(call, c, p.arg) for c in callees for p in c.parameters]
             return node in taken and not is_open(call)

@@ -255,3 +255,53 @@ def test_a_model_that_is_moved_to_and_fro_stays_where_it_is(move: str) -> None:
 
 def test_a_model_that_is_moved_without_asking() -> None:
     assert "device_placement" not in migrated(AGENT.format(move="self.net.cuda()"))
+
+
+PACKED = """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.data import DataLoader
+from rows import rows
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.last = nn.LSTM(4, 8, batch_first=True), nn.Linear(8, 1)
+    def forward(self, x, lengths):
+        {packed}
+        return self.last(self.rnn(packed)[1][0][-1])
+
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, lengths, y in DataLoader(rows, batch_size=4):
+    {moved}
+    loss = nn.functional.mse_loss({loss})
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        "packed = pack_padded_sequence(x, lengths, batch_first=True)",
+        "packed = pack_padded_sequence(x, lengths.numpy(), True)",
+        "lengths, order = lengths.sort(); packed = pack_padded_sequence(x, lengths, True)",
+    ],
+)
+@pytest.mark.parametrize(
+    ("moved", "loss"),
+    [("x, y = x.cuda(), y.cuda()", "model(x, lengths), y"), ("x = x.cuda()", "model(x, lengths=lengths), y.cuda()")],
+)
+def test_what_a_model_gets_unmoved_beside_what_is_moved_stays_there(packed: str, moved: str, loss: str) -> None:
+    after = migrated(PACKED.format(packed=packed, moved=moved, loss=loss))
+    assert f"accelerator = {KEPT}\n" in after
+
+
+def test_what_a_model_gets_is_moved_with_the_rest() -> None:
+    packed = "packed = pack_padded_sequence(x, lengths.tolist(), batch_first=True)"
+    moved = "x, lengths, y = x.cuda(), lengths.cuda(), y.cuda()"
+    after = migrated(PACKED.format(packed=packed, moved=moved, loss="model(x, lengths), y"))
+    assert "accelerator = Accelerator()\n" in after

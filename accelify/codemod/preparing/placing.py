@@ -285,14 +285,15 @@ def _library(statement: ast.stmt) -> str:
 
 
 def body_start(body: list[ast.stmt]) -> ast.stmt:
-    """The first statement after the docstring and `from __future__` imports; the last of those if there is no other."""
+    """The first statement after the docstring, `from __future__` imports and `global` names; or the last of those."""
     for index, statement in enumerate(body):
         is_text = (
             isinstance(statement, ast.Expr)
             and isinstance(statement.value, ast.Constant)
             and isinstance(statement.value.value, str)
         )
-        if not (is_text and index == 0) and not _is_future(statement):
+        is_said_first = (is_text and index == 0) or isinstance(statement, (ast.Global, ast.Nonlocal))
+        if not is_said_first and not _is_future(statement):
             return statement
     return body[-1]
 

@@ -150,3 +150,34 @@ def test_local_variables_that_are_written_are_the_scripts_own(asked: str) -> Non
     )
     assert f"print({asked})" in migrated(of_all)  # the accelerator is a global there
     assert f"settings = {asked}" in migrated(of_all)
+
+
+GLOBAL = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args, best = parser.parse_args(), 0
+def main():
+    {first}global args, best
+    model = nn.Linear(4, 1)
+    if not args.no_cuda: model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=4):
+        if not args.no_cuda: x = x.cuda()
+        best = model(x).mean()
+        optimizer.zero_grad()
+        best.backward()
+        optimizer.step()
+main()
+"""
+
+
+@pytest.mark.parametrize("first", ["", '"""Train."""\n    ', "global parser\n    "])
+def test_an_accelerator_is_created_below_what_a_function_calls_global(first: str) -> None:
+    assert "global args, best\n    accelerator = Accelerator(cpu=args.no_cuda)\n" in migrated(
+        GLOBAL.format(first=first)
+    )

@@ -8,7 +8,7 @@ from textwrap import indent
 import pytest
 
 from accelify.codemod.rewrite import Options, rewrite_together
-from tests.codemod.pairs import run, script
+from tests.codemod.pairs import migrated, run, script
 
 SAVE = "torch.save(model.state_dict(), path)"
 LOAD = "model.load_state_dict(torch.load(path))"
@@ -794,3 +794,43 @@ def test_a_save_that_one_process_may_not_come_to_is_noted_where_it_is_loaded() -
     result = run(script(before="import time\n" + before, end='torch.load(save(model, "a.pt"))'))
     assert "wait_for_everyone" not in result.after.decode()
     assert any("load this file here before process 0 has written it" in n.message for n in result.notes)
+
+
+COPIED_BY_ANOTHER = """\
+import os
+import shutil
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+
+def keep(state, path="last.pth"):
+    torch.save(state, path)
+    {copy}
+
+def main():
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=4):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    keep(model.state_dict())
+    model.load_state_dict(torch.load("best.pth"))
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("copy", "waits"),
+    [
+        ('shutil.copyfile(path, "best.pth")', 1),
+        ('shutil.copy(path, "best.pth")', 1),
+        ('os.rename(path, "best.pth")', 1),
+        ('shutil.copyfile(path, "other.pth")', 0),
+    ],
+)
+def test_a_copy_is_there_before_it_is_loaded(copy: str, waits: int) -> None:
+    after = migrated(COPIED_BY_ANOTHER.format(copy=copy))
+    assert after.count("accelerator.wait_for_everyone()\n    model.load_state_dict") == waits

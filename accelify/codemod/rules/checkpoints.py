@@ -69,7 +69,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WHERE_SAVED)
     if not script.is_by_hand:
         yield from _loaded_where_saved(script)
-    made = [s.call for s in script.written.saves if s.call in guarding.covered or _is_made(script, s)]
+    made = [c for s in script.written.saves for c in _written_by(script, s)]
     waits = list(_waits(script, [call for call in made if not guarding.is_cached(call)]))
     yield from waits
     yield from _waits_apart(script, waits)
@@ -234,6 +234,14 @@ def loaded_to(call: cst.CSTNode, place: str) -> cst.BaseExpression:
 
 def _has_options(call: ast.Call) -> bool:
     return any(k.arg not in ("obj", "f") for k in call.keywords) or len(call.args) > 2
+
+
+def _written_by(script: Script, save: Save) -> Iterator[ast.Call]:
+    """What one process alone writes of a save: its file, and copies of that."""
+    if _is_made(script, save):
+        yield from (save.call, *save.copies)
+    elif save.call in script.written.guarding.covered:
+        yield save.call
 
 
 def _is_made(script: Script, save: Save) -> bool:

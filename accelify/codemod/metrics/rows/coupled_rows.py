@@ -155,10 +155,12 @@ def _spread(node: ast.expr) -> int | None:
     """The dimension that a value gets to meet all rows of another: 1 of `z.unsqueeze(1)`, of `z[:, None]`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
         number = ast.unparse(node.args[-1]) if node.args else ""
-        return int(number) if number in ("0", "1") else None
+        return {"0": 0, "1": 1, "-2": 1, "-3": 0}.get(number)  # the last dimension is that of a row's numbers
     if isinstance(node, ast.Subscript):
         places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         new = [k for k, p in enumerate(places) if isinstance(p, ast.Constant) and p.value is None]
+        if isinstance(places[0], ast.Constant) and places[0].value is ...:  # `z[..., None, :]`
+            return {2: 1, 3: 0}.get(len(places) - new[0]) if len(new) == 1 else None
         return new[0] if len(new) == 1 and new[0] in (0, 1) else None
     return None
 

@@ -33,6 +33,15 @@ def found(step: str, before: str = "") -> list[str]:
             ["nn.functional.cosine_similarity(z.unsqueeze(1), z[None])"],
         ),
         (
+            "z = model(x)\nloss = nn.functional.cosine_similarity(z.unsqueeze(-2), z.unsqueeze(-3)).mean()",
+            ["nn.functional.cosine_similarity(z.unsqueeze(-2), z.unsqueeze(-3))"],
+        ),
+        (
+            "z = model(x)\nloss = (z[..., None, :] - z[..., None, :, :]).mean()",
+            ["z[..., None, :] - z[..., None, :, :]"],
+        ),
+        ("z = model(x)\nloss = (z[..., None] - z[..., None, :]).mean()", []),
+        (
             "z = model(x)\nalike = nn.CosineSimilarity(dim=2)\nloss = alike(z[:, None], z[None]).mean()",
             ["alike(z[:, None], z[None])"],
         ),

@@ -77,6 +77,7 @@ effects=writes_files
     imageio: imwrite imsave mimsave mimwrite volwrite
     cv2: imwrite imwritemulti
     skimage.io: imsave
+    skvideo.io: vwrite
     soundfile: write
     librosa.output: write_wav
     nibabel: save

@@ -422,3 +422,34 @@ def test_a_loader_below_an_iterator_that_may_not_be_there_is_prepared_where_it_i
         handed="    return loader", begun=f"    data = make(size).dataset\n    batches = {begun.format(made)}"
     )
     assert f"batches = {begun.format(f'accelerator.prepare({made})')}\n" in run(text).after.decode()
+
+
+NUMBERED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from rows import rows
+loader = DataLoader(rows, 8)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters())
+{numbers}
+for {item} in {pairs}:
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "item", "pairs"),
+    [
+        ("loop = tqdm(range(1, 9))", "i, x", "zip(loop, loader)"),
+        ("loop = list(range(9))", "x, i", "zip(loader, loop)"),
+        ("", "i, x", "zip(tqdm(range(9)), loader)"),
+    ],
+)
+def test_numbers_beside_the_batches_are_no_loader(numbers: str, item: str, pairs: str) -> None:
+    text = run(NUMBERED.format(numbers=numbers, item=item, pairs=pairs)).after.decode()
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in text
+    assert text.count("prepare(") == 1

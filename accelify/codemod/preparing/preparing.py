@@ -501,7 +501,9 @@ class Preparer:
                 self.found.obstacles.append((binding.node, _GENERATED))
             elif binding.kind == "inline":
                 assert isinstance(binding.node, ast.expr)
-                if ("loader", binding.node) not in self.found.wrapped:
+                called = self.program.called(binding.node) if isinstance(binding.node, ast.Call) else ()
+                counts = any(map(names.is_counter, called))  # beside the batches: `zip(tqdm(range(n)), loader)`
+                if ("loader", binding.node) not in self.found.wrapped and not counts:
                     self.found.wrapped.append(("loader", binding.node))
             elif not binding.is_none:
                 self._add_loader(self._item("loader", binding))

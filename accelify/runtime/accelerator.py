@@ -263,6 +263,7 @@ class Accelerator:
             2
         """
         places = list(device_placement or [None] * len(objects))
+        self._training.look_again()
         # Models first: what an optimizer steps beside them is looked at by itself.
         models = {
             id(given): self.prepare_model(given, place)

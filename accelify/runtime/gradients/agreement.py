@@ -28,7 +28,7 @@ from accelify.runtime.world.divergence import Divergence, find_divergence, named
 INTERVAL = 128
 # Units: parameters of one optimizer of whose state a number is compared
 SAMPLED = 64
-# Units: backward passes at the beginning whose graph is looked at
+# Units: backward passes whose graph is looked at, at the beginning and after something else has been prepared
 LOOKS = 8
 
 _ALIKE = "All ranks must take the same steps, and clip alike"
@@ -269,8 +269,12 @@ class UnpreparedOptimizers:
         self._looks = LOOKS
         self._handle: RemovableHandle | None = None
 
+    def look_again(self) -> None:
+        """Something has been prepared: what is trained from here on may be another."""
+        self._looks = LOOKS
+
     def look(self, loss: torch.Tensor) -> None:
-        """Note the leaves of this loss's graph that are not averaged, for the first losses."""
+        """Note the leaves of this loss's graph that are not averaged, for the next few losses."""
         if not self._looks:
             return
         self._looks -= 1

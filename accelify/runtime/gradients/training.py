@@ -87,6 +87,10 @@ class Training:
 
     # -- preparing
 
+    def look_again(self) -> None:
+        """Something has been prepared: look again for what else the losses reach."""
+        self._unprepared.look_again()
+
     def prepare_model(self, model: nn.Module, *, is_moved: bool, is_trained: bool) -> nn.Module:
         """The model itself, on this process's device and, if it is trained, equal on all ranks."""
         if is_moved and not hasattr(model, "hf_device_map"):

@@ -6,6 +6,7 @@ import operator
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from accelify.runtime import Accelerator
 from accelify.runtime.gradients.agreement import NotPrepared
@@ -174,6 +175,20 @@ def what_an_unprepared_optimizer_steps_is_named(accelerator):
     torch.optim.SGD(model.parameters(), 0.1).step()
     accelerator.free_memory()
     torch.optim.Adam([bare]).step()
+
+
+def a_later_one_is_looked_for_where_more_is_prepared(accelerator):
+    model = accelerator.prepare(nn.Linear(2, 2))
+    ours = accelerator.prepare(torch.optim.SGD(model.parameters(), 0.1))
+    for _ in range(10):
+        accelerator.backward(model(torch.ones(1, 2)).sum())
+        ours.step()
+    later = nn.Linear(2, 1)
+    (rows,) = accelerator.prepare(DataLoader(torch.ones(2, 2), batch_size=1))
+    accelerator.backward(later(rows).sum())
+    with pytest.raises(NotPrepared, match="a SGD that was not"):
+        torch.optim.SGD(later.parameters(), 0.1).step()
+    accelerator.free_memory()
 
 
 def weights_that_another_network_makes_are_left_alone(accelerator):

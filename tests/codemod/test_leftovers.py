@@ -25,26 +25,29 @@ UNPACKED = [
     ],
 )
 def test_of_several_moves_at_once_only_those_that_are_needed_stay(line: str, comes_out: str) -> None:
-    assert f"        {comes_out}\n" in run(script(batch=f"w = torch.ones(1)\n{line}")).after.decode()
+    batch = f"w = torch.ones(1)\nx = x.to(device)\n{line}"
+    assert f"        {comes_out}\n" in run(script(model="model.to(device)", batch=batch)).after.decode()
 
 
 LOOP = "for batch in loader:\n    {line}\n    {use}"
+MOVED = {"model": "model.to(device)", "batch": "x, y = x.to(device), y.to(device)"}
+GONE = [f"-{line}" for line in MOVED.values()]
 
 
 @pytest.mark.parametrize("line", UNPACKED)
 def test_a_batch_that_is_taken_apart_is_taken_apart(line: str) -> None:
-    changed(f"-{line}", "+a, b = batch", end=LOOP.format(line=line, use="print(a, b)"))
+    changed(*GONE, f"-{line}", "+a, b = batch", end=LOOP.format(line=line, use="print(a, b)"), **MOVED)
 
 
 @pytest.mark.parametrize("kind", ["tuple", "list"])
 def test_a_container_that_is_only_indexed_stays_what_it_was(kind: str) -> None:
     line = f"batch = {kind}(t.to(device) for t in batch)"
-    changed(f"-{line}", end=LOOP.format(line=line, use="x = batch[0]"))
+    changed(*GONE, f"-{line}", end=LOOP.format(line=line, use="x = batch[0]"), **MOVED)
 
 
 def test_a_container_whose_kind_is_asked_for_is_made() -> None:
     line = "batch = tuple(t.to(device) for t in batch)"
-    changed(f"-{line}", "+batch = tuple(batch)", end=LOOP.format(line=line, use="print(batch)"))
+    changed(*GONE, f"-{line}", "+batch = tuple(batch)", end=LOOP.format(line=line, use="print(batch)"), **MOVED)
 
 
 @pytest.mark.parametrize("built", ["t.to(device) for t in batch if len(t)", "t.to(device, torch.half) for t in batch"])

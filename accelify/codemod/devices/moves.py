@@ -14,7 +14,7 @@ from accelify.codemod.preparing.settings import is_default_setting
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Assignment, assignment, code, main_guard, own_statements
+from accelify.codemod.semantics.scopes import Assignment, assignment, code, main_guard, own_statements, returned
 from accelify.codemod.semantics.values import Argument, Collection, Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
@@ -159,7 +159,7 @@ class Moves:
         if is_default_setting(self.program, assigned.target, assigned.value):
             return False
         values = self.program.values(value)
-        if self.is_of_round(value):
+        if self.is_of_round(value) or self._may_be_where_another_is(value):
             return False
         if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Call)):
             values = frozenset(v for v in values if not _is_left_out(v))  # `device or torch.device("cuda")`
@@ -189,6 +189,15 @@ class Moves:
                 if value is not None and self.is_of_round(value, depth - 1):
                     return True
         return False
+
+    def _may_be_where_another_is(self, value: ast.expr) -> bool:
+        """`"cpu" if workers else model.device`, written here or returned by a function of the script's."""
+        called = self.program.flow.callees.get(value, ()) if isinstance(value, ast.Call) else ()
+        given = [value, *(r for r in returned(called) if r is not None)]
+        choices = (n for g in given for n in ast.walk(g) if isinstance(n, ast.IfExp))
+        sides = (side for choice in choices for side in (choice.body, choice.orelse))
+        owners = [self.program.values(s.value) for s in sides if isinstance(s, ast.Attribute) and s.attr == "device"]
+        return any(not held or any(map(self.roles.is_module, held)) for held in owners)
 
     def _is_literal_parameter(self, value: ast.Name) -> bool:
         """Whether a name is a parameter that all callers give the CPU, or all a GPU, as text: `device="cpu"`."""

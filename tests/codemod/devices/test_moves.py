@@ -313,3 +313,51 @@ def test_a_model_that_is_used_or_changed_between_is_moved(between: str, end: str
 def test_an_object_of_a_library_s_class_moves_itself(made: str, moved: str, stays: bool) -> None:
     text = script(before=f"import vendor, losses\nloss = {made}\n{moved}\n", model="model.cuda()\n")
     assert (f"\n{moved}\n" in migrated(text)) is stays
+
+
+FOR_WORKERS = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    @property
+    def device(self):
+        return self.layer.weight.device
+    def forward(self, x):
+        return self.layer(x)
+
+def place(workers, model):
+    return "cpu" if workers else model.device
+
+args = argparse.ArgumentParser().parse_args()
+model = Net().cuda()
+device = {device}
+loader = DataLoader(rows, 4, num_workers=args.workers, collate_fn=lambda r: torch.tensor(r, device=device))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "stays"),
+    [
+        ('"cpu" if args.workers else model.device', True),
+        ("model.device if args.workers == 0 else 'cpu'", True),
+        ("place(args.workers, model)", True),
+        ('"cpu" if args.cpu else "cuda"', False),
+    ],
+)
+def test_a_device_that_may_be_where_a_model_is_stays(device: str, stays: bool) -> None:
+    after = migrated(FOR_WORKERS.format(device=device))
+    assert ("device = accelerator.device\n" not in after) is stays
+    assert (f"device = {device}\n" in after) is stays

@@ -74,6 +74,11 @@ class Script:
         """The way of the accelerator through the program."""
         return self.access.reach
 
+    @property
+    def can_agree(self) -> bool:
+        """Whether one process can give all others what it decides or draws."""
+        return self.options.runtime.has("broadcast_object_list") and not (self.is_by_hand or self.run.ends_apart)
+
     def path(self, node: ast.AST) -> str:
         """The file that a node stands in."""
         return self.program.path(node)

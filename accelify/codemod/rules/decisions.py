@@ -45,11 +45,10 @@ _ALL = "all processes decide as process 0 does here"
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each decision that one process may take for all; else a note."""
     yield from _repeated(script)
-    can_speak = script.options.runtime.has("broadcast_object_list") and not script.is_by_hand
     apart = list(decided_apart(script.metrics))
-    by_one = decided_by_one(script.metrics, apart) if can_speak and not script.run.ends_apart else set()
+    by_one = decided_by_one(script.metrics, apart) if script.can_agree else set()
     given: set[ast.expr] = set()
-    for key in drawn_keys(script.metrics, apart, by_one) if can_speak and not script.run.ends_apart else ():
+    for key in drawn_keys(script.metrics, apart, by_one) if script.can_agree else ():
         accelerator = script.accelerator(key)
         if key not in given and accelerator is not None:
             given.add(key)
@@ -66,9 +65,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
         if value in given:
             continue
         given.add(value)
-        is_bool = script.effects.kinds.of(value) <= {
-            "number"
-        }  # a tensor of another process's GPU is none of this one's
+        # A tensor of another process's GPU is none of this one's.
+        is_bool = script.effects.kinds.of(value) <= {"number"}
         said = partial(snippets.agreed, speaker=accelerator, template="{value}" if is_bool else "bool({value})")
         edit = Replace(value, said, keeps=(value,), reads=(accelerator.split(".")[0],))
         is_of_data = _why_apart(script, test) == _OWN_DATA

@@ -61,8 +61,9 @@ def find(script: Script) -> Iterator[Change | Remark]:
 def _set_apart(script: Script) -> Iterator[Remark]:
     """Learning rates that each process sets from its own data, unless one process gives its number to all."""
     found = [n for n in StepCounts(script.metrics).rates_set() if script.metrics.ranks.sets_own(n)]
-    decided = decided_by_one(script.metrics, list(decided_apart(script.metrics))) if found else set()
-    given = [v for v in (number_read_on(script.metrics, test) for test in decided) if v is not None]
+    apart = list(decided_apart(script.metrics)) if found and script.can_agree else []
+    decided = (n for n in decided_by_one(script.metrics, apart) if script.accelerator(n.test) is not None)
+    given = [v for v in (number_read_on(script.metrics, node) for node in decided) if v is not None]
     for node in found:
         if not given or _values(script, node.value).isdisjoint(given):
             message = (

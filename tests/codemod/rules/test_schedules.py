@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.options import Options
+from accelify.codemod.options import ACCELERATE, Options
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import STEP, script
 
@@ -121,3 +121,9 @@ def test_a_learning_rate_of_one_process(step: str, expected: bool) -> None:
     set_up = "last = 9\ndef set_rate(rate): optimizer.param_groups[0]['lr'] = rate"
     notes = run(script(set_up=set_up, step=f"{STEP}{step}\n")).notes
     assert any(n.rule == "schedules" and "from its own data" in n.message for n in notes) is expected
+
+
+def test_a_learning_rate_that_no_process_can_give_the_others() -> None:
+    step = "rate = 0.1 * float(loss)\nif rate < 0.01: break\noptimizer.param_groups[0]['lr'] = rate"
+    notes = run(script(step=f"{STEP}{step}\n"), Options(runtime=ACCELERATE)).notes
+    assert any(n.rule == "schedules" and "from its own data" in n.message for n in notes)

@@ -235,6 +235,14 @@ def test_a_generator_of_what_others_make_of_a_loader(made: str, rows: str, is_se
     assert any("every process has the same data" in n.message for n in result.notes) is not is_seen
 
 
+@pytest.mark.parametrize(("made", "key"), [('{"train": sample_data(8)}', '["train"]'), ("[sample_data(8), 1]", "[0]")])
+def test_a_generator_in_a_container_is_declined(made: str, key: str) -> None:
+    text = ASKED.format(ask="yield next(loader)", made=made)
+    result = run(text.replace("next(batches)", f"next(batches{key})"))
+    assert [n.message for n in result.notes if "batches come from a generator" in n.message]
+    assert result.before == result.after
+
+
 KEPT = """\
 import itertools
 import torch

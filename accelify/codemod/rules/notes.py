@@ -200,20 +200,21 @@ def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -
 
 def _kept_by_hooks(script: Script) -> Iterator[Remark]:
     """What hooks keep for the steps of an optimizer, or add up, a note for each."""
-    for name, node in {name: node for node, name in reversed([*hook_totals(script.metrics)])}.items():
-        message = (
-            f"a hook adds up `{name}` over each process's own batches: reduce it across processes before it is used, "
-            "or they go on with different values"
-        )
-        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-    found = list(hook_states(script.metrics))
-    for name, node in {name: node for node, name in reversed(found)}.items():
-        message = (
-            f"a hook keeps `{name}` from each process's own batch, for a step that uses it, and only gradients are "
-            'averaged across processes: average what it keeps, too (`accelerator.reduce(..., "mean")`), or the '
-            "processes train different models"
-        )
-        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+    for states, message in (
+        (
+            hook_totals,
+            "a hook adds up `{}` over each process's own batches: reduce it across processes before it is used, or "
+            "they go on with different values",
+        ),
+        (
+            hook_states,
+            "a hook keeps `{}` from each process's own batch, for a step that uses it, and only gradients are averaged "
+            'across processes: average what it keeps, too (`accelerator.reduce(..., "mean")`), or the processes train '
+            "different models",
+        ),
+    ):
+        for name, node in {name: node for node, name in reversed([*states(script.metrics)])}.items():
+            yield Remark(NAME, script.path(node), node, message.format(name), Tier.REVIEW)
 
 
 def _refreshed(script: Script) -> Iterator[Remark]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from accelify.codemod.devices.destinations import Where
-from accelify.codemod.devices.lattice import Lattice, Place, is_open
+from accelify.codemod.devices.lattice import Lattice, Place, asks_no_value, is_open
 from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import rebuilt
 from accelify.codemod.libraries import methods, names
@@ -21,7 +21,6 @@ from accelify.codemod.semantics.values import Value
 
 _CONTAINERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.NamedExpr)
 _HOLDERS = (ast.For, ast.AsyncFor, ast.comprehension, ast.Assign, ast.AnnAssign, ast.Return, ast.Yield, ast.Expr)
-_ABOUT = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
 class Arrivals:
@@ -30,8 +29,7 @@ class Arrivals:
     def __init__(self, lattice: Lattice, gone: Collection[Move]) -> None:
         self.lattice = lattice
         self.program = lattice.program
-        self.gone = {m.call for m in gone}
-        self.moves_batches = any(any(p.is_batch for p in lattice.of(m.receiver)) for m in gone)
+        self.gone = {m.call: m.receiver for m in gone}
         containers = (rebuilt(self.program, m.call) for m in gone)
         self.taken_apart = {c.items for c in containers if c is not None}
 
@@ -61,6 +59,11 @@ class Arrivals:
         return frozenset(v for c in wrappers for v in self.program.values(c))
 
     @cached_property
+    def _moves_batches(self) -> bool:
+        """Whether the script moves batches, or parts of them, itself."""
+        return any(p.is_batch for moved in self.gone.values() for p in self.lattice.of(moved))
+
+    @cached_property
     def _inside(self) -> frozenset[Scope]:
         """The code that models run: what they are given is where they are."""
         run = {
@@ -82,7 +85,7 @@ class Arrivals:
         user = self.program.parent(node)
         is_no_value = isinstance(user, ast.Call) and user.func is node
         is_stored = isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del))
-        is_no_value = is_no_value or (isinstance(node, ast.Compare) and _is_about(node))
+        is_no_value = is_no_value or (isinstance(node, ast.Compare) and asks_no_value(node))
         frame = self.program.frame(node)
         if is_no_value or is_stored or frame not in self.program.reachable or frame in self._inside:
             return False
@@ -110,7 +113,7 @@ class Arrivals:
             return not (isinstance(call, ast.Call) and self._passes_on(call, node))
         if isinstance(user, (ast.Compare, ast.BinOp)):
             operands = [user.left, *(user.comparators if isinstance(user, ast.Compare) else [user.right])]
-            is_about = isinstance(user, ast.Compare) and _is_about(user)
+            is_about = isinstance(user, ast.Compare) and asks_no_value(user)
             return not is_about and not any(self._is_there(n) for n in operands if n is not node)
         if isinstance(user, ast.Subscript):
             return user.slice is node or not self._goes_on(user)
@@ -138,9 +141,11 @@ class Arrivals:
     def _passes_on(self, call: ast.Call, node: ast.expr) -> bool:
         """Whether a call gives a batch to code that is looked at or to what is on the device, or asks what it is."""
         called, callees = self.program.called(call), self.program.flow.callees.get(call)
-        if self.lattice.is_early(call) or self.lattice.tensors.is_model_call(call):
+        if self.lattice.is_early(call):
+            return False
+        if self.lattice.tensors.is_model_call(call):
             # What the script does not move, where it moves the rest, is there on the CPU: `model(x.cuda(), lengths)`.
-            return self._is_wrapped(call) if self.moves_batches else self._runs_there(call)
+            return self._is_wrapped(call) if self._moves_batches else self._runs_there(call)
         if callees:
             taken = [self.lattice.tracer.argument(call, c, p.arg) for c in callees for p in c.parameters]
             return node in taken and not is_open(call)
@@ -156,11 +161,6 @@ class Arrivals:
 def _given(call: ast.Call) -> list[ast.expr]:
     given = [*call.args, *(k.value for k in call.keywords)]
     return [n.value if isinstance(n, ast.Starred) else n for n in given]
-
-
-def _is_about(node: ast.Compare) -> bool:
-    """`x is None`, `"y" in batch`"""
-    return all(isinstance(o, _ABOUT) for o in node.ops)
 
 
 def _stays(place: Place) -> bool:

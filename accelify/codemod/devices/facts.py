@@ -589,28 +589,44 @@ def _staying(
     own: Own, lattice: Lattice, early: EarlyCode, known: Moves, goes: Sequence[Move], stranded: Sequence[ast.Call]
 ) -> Staying:
     arrivals = Arrivals(lattice, goes)
-    paths = {parsed.path for parsed in own.program.files}
-    elsewhere = Moves(own.program, own.roles, own.tracer, own.prepared, paths).found
-    moved = {v for m in elsewhere for v in own.program.values(m.receiver)}
-    on_host = [read for read, places in lattice.named.items() if Where.HOST in places]
-    on_host = [r for r in on_host if len(lattice.named[r]) > 1 or moved.isdisjoint(own.program.values(r))]
     trained = own.prepared.preparation.models
     models = [m for m in known.found if m in goes and not own.prepared.is_batch(m.receiver)]
     models += [m for m in known.found if m not in goes and own.program.values(m.receiver) & trained]
-    asked = {m: [test for test in own.asked_for_a_move(m) if lattice.holds(test) is None] for m in models}
-    devices = {m: map(device_on_gpu, tests) for m, tests in asked.items()}
-    on_host += [m.call for m in models if any(d is None or not lattice.devices.is_own(d) for d in devices[m])]
-    on_host += [m.call for m in models if m.device is not None and known.is_of_round(m.device)]
-    anchors = [g.anchor for g in own.prepared.preparation.groups if g.anchor is not None]
-    to_gpu = (m.call for m in known.found if not known.goes_to_cpu(m))
-    is_sure = any(not any(own.program.branches_round(c)) for c in to_gpu)  # that the model is there, however it came
-    is_unmoved = not is_sure and not any(map(own.may_move_a_model, own.program.calls))
-    still = anchors if own.has_model and is_unmoved and not any(isinstance(v, Argument) for v in trained) else []
+    on_host = [*_named_on_host(own, lattice), *_moved_at_times(own, lattice, known, models), *_never_moved(own, known)]
     unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)
-    read = [*arrivals.reads(), *on_host, *still, *own.prepared.left_to_others(), *stranded]
+    read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded]
     is_early = any(early.holds(m.call) for m in models)
     is_left = bool(read) and not is_early and (bool(models) or not unmoved)
     return Staying(tuple(sorted(read, key=own.program.position)), tuple(unmoved), is_left)
+
+
+def _named_on_host(own: Own, lattice: Lattice) -> Iterator[ast.AST]:
+    """The reads of models that may be in the CPU's memory, though others are moved."""
+    paths = {parsed.path for parsed in own.program.files}
+    elsewhere = Moves(own.program, own.roles, own.tracer, own.prepared, paths).found
+    moved = {v for m in elsewhere for v in own.program.values(m.receiver)}
+    for read, places in lattice.named.items():
+        if Where.HOST in places and (len(places) > 1 or moved.isdisjoint(own.program.values(read))):
+            yield read
+
+
+def _moved_at_times(own: Own, lattice: Lattice, known: Moves, models: Sequence[Move]) -> Iterator[ast.AST]:
+    """The moves of models that are made under a condition other than that there is a GPU, or to another each round."""
+    for move in models:
+        asked = (test for test in own.asked_for_a_move(move) if lattice.holds(test) is None)
+        is_chosen = any(d is None or not lattice.devices.is_own(d) for d in map(device_on_gpu, asked))
+        if is_chosen or (move.device is not None and known.is_of_round(move.device)):
+            yield move.call
+
+
+def _never_moved(own: Own, known: Moves) -> Iterator[ast.AST]:
+    """Where models are prepared of which the script's own code makes all and moves none."""
+    to_gpu = (m.call for m in known.found if not known.goes_to_cpu(m))
+    if any(not any(own.program.branches_round(call)) for call in to_gpu):
+        return  # they are there, however they came
+    is_given = any(isinstance(v, Argument) for v in own.prepared.preparation.models)
+    if own.has_model and not is_given and not any(map(own.may_move_a_model, own.program.calls)):
+        yield from (g.anchor for g in own.prepared.preparation.groups if g.anchor is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -775,6 +775,11 @@ class Lattice:
         return any(n.startswith("torch.") and n.endswith("ensor") for n in self.program.externals(node.args[0]))
 
 
+def asks_no_value(node: ast.Compare) -> bool:
+    """`x is None`, `"y" in batch`: wherever that is."""
+    return all(isinstance(o, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for o in node.ops)
+
+
 def is_open(call: ast.Call) -> bool:
     """Whether a call is given what is in a container, `f(*items)`."""
     return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
-from accelify.codemod.devices.lattice import Lattice
+from accelify.codemod.devices.lattice import Lattice, asks_no_value
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect
@@ -312,8 +312,7 @@ class Mixing:
 
 def _compared(node: ast.Compare) -> list[ast.expr]:
     """What is compared by value, and not asked who or where it is: nothing of `x is None`, `x in rows`."""
-    is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
-    return [] if is_about else [node.left, *node.comparators]
+    return [] if asks_no_value(node) else [node.left, *node.comparators]
 
 
 def _listed(node: ast.expr) -> list[ast.expr]:

@@ -14,6 +14,7 @@ from accelify.codemod.files.project import Project
 from accelify.codemod.leftovers import Uses, edits_of, settle
 from accelify.codemod.options import Options
 from accelify.codemod.planning.evidence import Evidence
+from accelify.codemod.planning.imports import in_one_form
 from accelify.codemod.planning.left_out import LeftOut
 from accelify.codemod.planning.outside_callers import users_of_parameter
 from accelify.codemod.rules import RULES
@@ -95,4 +96,5 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     made.obstacles += left_out.needed(made)
     made.obstacles += [] if made.obstacles else list(program.once(Inserted).obstacles(made.changes))
     made.remarks += left_out.notes(made, script.effects)
+    made.changes = in_one_form(made.changes, script.options.runtime.module)
     return made

@@ -1,0 +1,34 @@
+"""One form of import in a file: what asks the library where no accelerator reaches takes `Accelerator` from there, too.
+
+import accelify.runtime
+
+accelerator = accelify.runtime.Accelerator()
+accelify.runtime.save(model.state_dict(), path)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accelify.codemod.edits.values import Change, Edit, Insert
+from accelify.codemod.rules import creation
+
+
+def in_one_form(changes: list[Change], module: str) -> list[Change]:
+    """The changes with the library imported once in each file, in one form."""
+    whole = f"import {module}"
+    imports = {c.path: e for c in changes for e in c.edits if isinstance(e, Insert) and e.code == whole}
+    return [
+        replace(c, edits=tuple(_in_form(e, imports[c.path], module) for e in c.edits))
+        if c.rule == creation.NAME and c.path in imports
+        else c
+        for c in changes
+    ]
+
+
+def _in_form(edit: Edit, whole: Insert, module: str) -> Edit:
+    if not isinstance(edit, Insert):
+        return edit
+    if edit.code == f"from {module} import Accelerator":
+        return whole
+    return replace(edit, code=edit.code.replace("= Accelerator(", f"= {module}.Accelerator("))

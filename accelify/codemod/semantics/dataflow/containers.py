@@ -165,6 +165,15 @@ class Containers(Memory):
         if key != "*":
             self._add(("keys", node), frozenset({Constant(key)}))
 
+    def _put_into(self, owner: Value, key: object, values: Values, by: Iterable[Source] = ()) -> None:
+        """Put a value at a key of a container, or give an object an attribute: `vars(args)["model"] = model`."""
+        if isinstance(owner, Collection):
+            self._put(owner.node, key, values, by)
+        elif isinstance(owner, Member) and owner.name == "__dict__" and isinstance(key, str) and key != "*":
+            self._keep(owner.owner, key, values, by)
+        else:
+            self._add(("item", owner, key), values)
+
     def has_open_keys(self, value: Collection) -> bool:
         """Whether a dictionary holds items whose keys are not known."""
         return (value.node, "*") in self.put_by or bool(self._cells.get(("item", value.node, "*")))
@@ -316,11 +325,9 @@ class Containers(Memory):
             values = arguments[-1]
             if function.attr == "extend":
                 values = frozenset(e for v in values for e in self.elements(v)) | only(values, Parameters)
-            if isinstance(owner, Collection):
-                key = self._literal(node.args[0]) if function.attr == "setdefault" and len(node.args) == 2 else "*"
-                self._put(owner.node, key, values, node.args[-1:])
-            elif isinstance(owner, (Made, Instance, Member)):
-                self._add(("item", owner, "*"), values)
+            key = self._literal(node.args[0]) if function.attr == "setdefault" and len(node.args) == 2 else "*"
+            if isinstance(owner, (Collection, Made, Instance, Member)):
+                self._put_into(owner, key, values, node.args[-1:])
 
     def _updated(self, node: ast.Call, owner: Collection, arguments: list[Values]) -> None:
         """`options.update(others, model=model)`; of a set, `seen.update(items)`."""

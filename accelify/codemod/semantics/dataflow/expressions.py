@@ -72,10 +72,7 @@ class Expressions(Calls):
             key = self._literal(target.slice)
             self.eval(target.slice)
             for owner in self.eval(target.value):
-                if isinstance(owner, Collection):
-                    self._put(owner.node, key, values, () if source is None else (source,))
-                else:
-                    self._add(("item", owner, key), values)
+                self._put_into(owner, key, values, () if source is None else (source,))
 
     def _unpack(self, target: ast.Tuple | ast.List, values: Values, source: ast.expr | None) -> None:
         if isinstance(source, (ast.Tuple, ast.List)) and len(source.elts) == len(target.elts):

@@ -331,6 +331,9 @@ RECORDS = {
     "setattr": "class S:\n    def __init__(self, **o):\n        for k, v in o.items(): setattr(self, k, v)\n"
     "s = S(a=1, b=2)",
     "__dict__": "class S:\n    def __init__(self, **o): self.__dict__.update(o)\ns = S(a=1, b=2)",
+    "an item of __dict__": "class S: pass\ns = S()\nd = s.__dict__\nd['a'], d['b'] = 1, 2",
+    "an item of vars": "import argparse\ns = argparse.Namespace(a=1)\nvars(s)['b'] = 2",
+    "a default of vars": "class S: pass\ns = S()\nvars(s).setdefault('a', 1)\nvars(s).setdefault('b', 2)",
     "vars": "class S:\n    def __init__(self, a, **o): vars(self).update(o, a=a)\ns = S(1, b=2)",
 }
 

@@ -390,21 +390,35 @@ class Guarding:
         owner = scope.owner(node.id) or scope
         if owner.kind == "comprehension":
             return False  # nothing outside of it does
-        if owner.kind not in ("module", "function") or owner.root.module not in self.files:
+        if not self._is_the_scripts_own(owner, node.id, self.alone.is_addition(node)):
             return True
-        if any(isinstance(w, ast.arg) for w in owner.writes.get(node.id, ())) and self.alone.is_addition(node):
-            return True  # it is somebody else's
-        if owner.kind == "module" and node.id in self.program.imported_from.get(owner, ()):
-            return True
-        scopes = [s for s in owner.walk() if s.owner(node.id) is owner]
-        reads: list[ast.AST] = [n for s in scopes for n in s.reads.get(node.id, ()) if self._may_reach(node, n)]
+        reads: list[ast.AST] = [n for n in self._reads(owner, node.id) if self._may_reach(node, n)]
         reads += [
             w
-            for s in scopes
+            for s in self._scopes(owner, node.id)
             for w in s.writes.get(node.id, ())
             if isinstance(self.program.parent(w), (ast.AugAssign, ast.Delete))
         ]
+        others = [(place.scope, place.name) for place in self.alone.also_added_to(node)]
+        if any(holder is None or not self._is_the_scripts_own(holder, name, True) for holder, name in others):
+            return True
+        reads += [n for holder, name in others if holder is not None for n in self._reads(holder, name)]
         return any(n not in covered for n in reads)
+
+    def _is_the_scripts_own(self, owner: Scope, name: str, is_added_to: bool) -> bool:
+        """Whether all that reads a variable is to be seen; what a parameter holds is somebody else's."""
+        if owner.kind not in ("module", "function") or owner.root.module not in self.files:
+            return False
+        if is_added_to and any(isinstance(w, ast.arg) for w in owner.writes.get(name, ())):
+            return False
+        return owner.kind != "module" or name not in self.program.imported_from.get(owner, ())
+
+    @staticmethod
+    def _scopes(owner: Scope, name: str) -> list[Scope]:
+        return [s for s in owner.walk() if s.owner(name) is owner]
+
+    def _reads(self, owner: Scope, name: str) -> list[ast.expr]:
+        return [n for s in self._scopes(owner, name) for n in s.reads.get(name, ())]
 
     def _may_reach(self, bound: ast.Name, read: ast.expr) -> bool:
         """Whether a read may see what a name is bound to, or added to, at a place."""

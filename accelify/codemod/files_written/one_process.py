@@ -8,7 +8,7 @@ a screen, with a service.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from enum import Enum
 from functools import cached_property
@@ -17,7 +17,7 @@ from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.semantics.effects.effects import Effects
-from accelify.codemod.semantics.effects.summary import Leave, Summary
+from accelify.codemod.semantics.effects.summary import Leave, Place, Summary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Generated, Made
@@ -244,14 +244,8 @@ class OneProcess:
         if not isinstance(target, ast.Subscript) or not isinstance(root, ast.Name) or not self.is_calm(target.slice):
             return False
         summary = self.effects.of(statement)
-        is_its = {place.name for place in summary.writes} == {root.id} and self._is_made_for(root)
+        is_its = {place.name for place in summary.writes} == {root.id}
         return is_its and self._is_ones_own(replace(summary, writes=frozenset()))
-
-    def _is_made_for(self, name: ast.Name) -> bool:
-        """Whether a variable is only given what is made there, and no other variable's object."""
-        owner = self.program.scope(name).owner(name.id)
-        makers = [self.program.parent(w) for w in owner.writes.get(name.id, ())] if owner is not None else []
-        return all(isinstance(m, ast.AugAssign) or _makes(getattr(m, "value", None)) for m in makers)
 
     def _only_adds(self, call: ast.Call) -> bool:
         """Whether a call adds to a list or a buffer of the script's own, which is then bound like a name."""
@@ -278,18 +272,32 @@ class OneProcess:
 
     def is_addition(self, node: ast.Name) -> bool:
         """Whether a name is there to be added to: `rows.append(x)`, `rows[k] = x`, `numpy.savez(buffer, x)`."""
-        parent = self.program.parent(node)
-        part: ast.AST | None = node
+        return self._added_to(node) is not None
+
+    def also_added_to(self, node: ast.Name) -> Iterator[Place]:
+        """The other variables that hold, or were asked for, what is added to: `args` of `options = vars(args)`."""
+        added = self._added_to(node)
+        owner = self.program.scope(node).owner(node.id)
+        for place in self.effects.aliases.holding(added, ("*",)) if added is not None else ():
+            if (place.scope, place.name) != (owner, node.id):
+                yield place
+
+    def _added_to(self, node: ast.Name) -> ast.expr | None:
+        """The expression of a name that gives what is added to; None where nothing is."""
+        part: ast.AST = node
         while isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)):
             if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
-                return True
+                return part.value
             around = self.program.parent(part)
-            part = around if getattr(around, "value", None) is part else None
+            if getattr(around, "value", None) is not part or around is None:
+                break
+            part = around
+        parent = self.program.parent(node)
         call = parent if isinstance(parent, ast.Call) else self.program.parent(parent) if parent is not None else None
         if not isinstance(call, ast.Call):
-            return False
+            return None
         is_method = isinstance(parent, ast.Attribute) and call.func is parent and methods.extends(parent.attr)
-        return is_method or node in self._filled(call)
+        return node if is_method or node in self._filled(call) else None
 
     def is_calm(self, node: ast.expr) -> bool:
         """Whether evaluating an expression changes nothing and needs no other process."""
@@ -313,13 +321,6 @@ def opened_round(program: Program, node: ast.expr) -> ast.expr | None:
                 if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == node.id:
                     return item.context_expr
     return None
-
-
-def _makes(value: ast.AST | None) -> bool:
-    """Whether an expression makes an object: a call, a display, a comprehension; either part of a choice."""
-    if isinstance(value, ast.IfExp):
-        return _makes(value.body) and _makes(value.orelse)
-    return isinstance(value, (ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.BinOp))
 
 
 def _is_plain(target: ast.expr) -> bool:

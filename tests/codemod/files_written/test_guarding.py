@@ -137,6 +137,36 @@ def test_a_buffer_that_others_read_is_filled_by_all() -> None:
     assert run == ["json.dump(a, f)"]
 
 
+DUMP = "with open(p, 'w') as f:\n    json.dump(d, f)"
+
+
+@pytest.mark.parametrize(
+    ("made", "reads"),
+    [
+        ("args = parse()\nd = vars(args)", "args.n"),
+        ("args = parse()\nd = args.__dict__", "args.n"),
+        ("found = {}\nd = found", "found['n']"),
+        ("found = [{}]\nd = found[-1]", "found"),
+        ("found = {'n': {}}\nd = found['n']", "found"),
+        ("FOUND = {}\ndef options(): return FOUND\nd = options()", "FOUND"),
+        ("args = parse()\ne = vars(args)\nd = e", "args.n"),
+        ("args = parse()\ndef f(o):\n    return o.__dict__\nd = f(args)", "args.n"),
+    ],
+)
+def test_what_is_added_to_an_object_of_another_name_is_added_by_all(made: str, reads: str) -> None:
+    for put in ("d['n'] = 1", "d.update(n=1)"):
+        assert runs(f"{made}\n{put}\n{DUMP}\nuse({reads})\n") == [[DUMP]]
+
+
+@pytest.mark.parametrize(
+    "made", ["d = dict(vars(args))", "d = vars(args).copy()", "d = {'args': args}", "d = copy.deepcopy(vars(args))"]
+)
+def test_what_is_added_to_a_copy_is_written_only(made: str) -> None:
+    lines = [made, "d['n'] = 1", DUMP]
+    text = "\n".join(["import argparse, copy", "args = argparse.ArgumentParser().parse_args()", *lines, "use(args.n)"])
+    assert runs(f"{text}\n") == [lines]
+
+
 def test_a_file_that_is_none_until_it_is_opened() -> None:
     end = "log = None\nif p:\n    log = open(p, 'w')\nprint(a, file=log)\nlog.flush()\n"
     assert runs(end)[-1][-2:] == ["print(a, file=log)", "log.flush()"]

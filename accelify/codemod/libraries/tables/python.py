@@ -254,13 +254,15 @@ returns=number
     difflib editdistance Levenshtein editdistance_s: *
 traits=adds
     operator: add iadd
+traits=copies
+    copy: copy deepcopy
+    dataclasses: asdict astuple replace
 returns=context
     contextlib: nullcontext
 -
     operator: *
     functools: partial singledispatch total_ordering partialmethod cmp_to_key
-    copy: copy deepcopy
-    dataclasses: dataclass field asdict astuple replace fields make_dataclass is_dataclass
+    dataclasses: dataclass field fields make_dataclass is_dataclass
     enum abc typing typing_extensions types numbers: *
     contextlib: contextmanager suppress closing ExitStack asynccontextmanager
     inspect: signature getmembers isclass isfunction ismethod getfullargspec getsource getfile

@@ -77,23 +77,34 @@ class Aliases:
 
     def origins(self, place: Place, inner: set[Scope]) -> set[Place]:
         """The places outside of a function that are changed with what one of its variables holds."""
-        found: set[Place] = set()
+        return {p for p in self._back_from([place], inner) if p.scope not in inner or self._is_given(p)}
+
+    def holding(self, node: ast.expr, path: Path) -> set[Place]:
+        """The variables that hold, somewhere in what they hold, what changes with a part of what an expression gives.
+
+        Those behind the variables of its function, too: `options` and `args` of `options = vars(args)`.
+        """
+        return self._back_from(self.within(node, path), set(self.program.frame(node).root.walk()))
+
+    def _back_from(self, places: Iterable[Place], inner: set[Scope]) -> set[Place]:
+        """Some places, and those from which the variables of a function got what is changed there."""
         seen: set[Place] = set()
-        queue = [place]
+        queue = [*places]
         while queue:
             current = queue.pop()
             if current in seen:
                 continue
             seen.add(current)
-            if current.scope not in inner or current.scope is None:
-                found.add(current)
-                continue
-            for write in self._tracer.writes(current.scope, current.name):
-                if isinstance(write, ast.arg):
-                    found |= {current} if current.scope.kind == "function" else set()
-                else:
+            if current.scope is not None and current.scope in inner:
+                for write in self._tracer.writes(current.scope, current.name):
                     queue.extend(self._held_by(write, current.path))
-        return found
+        return seen
+
+    def _is_given(self, place: Place) -> bool:
+        """Whether a variable is a parameter."""
+        if place.scope is None or place.scope.kind != "function":
+            return False
+        return any(isinstance(w, ast.arg) for w in self._tracer.writes(place.scope, place.name))
 
     def _held_by(self, write: ast.AST, path: Path) -> frozenset[Place]:
         """The places that change with what a variable was given at a place, seen from there."""
@@ -212,6 +223,8 @@ class Aliases:
         self, row: Row, method: ast.Attribute | None, given: list[ast.expr], path: Path
     ) -> frozenset[Place]:
         first = [method.value] if method is not None else given[:1]
+        if row.has(Trait.COPIES) and len(path) < 2:
+            return frozenset()
         if row.returns == "self" or (row.returns == "argument" and method is None) or row.has(Trait.VIEW):
             return _all(self.within(a, path) for a in first)
         if row.returns == "argument":

@@ -82,8 +82,8 @@ class Effects:
         self.program = program
         self.flow = program.flow
         self.kinds = program.once(Kinds)
-        self._aliases = Aliases(program, self.kinds)
-        self._libraries = LibraryCalls(program, self.kinds, self._aliases)
+        self.aliases = Aliases(program, self.kinds)
+        self._libraries = LibraryCalls(program, self.kinds, self.aliases)
         self._direct: dict[ast.AST, _Direct] = {}
         self._calls: dict[ast.Call, _Direct] = {}
         self._of_calls: dict[ast.Call, Summary] = {}
@@ -177,7 +177,7 @@ class Effects:
         for place in summary.writes:
             if place.scope in inner and place.is_variable:
                 continue
-            writes |= self._aliases.origins(place, inner) if place.scope in inner else {place}
+            writes |= self.aliases.origins(place, inner) if place.scope in inner else {place}
         ended = {Leave.RETURN, Leave.BREAK, Leave.CONTINUE, Leave.YIELD, Leave.AWAIT}
         return replace(summary, writes=frozenset(writes), leaves=summary.leaves - ended)
 
@@ -198,7 +198,7 @@ class Effects:
             return summary
         writes: set[Place] = set()
         for place in summary.writes:
-            writes |= self._aliases.given(run, place) if place.scope is run.function else {place}
+            writes |= self.aliases.given(run, place) if place.scope is run.function else {place}
         return replace(summary, writes=frozenset(writes))
 
     # The effects of code itself.
@@ -301,7 +301,7 @@ class Effects:
         name = _OPERATORS[type(node.op)]
         found = self._dunder(node.target, f"__i{name}__", node.value) | self._dunder(node.target, f"__{name}__")
         if isinstance(node.target, ast.Name) and not self.kinds.of(node.target) <= IMMUTABLE | {"tuple"}:
-            found = found | self._writes(self._aliases.within(node.target, ("*",)))
+            found = found | self._writes(self.aliases.within(node.target, ("*",)))
         return found
 
     def _expression(self, node: ast.expr) -> _Direct:
@@ -425,9 +425,7 @@ class Effects:
             return self._writes({Place(scope.owner(node.id) or scope, node.id)})
         if isinstance(node, ast.Subscript):
             method = "__setitem__" if isinstance(node.ctx, ast.Store) else "__delitem__"
-            return self._writes(self._aliases.within(node.value, ("[]",))) | self._dunder(
-                node.value, method, node.slice
-            )
+            return self._writes(self.aliases.within(node.value, ("[]",))) | self._dunder(node.value, method, node.slice)
         runs: list[Run] = []
         for value in self.program.values(node.value):
             if isinstance(value, Instance):
@@ -440,7 +438,7 @@ class Effects:
         for value in self.program.values(node.value):
             if isinstance(value, (ModuleValue, ClassValue)):
                 return frozenset({Place(value.root if isinstance(value, ModuleValue) else value.scope, node.attr)})
-        return self._aliases.within(node.value, (f".{node.attr}",))
+        return self.aliases.within(node.value, (f".{node.attr}",))
 
     def _writes(self, places: Iterable[Place]) -> _Direct:
         found = frozenset(places)
@@ -473,7 +471,7 @@ class Effects:
         rows = [r for k in sorted(self.kinds.of(node)) if (r := table.member(k, "__iter__")) is not None]
         if rows:
             is_used_up = any("self" in row.mutates for row in rows)
-            writes = self._aliases.within(node, ("*",)) if is_used_up else frozenset()
+            writes = self.aliases.within(node, ("*",)) if is_used_up else frozenset()
             effects = frozenset(e for row in rows for e in row.effects)
             found = found | _Direct(Summary(writes=writes, effects=effects)) | self._held(node)
         return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
-from accelify.codemod.files_written.guarding import Guarding
+from accelify.codemod.files_written.guarding import Guarding, Run
 from accelify.codemod.files_written.loads import leads_to
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.decisions import FileQuestions
@@ -53,6 +53,66 @@ class Meetings:
                 found.append(Insert(first, "before", f"{speaker}.wait_for_everyone()"))
                 found += self._import(question, speaker)
         return tuple(found)
+
+    def are_read_before(self, run: Run) -> bool:
+        """Whether one process removes, moves or writes anew, by some statements, a file that all may still be reading.
+
+        Or it removes one from a folder that they may still be listing: each would find other files.
+        """
+        guarding, program = self.guarding, self.guarding.program
+        inner = {n for s in run for n in ast.walk(s)}
+        calls = [n for n in inner if isinstance(n, ast.Call)]
+        written = {guarding.place_of(p): c for c in calls if guarding.alone.writes(c) for p in self._written(c)}
+        removed = {c: paths for c in calls if (paths := self._removed(c))}
+        own = [c for c in removed if not program.flow.callees.get(c)]
+        gone = {guarding.place_of(p): c for c in own for p in removed[c]}
+        for read in program.calls if written or removed else ():
+            is_alone = read in inner or read in guarding.covered or guarding.is_cached(read)
+            if is_alone or program.flow.callees.get(read):
+                continue
+            paths = [p for use in self.checks.effects.of_call(read).files_read for p in use.paths]
+            for place in map(guarding.place_of, paths):
+                if place in gone and program.reaches(read, gone[place]):
+                    return True
+                if place in written and self._is_written_again(read, written[place]):
+                    return True
+            if self._has(read, Trait.LISTS) and any(self._is_listed(read, paths, c, removed[c]) for c in removed):
+                return True
+        return False
+
+    def _has(self, call: ast.Call, *traits: Trait) -> bool:
+        rows = self.checks.effects.kinds.called(call) or ()
+        return any(row.has(trait) for row in rows for trait in traits)
+
+    def _written(self, call: ast.Call) -> list[ast.expr]:
+        return [p for use in self.checks.effects.of_call(call).files_written for p in use.paths]
+
+    def _removed(self, call: ast.Call) -> list[ast.expr]:
+        """The paths that a call removes, itself or by a function."""
+        written = self.checks.effects.of_call(call).files_written
+        return [p for use in written if self._has(use.call, Trait.REMOVES) for p in use.paths]
+
+    def _is_written_again(self, read: ast.Call, write: ast.Call) -> bool:
+        """Whether a round reads a file, and then writes it: a log to which it adds."""
+        program = self.guarding.program
+        is_beside = program.frame(read) is program.frame(write)
+        is_beside = is_beside and program.loops_round(read) == program.loops_round(write)
+        is_question = self._has(read, Trait.LOOKS, Trait.LISTS)
+        return is_beside and not is_question and program.before(read, write) and program.reaches(read, write)
+
+    def _is_listed(self, listing: ast.Call, folders: list[ast.expr], removal: ast.Call, paths: list[ast.expr]) -> bool:
+        """Whether a call may list the files that another one removes later, with no step of the training between."""
+        program, stored = self.guarding.program, self.checks.stored
+        if not any(stored.is_told_to_hold(folder, path) for folder in folders for path in paths):
+            return False
+        for meeting in stored.meetings(listing, removal):
+            beside = program.calls_in(program.frame(meeting))
+            steps = [c for c in beside if any(c is b or leads_to(stored, c, b) for b in self.checks.backwards)]
+            for call in (c for c in beside if c is listing or leads_to(stored, c, listing)):
+                is_met = any(program.before(call, s) and program.before(s, meeting) for s in steps)
+                if program.before(call, meeting) and not is_met:
+                    return True
+        return False
 
     def at(self, call: ast.Call) -> tuple[Edit, ...]:
         """The wait before the statement of a call, or what is guarded with it; none where not all may come there."""

@@ -12,10 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Trait
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import returned
-from accelify.codemod.semantics.values import HOLE, Constant, template
+from accelify.codemod.semantics.values import HOLE, Constant, Element, Made, template
 
 _DEPTH = 4
 _NOTHING: frozenset[str] = frozenset()
@@ -152,7 +154,22 @@ class Files:
             values = [v for given in self._given_to(path) for v in given or [None]]
         unknown = self._unknown(values) if known else values
         found = self._starts_of_any(unknown, depth - 1)
-        return known | found if found or not unknown else _NOTHING
+        if found or (known and not unknown):
+            return known | found
+        return self._starts_of_any(self._joined(path), depth - 1) if depth else _NOTHING
+
+    def _joined(self, path: ast.expr) -> list[ast.expr | None]:
+        """The paths that an item of a list may be, and how those begin that a call lists: `glob(folder + "/*.pt")`."""
+        kinds = self.program.once(Kinds)
+        found: list[ast.expr | None] = []
+        for value in self.program.values(path):
+            made = value.owner if isinstance(value, Element) else value
+            call = made.node if isinstance(made, Made) and isinstance(made.node, ast.Call) else None
+            if call is None or made is not value:
+                found.append(call and _begun(call, kinds))
+            else:
+                found.append(call if self._is_path(call) and call is not path else None)
+        return found
 
     def _is_path(self, path: ast.Call) -> bool:
         return any(map(names.ends_like_last, self.program.called(path))) or _is_text(path)
@@ -191,6 +208,15 @@ def _leftmost(path: ast.expr) -> ast.expr | None:
     if isinstance(path, ast.JoinedStr) and path.values and isinstance(path.values[0], ast.FormattedValue):
         return path.values[0].value
     return None
+
+
+def _begun(listing: ast.Call, kinds: Kinds) -> ast.expr | None:
+    """The folder, or the pattern, with which the paths begin that a call lists."""
+    if not any(row.has(Trait.GIVES_PATHS) for row in kinds.called(listing) or ()):
+        return None
+    if isinstance(listing.func, ast.Attribute) and not kinds.name_of(listing.func):
+        return listing.func.value
+    return next(iter(listing.args), None)
 
 
 def _overlap(one: str, other: str) -> bool:

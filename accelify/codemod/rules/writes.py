@@ -55,7 +55,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
             if _fetches(script, run)
             else []
         )
-        if _others_have_read(script, run):
+        if script.written.meetings.are_read_before(run):
             waits.append(("before", run[0], "waits until all processes have read this file"))
         for where, statement, reason in waits:
             edit = Insert(statement, where, f"{accelerator}.wait_for_everyone()")
@@ -103,29 +103,6 @@ def _rows_of(script: Script, calls: list[ast.Call], trait: Trait) -> list[ast.Ca
 
 def _fetches(script: Script, run: tuple[ast.stmt, ...]) -> bool:
     return bool(_rows(script, run, Trait.DOWNLOADS))
-
-
-def _others_have_read(script: Script, run: tuple[ast.stmt, ...]) -> bool:
-    """Whether one process removes, moves or writes anew a file that all may still be reading."""
-    guarding, calls = script.written.guarding, [n for s in run for n in ast.walk(s) if isinstance(n, ast.Call)]
-    removed = {guarding.place_of(p): c for c in _rows_of(script, calls, Trait.REMOVES) for p in _paths(script, c)}
-    written = {guarding.place_of(p): c for c in calls if guarding.alone.writes(c) for p in _paths(script, c)}
-    return any(
-        (place in removed and script.program.reaches(call, removed[place]))
-        or (place in written and _is_written_again(script, call, written[place]))
-        for call in (script.program.calls if removed or written else ())
-        if call not in guarding.covered and not script.program.flow.callees.get(call)
-        for use in script.effects.of_call(call).files_read
-        for place in map(guarding.place_of, use.paths)
-    )
-
-
-def _is_written_again(script: Script, read: ast.Call, write: ast.Call) -> bool:
-    """Whether a round reads a file, and then writes it: a log to which it adds."""
-    program = script.program
-    is_beside = program.frame(read) is program.frame(write) and program.loops_round(read) == program.loops_round(write)
-    is_question = any(_rows_of(script, [read], trait) for trait in (Trait.LOOKS, Trait.LISTS))
-    return is_beside and not is_question and program.before(read, write) and program.reaches(read, write)
 
 
 def _refused(script: Script, run: tuple[ast.stmt, ...]) -> Iterator[tuple[Edit, ...]]:
@@ -198,7 +175,9 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     alone = script.written.guarding.alone
     written_alone = (c for c in script.program.calls if c in script.written.guarding.covered and alone.writes(c))
     paths = [(call, path) for call in written_alone for path in _paths(script, call)]
-    written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
+    written = defaultdict[ast.Call, set[tuple[object, str]]](set)
+    for write, path in paths:
+        written[write].add((_place(script, path), ast.unparse(path)))
     stored, commands = script.written.stored, [c for c in script.program.calls if _is_command(script, c)]
     for call in sorted(script.program.calls, key=script.program.position):
         is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
@@ -206,7 +185,8 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         is_written = bool(read) and call in script.written.guarding.alone.looked_at
         called = script.program.called(call)
         if "torch.load" in called:  # rule `checkpoints` sees to what is saved
-            is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
+            asked = {(_place(script, path), ast.unparse(path)) for path in read}
+            is_written = any(asked & where and stored.is_before(w, call) for w, where in written.items())
         if not is_alone and _is_command(script, call):
             is_written = any(_is_given(script, call, p) and stored.is_before(w, call) for w, p in paths)
         is_content = not script.effects.kinds.of(call) <= {"number", "string"}  # not only what there is of a file

@@ -99,10 +99,16 @@ def test_what_may_have_been_written_before() -> None:
         ("'logs'", "trainer.folder", False),
         ("'runs'", "trainer.folder", True),
         ("trainer.folder", "args.log", False),
+        ("'b'", "sorted(glob.glob('a/*'))[-1]", False),
+        ("'b'", "list(Path('a').iterdir())[0]", False),
+        ("'b'", "[os.path.join('a', n) for n in os.listdir('a')][0]", False),
+        ("'b'", "os.listdir('a')[0]", True),
     ],
 )
 def test_a_folder_may_hold_what_does_not_begin_otherwise(folder: str, path: str, may: bool) -> None:
-    facts = Facts(f"{BEFORE}from pathlib import Path\nroot = 'a'\ntrainer.folder = 'runs/1'\nuse({folder}, {path})\n")
+    facts = Facts(
+        f"{BEFORE}import glob\nfrom pathlib import Path\nroot = 'a'\ntrainer.folder = 'runs/1'\nuse({folder}, {path})\n"
+    )
     assert Files(facts.program, facts.tracer).may_hold(*facts.call("use(").args) is may
 
 

@@ -794,3 +794,49 @@ def test_what_only_a_script_beside_writes_needs_no_note(tmp_path: Path, end: str
     files = rewritten(tmp_path, "train.py", net=NET, train=TRAIN.format(end=end), test=TESTED)
     assert b"Accelerator(" in files["test.py"].after
     assert any(n.rule == "writes" for result in files.values() for n in result.notes) is is_noted
+
+
+WAIT = "accelerator.wait_for_everyone()"
+LISTED = [
+    ("found = sorted(glob.glob('out/*.pt'))", "for f in found[:-2]:\n    os.remove(f)"),
+    ("found = list(Path('out').glob('*.pt'))", "for f in found[:-2]:\n    f.unlink()"),
+    ("found = os.listdir('out')", "for f in found:\n    os.remove(os.path.join('out', f))"),
+    ("found = [os.path.join('out', f) for f in os.listdir('out')]", "os.remove(found[0])"),
+]
+
+
+@pytest.mark.parametrize(("listing", "removal"), LISTED)
+def test_all_have_listed_what_one_process_removes(listing: str, removal: str) -> None:
+    imports = "import glob, os\nfrom pathlib import Path"
+    after = run(script(imports=imports, before=f"{listing}\n{removal}\nuse(len(found))")).after.decode()
+    lines = removal.replace("\n", "\n    ")
+    assert f"{listing}\n{WAIT}\n{GUARD}\n    {lines}\n" in after
+    # Nobody else reads the list: the process that removes the files makes it.
+    alone = run(script(imports=imports, before=f"{listing}\n{removal}")).after.decode()
+    assert f"{WAIT}\n{GUARD}" not in alone
+
+
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        ("found = os.listdir('out')\nuse(found)", "os.remove('out/a.pt')"),  # a step of all comes between
+        ("found = os.listdir('data')\nuse(found)\nos.remove('out/a.pt')", ""),
+    ],
+)
+def test_what_was_listed_long_before_or_elsewhere(before: str, end: str) -> None:
+    after = run(script(imports="import os", before=before, end=end)).after.decode()
+    assert f"{GUARD}\n    os.remove('out/a.pt')" in after
+    assert f"{WAIT}\n{GUARD}" not in after
+
+
+def test_all_have_asked_for_a_folder_that_one_process_deletes() -> None:
+    before = "fresh = not os.path.exists('out')\nif not fresh:\n    shutil.rmtree('out')\nuse(fresh)"
+    after = run(script(imports="import os, shutil", before=before)).after.decode()
+    assert f"if not fresh:\n    {WAIT}\n    {GUARD}\n        shutil.rmtree('out')\n    {WAIT}\n" in after
+
+
+def test_no_process_waits_for_a_file_that_is_removed_afterwards() -> None:
+    load = "model.load_state_dict(torch.load('last.pt'))\nos.remove('last.pt')"
+    after = run(script(imports="import os", before=load)).after.decode()
+    assert after.count(WAIT) == 1
+    assert f"{WAIT}\n{GUARD}\n    os.remove('last.pt')" in after

@@ -242,6 +242,9 @@ returns=list traits=attribute
     glob: glob iglob
     <path>: glob rglob iterdir
     torchvision.datasets: ImageFolder DatasetFolder
++ traits=gives_paths
+    glob: glob iglob
+    <path>: glob rglob iterdir
 + traits=ends_like_last
     os.path: join abspath expanduser expandvars realpath normpath normcase
     pathlib: Path PurePath PosixPath PurePosixPath

@@ -26,7 +26,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.files_written.guarding import sets_up
-from accelify.codemod.files_written.loads import lists_files, waits_as_well
+from accelify.codemod.files_written.loads import leads_to, lists_files, waits_as_well
 from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
 from accelify.codemod.files_written.refusals import Refusals, path_of
 from accelify.codemod.libraries import names
@@ -73,6 +73,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
     done: list[ast.stmt] = []
     yield from _waits(script, done)
     yield from _waits_to_list(script, done)
+    yield from _waits_to_import(script, done)
     yield from _left(script)
     yield from _of_items(script)
     yield from _unknown(script)
@@ -148,26 +149,26 @@ def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change | Re
             yield from _wait(script, meeting, before, done)
 
 
-def _wait(script: Script, call: ast.Call, writes: list[ast.Call], done: list[ast.stmt]) -> Iterator[Change | Remark]:
+def _wait(script: Script, node: ast.AST, writes: list[ast.Call], done: list[ast.stmt]) -> Iterator[Change | Remark]:
     """A wait before a statement, unless the processes have waited since the last file was written.
 
     Not where an exception is handled: one process alone may come there, while the others wait somewhere else.
     """
-    meetings, accelerator = script.written.meetings, script.accelerator(call)
-    statement = meetings.before_rounds(script.program.statement(call), writes)
-    is_handler = any(isinstance(a, ast.ExceptHandler) for a in script.program.ancestors(call))
-    if accelerator is None or script.path(call) not in script.files or is_handler:
+    meetings, accelerator = script.written.meetings, script.accelerator(node)
+    statement = meetings.before_rounds(script.program.statement(node), writes)
+    is_handler = any(isinstance(a, ast.ExceptHandler) for a in script.program.ancestors(node))
+    if accelerator is None or script.path(node) not in script.files or is_handler:
         return
     if statement is None:
-        yield Remark(NAME, script.path(call), call, unmet(accelerator), Tier.REVIEW)
+        yield Remark(NAME, script.path(node), node, unmet(accelerator), Tier.REVIEW)
         return
     if any(_has_waited(script, before, statement) for before in done):
         return
     done.append(statement)
     others = tuple(s for s in waits_as_well(script.effects, statement) if s is not statement)
     edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
-    edits = (edit, *meetings.before(call))
-    yield Change(NAME, script.path(call), call.lineno, MAY_NOT_BE_DONE, edits)
+    edits = (edit, *(meetings.before(node) if isinstance(node, ast.Call) else ()))
+    yield Change(NAME, script.path(node), statement.lineno, MAY_NOT_BE_DONE, edits)
 
 
 def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
@@ -279,7 +280,37 @@ def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
     called = script.program.called(call)
     if any(map(names.runs_command, called)):
         return [n for a in call.args[:1] for n in ast.walk(a) if isinstance(n, (ast.Name, ast.Attribute))]
+    if call in script.effects.of_call(call).unknown:  # which may read any file whose name it gets
+        given = [n for a in (*call.args, *(k.value for k in call.keywords)) for n in ast.walk(a)]
+        return [n for n in given if isinstance(n, ast.expr) and script.written.stored.names(n)]
     return []
+
+
+def _waits_to_import(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
+    """No process imports a module before the one that writes its file is done."""
+    guarding, stored = script.written.guarding, script.written.stored
+    writes = [c for c in script.program.calls if c in guarding.covered and guarding.alone.writes(c)]
+    made = {w: {name for path in _made_at(script, w) for name in stored.names(path)} for w in writes}
+    sources = {w: names for w, found in made.items() if (names := {n for n in found if n.endswith(".py")})}
+    for node, modules in _imports(script) if sources else ():
+        files = {f"{module.rpartition('.')[2]}.py" for module in modules}
+        before = [w for w, names in sources.items() if names & files]
+        calls = script.program.calls_in(script.program.frame(node)) if before else []
+        leading = (c for c in calls if any(c is w or leads_to(stored, c, w) for w in before))
+        if node not in guarding.covered and any(script.program.reaches(c, node) for c in leading):
+            yield from _wait(script, node, before, done)
+
+
+def _imports(script: Script) -> Iterator[tuple[ast.AST, list[str]]]:
+    """The places where modules are imported, with their names."""
+    for parsed in script.program.files:
+        for node in parsed.nodes:
+            if isinstance(node, ast.Import):
+                yield node, [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                yield node, [node.module or "", *(alias.name for alias in node.names)]
+    for call in _rows_of(script, script.program.calls, Trait.IMPORTS):
+        yield call, [str(n.value) for a in call.args[:1] for n in ast.walk(a) if isinstance(n, ast.Constant)]
 
 
 def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt) -> bool:

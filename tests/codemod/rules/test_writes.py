@@ -840,3 +840,26 @@ def test_no_process_waits_for_a_file_that_is_removed_afterwards() -> None:
     after = run(script(imports="import os", before=load)).after.decode()
     assert after.count(WAIT) == 1
     assert f"{WAIT}\n{GUARD}\n    os.remove('last.pt')" in after
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        "import gen",
+        "from gen import SIZE as gen",
+        "gen = importlib.import_module('gen')",
+        "gen = __import__('gen')",
+        "gen = runpy.run_path('gen.py')",
+        "gen = importlib.util.spec_from_file_location('gen', 'gen.py')",
+        "gen = shapes.compiled(name='gen', sources=['gen.py'])",  # of a library that is not known
+    ],
+)
+def test_a_module_is_imported_once_it_is_written(reading: str) -> None:
+    imports = "import importlib, importlib.util, runpy, shapes"
+    made = (
+        "def made():\n    with open('gen.py', 'w') as f:\n        f.write('SIZE = 3')\n    {}\n    return gen\nmade()"
+    )
+    after = run(script(imports=imports, before=made.format(reading))).after.decode()
+    assert f"            f.write('SIZE = 3')\n    {WAIT}\n    {reading}\n" in after
+    other = made.format(reading.replace("gen", "other"))
+    assert WAIT not in run(script(imports=imports, before=other)).after.decode()

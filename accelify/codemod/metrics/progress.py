@@ -112,7 +112,7 @@ class StepCounts:
                 yield place
         yield from self._given_rates()
         for call, steps in _stepped_schedulers(self.metrics).items():
-            fewer = [s for s in steps if self._fixed_rounds.isdisjoint(self.program.loops_round(s))]
+            fewer = [s for s in steps if self.fixed_rounds.isdisjoint(self.program.loops_round(s))]
             if any(_is_sharded(self.metrics, s, DEPTH) and self._counts_each(s) for s in fewer):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
                 overlong = [g for g in given if _has_length(self.metrics, g) and _counts_all(self.metrics, g)]
@@ -315,10 +315,11 @@ class StepCounts:
     def rounds(self) -> list[ast.stmt]:
         """The training loops with as many steps as in one process, where all are: they ask for a batch in each."""
         loops = dict.fromkeys(d.loop for d in self.metrics.measured.training.data if d.loop is not None)
-        return [*loops] if self._fixed_rounds.issuperset(loops) else []
+        return [*loops] if self.fixed_rounds.issuperset(loops) else []
 
     @cached_property
-    def _fixed_rounds(self) -> set[ast.AST]:
+    def fixed_rounds(self) -> set[ast.AST]:
+        """The training loops that ask a loader for as many batches in each process as in one."""
         found = {d.loop: self._sets_its_steps(d) for d in self.metrics.measured.training.data if d.loop is not None}
         return {loop for loop, is_fixed in found.items() if is_fixed}
 

@@ -7,8 +7,8 @@ the steps; a loop that asks for as many batches as a number says takes as many s
 `--keep-global-batch` writes `Accelerator(split_batches=True)`: the processes divide each batch between them, and the
 learning rate, the steps of an epoch and all schedules stay as they are. So it is done where `nn.DataParallel` goes,
 which divided each batch between the GPUs, unless `device_ids` names one alone.
-Where one step learns from all rounds of a loop, as in meta learning, its gradients are the mean of the processes' sums:
-1/N of what one process has.
+Where one step learns from all rounds of a sharded loop, as in meta learning, its gradients are the mean of sums, one
+from each process: 1/N of what one process has. Where a number says how many rounds, each process takes as many.
 Left alone: everything; the rule only reports.
 """
 
@@ -107,8 +107,8 @@ def _keeps_weights(script: Script) -> bool:
 
 def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
     """The sharded loops all of whose rounds one step learns from, each with its note."""
-    loops = Loops(script.program, script.roles, script.tracer)
-    for loop in (data.sharded_loop for data in script.training.data):
+    loops, fixed = Loops(script.program, script.roles, script.tracer), StepCounts(script.metrics).fixed_rounds
+    for loop in (data.sharded_loop for data in script.training.data if data.loop not in fixed):
         inside = [step for step in script.training.steps if loop in loops.stack(step)]
         if loop is None or not all(_is_of_round(script, loops, step, loop) for step in inside):
             continue

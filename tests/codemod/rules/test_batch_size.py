@@ -183,6 +183,22 @@ def test_a_step_that_learns_from_a_whole_loop(source: str, inside: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rounds", "asked"),
+    [
+        ("for _ in range(4)", "next(batches)"),
+        ("for k in tqdm(range(parts))", "next(batches)"),
+        ("while done < 4", "batches.__next__()"),
+    ],
+)
+def test_a_number_of_batches_is_that_of_each_process(rounds: str, asked: str) -> None:
+    summed = SUMMED.replace("for x in {source}:", f"{rounds}:\n        x = {asked}\n        done = done + 1")
+    given = "from tqdm import tqdm\nbatches, parts, done = iter(loader), 4, 0\nfor epoch"
+    found = note(run(summed.replace("for epoch", given, 1).format(inside="(net(x).mean() / 4).backward()")))
+    assert "1/N of the sum" not in found.message
+    assert "learns from N batches of this size" in found.message
+
+
+@pytest.mark.parametrize(
     "inside",
     [
         "net(x).mean().backward()\n        optimizer.step()",

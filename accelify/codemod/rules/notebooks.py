@@ -119,9 +119,13 @@ class _Cells:
     def only_of_cells(self) -> list[str]:
         """The statements that a function cannot hold, or not in a process of its own."""
         cells = [cell for cell in self.notebook.cells if self._has(cell.number)]
-        starred = self._of(n for n in self.scope.body if isinstance(n, ast.ImportFrom) and n.names[0].name == "*")
         found = ["magics and `!` commands"] if any(cell.stand_ins for cell in cells) else []
-        return [*found, *(f"the `import *` of cell {n} (it stays above)" for n in sorted(starred) if self._has(n))]
+        imports = [n for n in self.scope.body if isinstance(n, ast.ImportFrom)]
+        above = {"`import *`": [n for n in imports if n.names[0].name == "*"]}
+        above["`from __future__ import`"] = [n for n in imports if n.module == "__future__"]
+        for what, nodes in above.items():
+            found += [f"the {what} of cell {n} (it stays above)" for n in sorted(self._of(nodes)) if self._has(n)]
+        return found
 
     @property
     def declared(self) -> list[str]:

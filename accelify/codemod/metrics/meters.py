@@ -335,6 +335,8 @@ class Elements:
         """Whether a value is a number, not a tensor of one."""
         if isinstance(value, ast.Starred):
             return isinstance(value.value, ast.Call) and methods.gives_numbers(_method(value.value))
+        if self.program.once(Kinds).of(value) == {"number"}:
+            return True
         if isinstance(value, ast.Constant):
             return isinstance(value.value, (int, float))
         if isinstance(value, ast.BinOp):

@@ -42,6 +42,15 @@ def test_what_is_known(expression: str, expected: set[str]) -> None:
     assert kinds(expression) == expected
 
 
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [("1.5, x", {"number"}), ("x.item(), 2", {"number"}), ("x, 1", {"tensor"}), ("*given, 1", {UNKNOWN})],
+)
+def test_parts_of_what_a_function_returns(returned: str, expected: set[str]) -> None:
+    facts = Facts(f"{BEFORE}def step():\n    return {returned}\nfirst, second = step()\nuse(first)\n")
+    assert Kinds(facts.program).of(facts.call("use(").args[0]) == expected
+
+
 def test_the_project_s_own() -> None:
     assert OWN in kinds("own")
     assert kinds("net") >= {OWN, "module"}

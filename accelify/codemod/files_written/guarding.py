@@ -154,10 +154,11 @@ class Guarding:
 
     def _may_write(self, call: ast.Call) -> bool:
         """Whether an unknown call is named for writing, or for pictures and gets the name of a file."""
-        name = code(call.func).rpartition(".")[2]
+        name, given = code(call.func).rpartition(".")[2], [*call.args, *(k.value for k in call.keywords)]
+        if any(self.alone.effects.kinds.of(g) == {"buffer"} for g in given):
+            return False  # into the memory of the process
         if vocabulary.may_write(name):
             return True
-        given = [*call.args, *(k.value for k in call.keywords)]
         is_statement = isinstance(self.program.parent(call), ast.Expr)
         return is_statement and vocabulary.may_plot(name) and any(vocabulary.is_file_name(template(g)) for g in given)
 

@@ -451,6 +451,9 @@ def test_what_records_an_environment_of_each_process_wants_a_path_of_its_own() -
         ("shapes.plot_losses([1])", None),
         ("x = shapes.load('a.png')", None),
         ("shapes.savings(3)", None),
+        ("import io\ns = io.BytesIO()\nshapes.toimage(x).save(s, format='png')", None),
+        ("from io import StringIO\nshapes.to_text(x).write_to(file=StringIO())", None),
+        ("import io\ns = io.BytesIO() if last else 'a.png'\nshapes.toimage(x).save(s)", "`save`"),
     ],
 )
 def test_what_unknown_code_may_write_is_noted(code: str, named: str | None) -> None:

@@ -94,6 +94,24 @@ def _is_sharded(metrics: Metrics, call: ast.AST, depth: int) -> bool:
     return any(_is_sharded(metrics, caller, depth - 1) for caller in callers)
 
 
+def goes_over_all(metrics: Metrics, node: ast.AST, loop: ast.AST) -> bool:
+    """Whether a place in a loop over `loaders[phase]` is for a phase whose loader is whole in every process."""
+    measured, program = metrics.measured, metrics.measured.program
+    phase = measured.training.phases.get(loop)
+    source = measured.tracer.inside(phase.loop.iter) if phase is not None else None
+    if phase is None or any(d.loop is loop for d in metrics.sharded) or not isinstance(source, ast.Subscript):
+        return False
+    if not isinstance(phase.test, ast.Compare) or ast.unparse(source.slice) != ast.unparse(phase.test.left):
+        return False
+    rounds = (loop, *program.loops_round(loop)[:1])  # that of the phases round it
+    around = [b for b in program.branches_round(node) if any(program.inside(b[0], r) for r in rounds)]
+    asked = [(branching.test, holds) for branching, holds in around]
+    asked += [(node.test, True)] if isinstance(node, ast.If) else []
+    for test in (a for a in program.ancestors(node) if isinstance(a, ast.BoolOp) and isinstance(a.op, ast.And)):
+        asked += [(v, True) for v in itertools.takewhile(lambda v: not program.inside(node, v), test.values)]
+    return any(phase.is_over(test, holds) for test, holds in asked)
+
+
 class StepCounts:
     """Find what is decided by a count of steps alone: not by the part of an epoch, `step / len(loader)`."""
 
@@ -139,7 +157,8 @@ class StepCounts:
                 steps = isinstance(node, ast.If) and any(
                     self.program.inside(s, node) for s in self.metrics.measured.training.steps
                 )
-                if isinstance(node, (ast.If, ast.While)) and not steps and self._is_at_counts(node.test):
+                is_asked = isinstance(node, (ast.If, ast.While)) and not steps and self._is_at_counts(node.test)
+                if is_asked and not goes_over_all(self.metrics, node, loop):
                     yield node
 
     def in_losses(self) -> Iterator[ast.expr]:
@@ -213,7 +232,9 @@ class StepCounts:
             if not any(is_same_size(tracer, size, factor) for size in sizes for factor in factors):
                 continue
             is_count = self.counts(node) if place is node else _is_sharded(self.metrics, node, DEPTH)
-            if is_count and not self._is_only_shown(place) and not self._is_index(place):
+            loop = next((a for a in self.program.loops_round(node) if a in self.metrics.shared_loops), None)
+            is_of_all = loop is not None and goes_over_all(self.metrics, node, loop)
+            if is_count and not is_of_all and not self._is_only_shown(place) and not self._is_index(place):
                 yield place
 
     def _is_index(self, node: ast.expr) -> bool:

@@ -32,6 +32,7 @@ from accelify.codemod.metrics.forward_state import (
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import (
     Ends,
+    goes_over_all,
     overlong_rounds,
     overstated_bars,
     overstated_samples,
@@ -293,7 +294,7 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
         if script.is_by_hand and report.about not in _OF_SHARDS:
             continue  # the script has had these of one process before, and meant to
         is_of_shard = report.about in (*_OF_SHARDS, About.LAST)
-        if is_of_shard and _goes_over_all(script, report.node, report.loop):
+        if is_of_shard and goes_over_all(script.metrics, report.node, report.loop):
             continue
         if report.about is About.SAVED_BY and _is_of_item_number(script, report.node):
             continue  # said of the counter
@@ -313,19 +314,6 @@ def _is_of_item_number(script: Script, test: ast.AST) -> bool:
 
 def _quoted(code: str) -> str:
     return f"`{code}`" if len(code) <= _LONGEST else f"`{code[: _LONGEST - 3]}...`"
-
-
-def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
-    """Whether a place in a loop over `loaders[phase]` is for a phase whose loader is whole in every process."""
-    phase = script.training.phases.get(loop)
-    source = script.tracer.inside(phase.loop.iter) if phase is not None else None
-    if phase is None or any(d.loop is loop for d in script.metrics.sharded) or not isinstance(source, ast.Subscript):
-        return False
-    if not isinstance(phase.test, ast.Compare) or ast.unparse(source.slice) != ast.unparse(phase.test.left):
-        return False
-    rounds = (loop, *script.program.loops_round(loop)[:1])  # that of the phases round it
-    around = [b for b in script.program.branches_round(node) if any(script.program.inside(b[0], r) for r in rounds)]
-    return any(phase.is_over(branching.test, holds) for branching, holds in around)
 
 
 def _failing(script: Script) -> Iterator[Remark]:

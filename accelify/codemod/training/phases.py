@@ -56,14 +56,16 @@ class Phase:
 
     def is_over(self, test: ast.expr, holds: bool) -> bool:
         """Whether the loop evaluates, where a condition holds or does not: in `if phase == "val":`, in its `else`."""
+        return any(self._is_over(each, is_so) for each, is_so in implied(test, holds))
+
+    def _is_over(self, test: ast.expr, holds: bool) -> bool:
         if ast.unparse(test) == ast.unparse(self.test):
             return holds is not self.trains
-        pair = (test, self.test)
-        if not all(isinstance(t, ast.Compare) and [*map(type, t.ops)] == [ast.Eq] for t in pair):
+        asked, own = _equality(test), _equality(self.test)
+        if asked is None or own is None or asked[0] != own[0]:
             return False
-        (left, right), (own, told) = ((t.left, t.comparators[0]) for t in pair)  # type: ignore[attr-defined]
-        others = isinstance(right, ast.Constant) and isinstance(told, ast.Constant) and right.value != told.value
-        return holds and self.trains and others and ast.unparse(left) == ast.unparse(own)
+        is_there, trains_there = holds is asked[2], self.trains is own[2]  # where the two sides are equal
+        return is_there is not trains_there if asked[1] == own[1] else is_there and trains_there
 
     def dead(self, node: _Branching) -> list[ast.AST]:
         """The branch of a condition that is not run where the loop evaluates."""
@@ -77,6 +79,15 @@ class Phase:
             yield node
             dead = self.dead(node) if isinstance(node, (ast.If, ast.IfExp)) else []
             yield from self.live(*(c for c in ast.iter_child_nodes(node) if c not in dead))
+
+
+def _equality(test: ast.expr) -> tuple[str, object, bool] | None:
+    """The sides of a comparison with a constant, and whether it asks if they are equal: `phase != "val"`."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+        return None
+    side = test.comparators[0]
+    is_equal = isinstance(test.ops[0], ast.Eq)
+    return (ast.unparse(test.left), side.value, is_equal) if isinstance(side, ast.Constant) else None
 
 
 class Phases:

@@ -641,3 +641,38 @@ for step, x in enumerate(DataLoader(torch.randn(64, 4), batch_size=8)):
 def test_what_an_unknown_object_does_at_times_counts_no_steps(weight: str, then: str, counts: bool) -> None:
     script = Facts(PIPELINE.format(weight=weight, then=then)).script
     assert bool([*StepCounts(script.metrics).in_losses()]) is counts
+
+
+PHASES = """\
+import torch
+from torch.utils.data import DataLoader
+size, rows, seen = 2, torch.randn(8, 1), 0
+loaders = {{"train": DataLoader(rows, batch_size=size), "val": DataLoader(rows, batch_size=size)}}
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for phase in ["train", "val"]:
+    for i, x in enumerate(loaders[phase]):
+        loss = model(x).mean()
+        if phase == "train":
+            optimizer.zero_grad(); loss.backward(); optimizer.step()
+        if {test}:
+            keep(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("phase == 'val' and i * size < 4", []),
+        ("phase == 'val':\n            if i * size < 4", []),
+        ("phase != 'train':\n            if i * size < 4", []),
+        ("phase == 'train':\n            if i * size < 4", ["i * size"]),
+        ("i * size < 4", ["i * size"]),
+    ],
+)
+def test_a_phase_that_goes_over_all_counts_all(test: str, found: list[str]) -> None:
+    text = PHASES.format(test=test).replace("size < 4:\n            keep", "size < 4:\n                keep")
+    facts = Facts(text)
+    counts = StepCounts(facts.script.metrics)
+    assert texts(counts.samples(facts.script.batch_sizes.loaders)) == found
+    assert [ast.unparse(n.test) for n in counts.intervals() if isinstance(n, ast.If)] == [f"{n} < 4" for n in found]

@@ -578,6 +578,11 @@ def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypa
         ("rows = torch.load('rows.pt')", "rows = torch.load('rows.pt')"),
         ("model.load_state_dict(torch.load('out.pt', 'cpu'))", "torch.load('out.pt', 'cpu'))"),
         (
+            "model.load_state_dict(state_dict=torch.load('out.pt'), strict=False)",
+            "map_location=accelerator.device), st",
+        ),
+        ("model.load_state_dict(strict=False, state_dict=torch.load('out.pt')['n'])", "accelerator.device)['n'])"),
+        (
             "model.load_state_dict(torch.load('out.pt')['net'])",
             "torch.load('out.pt', map_location=accelerator.device)['n",
         ),
@@ -646,6 +651,40 @@ STATE = "torch.set_rng_state(kept['rng'])"
 def test_what_has_the_name_of_a_function_or_the_state_of_a_generator_is_no_model(resumed: str) -> None:
     after = run(script(before="device = torch.device('cuda')\npath = 'x.pt'", end=resumed)).after.decode()
     assert f"torch.load(path, {WHERE})" in after
+
+
+HANDED = """\
+import numpy as np
+def keep(fn, *args): return fn(*args)
+class Saver:
+    def __init__(self, fn=torch.save): self.fn = fn
+    def keep(self, x, path): self.fn(x, path)
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        "keep(np.save, 'x.npy', [1])\nkeep(torch.save, [1], 'x.pt')",
+        "keep(torch.save, [1], 'x.pt')",
+        "Saver(other).keep([1], 'x.pt')",
+        "{'a': torch.save, 'b': np.save}[kind]([1], 'x')",
+        "for fn in (torch.save, np.save): fn([1], 'x')",
+        "model.load_state_dict(keep(torch.load, 'out.pt'))\nkeep(np.load, 'x.npy')",
+    ],
+)
+def test_what_may_be_another_function_is_not_replaced(used: str) -> None:
+    after = run(script(imports="import torch", end=HANDED.format(used))).after.decode()
+    assert "accelerator.save(" not in after
+    assert "map_location" not in after
+
+
+@pytest.mark.parametrize(
+    "used", ["save = torch.save\nsave([1], 'x')", "from torch import save as s\ns([1], 'x')", "t.save([1], 'x')"]
+)
+def test_another_name_for_save_is_replaced(used: str) -> None:
+    assert "accelerator.save([1], 'x')" in run(script(imports="import torch as t", end=used)).after.decode()
 
 
 def test_an_import_that_only_a_load_needs_stays() -> None:

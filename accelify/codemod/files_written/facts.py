@@ -72,7 +72,7 @@ def written_of(
     saves = tuple(
         save_of(program, call, saver(call), runtime.module)
         for call in program.calls
-        if "torch.save" in program.called(call)
+        if program.names_only(call.func, "torch.save")
         and call not in own
         and (program.path(call) in files or program.frame(call) in reached)
         and effects.of_call(call).files_written

@@ -111,8 +111,9 @@ class OneProcess:
         rows = self.effects.kinds.called(call) or ()
         is_seen_to = Does.ASKS_NETWORK in summary.effects and not any(row.has(Trait.DOWNLOADS) for row in rows)
         is_file = not is_seen_to and any(not use.is_folder for use in summary.files_written)
+        is_handed = any(use.call is call for use in summary.files_written)  # `atexit.register(numpy.save, path, x)`
         is_shown = Does.SHOWS in summary.effects and not self._is_progress(call)
-        if all(row.effects & _SEEN for row in rows) and (is_file or is_shown or "tracker" in kinds):
+        if (is_handed or all(row.effects & _SEEN for row in rows)) and (is_file or is_shown or "tracker" in kinds):
             return Effect.WRITES  # whatever kind of object its method belongs to
         return Effect.DRAWS if Does.PLOTS in summary.effects or kinds & _FOR_WRITING else Effect.NOTHING
 
@@ -171,7 +172,7 @@ class OneProcess:
     def becomes_a_save(self, call: ast.Call) -> bool:
         """Whether a call becomes `accelerator.save`, which every process may call."""
         return (
-            "torch.save" in self.program.called(call)
+            self.program.names_only(call.func, "torch.save")
             and self.accelerator(call) is not None
             and self.program.path(call) in self.files
             and not any(map(self.is_a_writer, call.args[1:2]))  # opened by every process before

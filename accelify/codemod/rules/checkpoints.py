@@ -111,7 +111,8 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
     """Weights and models, saved from a GPU perhaps: every process would bring them to process 0's first."""
     called = _called_models(script)
     models = called - set(map(_loaded, _kept_on_host(script))) if not script.devices.is_unnamed else set()
-    loads = [c for c in script.program.calls if "torch.load" in script.program.called(c) and len(c.args) == 1]
+    calls = (c for c in script.program.calls if len(c.args) == 1)
+    loads = [c for c in calls if script.program.names_only(c.func, "torch.load")]
     taken = _taken(script) if loads else set()
     held = [load for load in loads if load in taken or _becomes_model(script, load)]
     texts = {ast.unparse(load.args[0]) for load in held}
@@ -202,13 +203,17 @@ def _is_taken(script: Script, node: ast.expr) -> bool:
     parent = script.program.parent(node)
     while isinstance(parent, ast.Subscript) and parent.value is node:
         node, parent = parent, script.program.parent(parent)
+    if isinstance(parent, ast.keyword) and parent.arg == "state_dict":
+        parent = script.program.parent(parent)
     return isinstance(parent, ast.Call) and ast.unparse(parent.func).endswith(".load_state_dict")
 
 
 def _taken(script: Script) -> set[ast.AST]:
     """The calls that load what a `load_state_dict` gets, or what that is made of."""
     calls = (c for c in script.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict")
-    wanted: list[ast.AST] = [argument for call in calls for argument in call.args[:1]]
+    wanted: list[ast.AST] = [
+        given for c in calls for given in (*c.args[:1], *(k.value for k in c.keywords if k.arg == "state_dict"))
+    ]
     found: set[ast.AST] = {load for node in wanted for v in script.program.values(node) if (load := _loaded(v))}
     seen = set[ast.AST]()
     while wanted:

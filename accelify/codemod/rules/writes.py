@@ -356,7 +356,7 @@ def _left(script: Script) -> Iterator[Remark]:
             continue  # a script beside runs it, in one process
         if "tracker" in script.program.once(Kinds).of(call):
             continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
-        if "torch.save" not in script.program.called(call) and call not in script.written.guarding.handed_on:
+        if not script.program.names_only(call.func, "torch.save") and call not in script.written.guarding.handed_on:
             frame = script.program.frame(call)
             places = map(script.written.guarding.place_of, _paths(script, call))
             left.setdefault((frame, not temporary[frame].isdisjoint(places)), []).append(call)

@@ -335,6 +335,16 @@ class Program:
         """The library names that a call may go to."""
         return self.externals(call.func)
 
+    def names_only(self, node: ast.expr, name: str) -> bool:
+        """Whether an expression is spelled for one library function alone: no argument or item that may be another."""
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if not isinstance(root, ast.Name) or self.values(node) != {External(name)}:
+            return False
+        owner = self.scope(root).owner(root.id)
+        return owner is None or not any(isinstance(w, ast.arg) for w in owner.writes.get(root.id, ()))
+
     def ends(self, call: ast.Call, *, failed: bool) -> bool:
         """Whether a call ends the process: as `sys.exit()` does, or, `failed`, as `exit(1)` or `exit("no")` do."""
         given = call.args[0] if call.args else None

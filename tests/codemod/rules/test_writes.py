@@ -866,3 +866,23 @@ def test_a_module_is_imported_once_it_is_written(reading: str) -> None:
     assert f"            f.write('SIZE = 3')\n    {WAIT}\n    {reading}\n" in after
     other = made.format(reading.replace("gen", "other"))
     assert WAIT not in run(script(imports=imports, before=other)).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("atexit.register(torch.save, [1], 'x.pt')", "register"),
+        ("threading.Thread(target=torch.save, args=([1], 'x.pt')).start()", "Thread"),
+        ("threading.Thread(target=np.save, args=('x.npy', [1])).start()", "Thread"),
+        ("atexit.register(np.load, 'x.npy')", None),
+    ],
+)
+def test_what_is_handed_on_to_be_written_is_noted(line: str, named: str | None) -> None:
+    imports = f"{IMPORTS}\nimport atexit, threading"
+    notes = [n.message for n in run(script(imports=imports, end=line)).notes if n.rule == "writes"]
+    assert [n.partition(":")[0] for n in notes] == ([f"`{named}`"] if named else [])
+
+
+def test_what_is_written_into_an_archive() -> None:
+    lines = ("with zipfile.ZipFile('a.zip', 'w') as f:", "    f.writestr('a', 'b')")
+    assert guarded(*lines) in run(script(imports="import zipfile", end="\n".join(lines))).after.decode()

@@ -40,7 +40,7 @@ returns=iterator effects=reads_files
 effects=writes_files mutates=self
     <file>: write writelines truncate
     <csv_writer>: writerow writerows writeheader
-    <file>: create_dataset create_group put_record extractall extract
+    <file>: create_dataset create_group put_record extractall extract writestr addfile
 effects=writes_files mutates=self
     <file>: close flush __exit__ release append_data
 effects=reads_files mutates=self

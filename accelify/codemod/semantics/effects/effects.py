@@ -19,7 +19,7 @@ from accelify.codemod.libraries.row import Effect, Role, Row, Trait
 from accelify.codemod.semantics.effects.aliases import Aliases, Run
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.library_calls import OF_FILES, LibraryCalls
-from accelify.codemod.semantics.effects.summary import EMPTY, Leave, Place, Summary
+from accelify.codemod.semantics.effects.summary import EMPTY, FileUse, Leave, Place, Summary
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
@@ -698,8 +698,10 @@ class Effects:
         rows = [r for n in names if (r := table.function(n)) is not None]
         if not runs and not rows and any(UNKNOWN in self.kinds.of(g) for g in given):
             return _Direct(Summary(unknown=frozenset({call})))
-        effects = frozenset(e for r in rows for e in r.effects) - {Effect.CALLS, *OF_FILES}
-        return _Direct(Summary(effects=effects) if effects else EMPTY, tuple(runs))
+        effects = frozenset(e for r in rows for e in r.effects)
+        uses = frozenset({FileUse(call, tuple(given))}) if Effect.WRITES_FILES in effects else frozenset()
+        summary = Summary(effects=effects - {Effect.CALLS, *OF_FILES}, files_written=uses)
+        return _Direct(summary, tuple(runs))
 
 
 _LEAVES = {

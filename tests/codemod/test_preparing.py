@@ -150,7 +150,7 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 """
-    assert prepared(text) == ["loader", "model, optimizer"]
+    assert prepared(text) == ["loader, model, optimizer"]
 
 
 def test_optimizers_from_a_closure_bring_their_models() -> None:

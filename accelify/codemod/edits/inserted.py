@@ -34,8 +34,11 @@ class Inserted:
                         )
                         yield Obstacle(change.rule, change.path, edit.node, message)
 
-    def is_bound(self, text: str, edit: Insert) -> bool:
-        """Whether a variable, attribute or element is bound wherever a statement is inserted, or read there anyway."""
+    def is_bound(self, text: str, edit: Insert, *, may_raise: bool = True) -> bool:
+        """Whether a variable, attribute or element is bound wherever a statement is inserted, or read there anyway.
+
+        may_raise: whether the script may raise an error of its own before it reads it.
+        """
         text, frame = ast.unparse(ast.parse(text, mode="eval")), self.program.frame(edit.node)
         nodes = self._nodes_of(frame).get(text, [])
         reads = [n for n in nodes if isinstance(n.ctx, ast.Load)]  # type: ignore[attr-defined]  # a variable
@@ -46,7 +49,8 @@ class Inserted:
         way = _Way(self.program, edit)
         if not way.may_miss([*reads, *writes], lost, from_start=self._is_made_here(text, frame, writes)):
             return True
-        return way.is_met([*reads, *self._calls_that_read(frame, text)], [*writes, *lost])
+        ends = [Graph.END] if may_raise else [Graph.END, Graph.RAISED]
+        return way.is_met([*reads, *self._calls_that_read(frame, text)], [*writes, *lost], ends)
 
     def _nodes_of(self, frame: Scope) -> dict[str, list[ast.expr]]:
         """The variables, attributes and elements in a function, by their texts."""
@@ -127,6 +131,9 @@ class _Way:
         self.graph, begin = self.flow.points(edit.node)
         self.is_behind = edit.where == "after"
         self.points = list(self.graph.completing.get(edit.node, [])) if self.is_behind else list(begin)
+        block = program.block(edit.node)
+        following = block[block.index(edit.node) + 1 :][:1] if self.is_behind else [edit.node]
+        self.onward = [p for statement in following for p in self.flow.points(statement)[1]]
 
     def may_miss(self, passed: Sequence[ast.AST], lost: Sequence[ast.AST], *, from_start: bool) -> bool:
         """Whether a path leads here from the start, or from where something is lost, that passes none of some nodes."""
@@ -138,13 +145,14 @@ class _Way:
         reached = self.graph.reach(begin, closed.difference(self.points))
         return any(reached[p] for p in self.points)
 
-    def is_met(self, reads: Sequence[ast.AST], writes: Sequence[ast.AST]) -> bool:
-        """Whether every path on from here comes to one of the reads, before a write."""
+    def is_met(self, reads: Sequence[ast.AST], writes: Sequence[ast.AST], ends: Sequence[int]) -> bool:
+        """Whether every path on from here comes to one of the reads, before a write or an end."""
         closed = self._closed(reads)
-        if not self.is_behind and closed.issuperset(self.points):
+        if self.onward and closed.issuperset(self.onward):
             return True
-        reached = self.graph.reach(self.points, closed, implicit=False)
-        return not reached[Graph.END] and not any(reached[p] for p in self._points(writes) if p not in closed)
+        reached = self.graph.reach(self.onward or self.points, closed, implicit=False)
+        missed = [*ends, *(p for p in self._points(writes) if p not in closed)]
+        return not any(reached[p] or p in self.onward for p in missed)
 
     def _closed(self, nodes: Sequence[ast.AST]) -> set[int]:
         """The points that evaluate some nodes in any case; of loops, too, which are taken to have a round."""

@@ -185,7 +185,7 @@ class Grouper:
         return parent if isinstance(parent, ast.Try) and is_in_handler else None
 
     def _is_bound_after(self, statement: ast.stmt, text: str, item: Item) -> bool:
-        """Whether a name is bound whenever what follows a statement runs, if it ever does.
+        """Whether a name is bound whenever what follows a statement runs, if it ever does, or fails without it.
 
         In a loop that trains, by the round itself: what was bound before has been prepared before.
         """
@@ -193,7 +193,12 @@ class Grouper:
         loop = next((a for a in self.program.loops_round(statement) if self._uses(a, item)), None)
         if loop is not None:
             writes = [w for w in writes if self.program.inside(w, loop)]
-        return self.program.control_flow(statement).is_covered_after(writes, statement)
+        if self.program.control_flow(statement).is_covered_after(writes, statement):
+            return True
+        after = Insert(statement, "after", "")
+        return (
+            loop is None and text.isidentifier() and self.program.once(Inserted).is_bound(text, after, may_raise=False)
+        )
 
     def _writes(self, frame: Scope, text: str) -> list[ast.expr]:
         """The targets of assignments in a function that are written like `text`."""

@@ -18,6 +18,7 @@ from tests.codemod.pairs import run
         ("if c:\n    x = 1\nhere()\nprint(x)", "x", True),  # the script needs it as well
         ("if c:\n    x = 1\nhere()\nif c:\n    print(x)", "x", False),
         ("if c:\n    x = 1\nprint(x)\nhere()", "x", True),
+        ("if c:\n    x = 1\nhere()\nx = 2\nprint(x)", "x", False),
         ("if c:\n    x = 1\nhere()\ndef show():\n    print(x)\nshow()", "x", True),
         ("for i in n:\n    x = i\nhere()", "x", True),
         ("for i in n:\n    if i:\n        x = i\nhere()", "x", False),

@@ -83,6 +83,38 @@ def test_one_prepare_where_branches_only_build(end: str) -> None:
     assert after.index(end) < after.index(".prepare(")
 
 
+CHOSEN = """\
+model = nn.Linear(4, 1)
+if size == 1:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+elif size == 4:
+    optimizer = torch.optim.Adam(model.parameters())
+"""
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["", "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n", "best = 0\nprint(size, optimizer)\n"],
+)
+def test_one_prepare_where_the_script_needs_one_of_the_branches(between: str) -> None:
+    after = migrated(function(CHOSEN + between + TRAIN))
+    assert after.count(".prepare(") == 1
+    assert after.index("Adam(") < after.index("    loader, model, optimizer = accelerator.prepare(")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "if size not in (1, 4):\n    raise ValueError(size)\n",
+        "if size not in (1, 4):\n    return model\n",
+        "if size not in (1, 4):\n    raise SystemExit(size)\n",
+    ],
+)
+def test_a_prepare_in_each_branch_where_the_script_may_leave_first(between: str) -> None:
+    after = migrated(function(CHOSEN + between + TRAIN))
+    assert after.count("        model, optimizer = accelerator.prepare(model, optimizer)\n") == 2
+
+
 # Facts, without a rewrite.
 
 

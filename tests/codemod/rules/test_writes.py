@@ -886,3 +886,19 @@ def test_what_is_handed_on_to_be_written_is_noted(line: str, named: str | None) 
 def test_what_is_written_into_an_archive() -> None:
     lines = ("with zipfile.ZipFile('a.zip', 'w') as f:", "    f.writestr('a', 'b')")
     assert guarded(*lines) in run(script(imports="import zipfile", end="\n".join(lines))).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("manager.extend(extensions.snapshot(), trigger=(1, 'epoch'))", ["snapshot"]),
+        ("manager = ppe.training.ExtensionsManager(model, optimizer, 2, [extensions.LogReport()])", ["LogReport"]),
+        ("manager.extend(ppe.training.extensions.PlotReport(['loss']))", ["PlotReport"]),
+        ("manager.extend(extensions.PrintReport(['loss']))", []),
+    ],
+)
+def test_what_a_trainer_s_extensions_write_is_noted(line: str, named: list[str]) -> None:
+    imports = "import pytorch_pfn_extras as ppe\nfrom pytorch_pfn_extras.training import extensions"
+    before = f"manager = ppe.training.ExtensionsManager(model, optimizer, 2)\n{line}"
+    notes = [n.message for n in run(script(imports=imports, end=before)).notes if n.rule == "writes"]
+    assert [n.partition(":")[0] for n in notes] == [f"`{name}`" for name in named]

@@ -70,6 +70,7 @@ effects=writes_files
     torchvision.utils: save_image
     torchvision.io: write_png write_jpeg write_video write_file
     torchaudio: save
+    pytorch_pfn_extras.training.extensions: snapshot snapshot_object LogReport PlotReport VariableStatisticsPlot
     scipy.io: savemat mmwrite
     scipy.io.wavfile: write
     scipy.misc: imsave

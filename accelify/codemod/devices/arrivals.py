@@ -155,7 +155,13 @@ class Arrivals:
         if node in self.taken_apart or any(map(names.asks_what_it_is, called)) or any(map(names.is_length, called)):
             return True
         is_same = any(n.startswith("torch.autograd.Variable") or names.iteration(n) for n in called)
-        return is_same or (any(map(names.makes_a_container, called)) and self._goes_on(call))
+        is_whole = any(map(names.makes_a_container, called)) or self._joins_batches(call)
+        return is_same or (is_whole and self._goes_on(call))
+
+    def _joins_batches(self, call: ast.Call) -> bool:
+        """Whether a call puts parts of a batch together, and nothing else: `torch.cat([views[0], views[1]])`."""
+        joined = call.args[0] if call.args and any(map(names.joins_tensors, self.program.called(call))) else None
+        return joined is not None and all(map(_has_come, self.lattice.of(joined)))
 
 
 def _given(call: ast.Call) -> list[ast.expr]:

@@ -527,7 +527,8 @@ def devices_of(
     early = EarlyCode(program, access)
     moves = tuple(known.found)
     is_only_named = {m.call: m.device is None or own.effects.changes_nothing(m.device) for m in moves}
-    goes = [m for m in moves if is_only_named[m.call] and known.is_needless(m)]
+    follows = {m.call: not known.goes_to_cpu(m) and lattice.is_of_batches(m.receiver) for m in moves}
+    goes = [m for m in moves if is_only_named[m.call] and (known.is_needless(m) or follows[m.call])]
     stranded = tuple(own.stranded(files, access)) if cpu is None and not by_hand else ()
     staying = None if lattice.is_plain_host else _staying(own, lattice, early, known, goes, stranded)
     needless = frozenset(m.call for m in goes)

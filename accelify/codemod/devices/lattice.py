@@ -113,6 +113,11 @@ class Lattice:
             self._resolved[node] = self.resolved(self.symbolic(node))
         return self._resolved[node]
 
+    def is_of_batches(self, node: ast.expr) -> bool:
+        """Whether an expression is nothing but what prepared loaders bring to the device."""
+        places = self.of(node)
+        return bool(places) and all(p.is_batch and p.where is Where.ACCELERATOR for p in places)
+
     def at(self, node: ast.expr, calls: Sequence[ast.Call]) -> Places:
         """The tensors of an expression, its function entered through some calls, the innermost last."""
         return self.resolved(self.symbolic(node), calls)

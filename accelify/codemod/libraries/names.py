@@ -121,6 +121,12 @@ def stays_with_arguments(name: str | None) -> bool:
     return row is not None and row.returns == "tensor" and row.device is Device.ARGUMENTS
 
 
+def joins_tensors(name: str | None) -> bool:
+    """Functions that put tensors together, with the values that they have: `torch.cat`, `torch.stack`."""
+    row = table.function(name)
+    return row is not None and row.rows is Rows.CONCATENATES and stays_with_arguments(name)
+
+
 def gives_tensor(name: str | None) -> bool:
     """Functions that give a tensor: `torch.zeros_like`."""
     row = table.function(name)

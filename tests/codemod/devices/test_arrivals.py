@@ -25,6 +25,14 @@ GONE = f"-{MOVED}"
             "x, y = x.float().to(device), y.view(-1, 1).to(device)",
             ["-x, y = x.float().to(device), y.view(-1, 1).to(device)", "+x, y = x.float(), y.view(-1, 1)"],
         ),
+        (f"x, y = torch.cat([x, x], dim=0), torch.cat((y, y))\n{MOVED}", [GONE]),
+        (
+            "rows = [y, y]\nx, y = torch.stack([x, x])[1].to(device), torch.stack(rows)[0].to(device)",
+            [
+                "-x, y = torch.stack([x, x])[1].to(device), torch.stack(rows)[0].to(device)",
+                "+x, y = torch.stack([x, x])[1], torch.stack(rows)[0]",
+            ],
+        ),
     ],
 )
 def test_a_batch_that_is_moved_first_of_all_is_moved_by_its_loader(batch: str, gone: list[str]) -> None:
@@ -39,6 +47,8 @@ def test_a_batch_that_is_moved_first_of_all_is_moved_by_its_loader(batch: str, g
         f"print(y.numpy().sum())\n{MOVED}",
         f"vendor.look(x)\n{MOVED}",
         f"x = x + torch.ones(4)\n{MOVED}",
+        f"x = torch.cat([x, torch.ones(1, 4)])\n{MOVED}",
+        f"x = torch.stack([x, vendor.changed(x)]).mean(0)\n{MOVED}",
         f"x /= 255\n{MOVED}",
         f"noise = torch.randn_like(x)\n{MOVED}",
         f"w = weights[y.long()]\n{MOVED}",

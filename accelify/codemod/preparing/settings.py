@@ -16,6 +16,7 @@ from accelify.codemod.semantics.scopes import Scope, code
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 6
+_ANY_OPTION = (("*",), (".__dict__", "*"), ("[]", "*"))  # by `setattr`, by `o.__dict__.update`, by `vars(o).update`
 _PAIRS: tuple[tuple[type[ast.cmpop], type[ast.cmpop]], ...] = (
     (ast.Eq, ast.NotEq),
     (ast.Is, ast.IsNot),
@@ -151,7 +152,7 @@ class Settings:
     def _item(self, node: ast.Subscript, key: ast.Constant, depth: int) -> ast.expr | None:
         """`config["gpu"]`; `args.gpu` for that of `vars(args)`."""
         value = self._at_home(node.value, depth)
-        if value is None:
+        if value is None or not self._is_filled(node.value, value):
             return None
         if isinstance(value, ast.Call) and ast.unparse(value.func) == "vars" and str(key.value).isidentifier():
             return ast.Attribute(value.args[0], str(key.value), ast.Load())
@@ -373,18 +374,40 @@ class Settings:
         return False if value is None else self._comes_to(value, option, depth - 1)
 
     def _is_filled(self, read: ast.expr, base: ast.expr) -> bool:
-        """Whether options have their values from some statement on: `FLAGS(sys.argv)`, `cfg.merge_from_file(path)`."""
+        """Whether options have their values from some statement on: `FLAGS(sys.argv)`, `cfg.merge_from_file(path)`.
+
+        Also where they are set by their names: `for name, value in given.items(): setattr(options, name, value)`.
+        """
         text, is_near = ast.unparse(base), self.program.frame(read) is self.frame
         fills = [
             s
             for s in self._block()
-            if not isinstance(s, (*LOOPS, ast.FunctionDef, ast.ClassDef))
-            and any(text in (ast.unparse(f), ast.unparse(getattr(f, "value", f))) for f in _called_alone(s))
+            if not isinstance(s, (ast.FunctionDef, ast.ClassDef))
+            and (self._calls_method(s, text) or self._changes_all_of(s, base))
             and not (is_near and self.program.before(read, s))
         ]
         self._after.extend(fills)
         are_flags = any(name.rpartition(".")[2] == "FLAGS" for name in self.program.externals(read))
         return bool(fills) or not are_flags or (self.frame is not None and self.frame.kind == "function")
+
+    @staticmethod
+    def _calls_method(statement: ast.stmt, text: str) -> bool:
+        called = _called_alone(statement) if not isinstance(statement, LOOPS) else []
+        return any(text in (ast.unparse(f), ast.unparse(getattr(f, "value", f))) for f in called)
+
+    def _changes_all_of(self, statement: ast.stmt, base: ast.expr) -> bool:
+        """Whether a statement may give any of some options another value."""
+        path: tuple[str, ...] = ()
+        while isinstance(base, ast.Attribute):
+            base, path = base.value, (f".{base.attr}", *path)
+        owner = self.frame.owner(base.id) if self.frame is not None and isinstance(base, ast.Name) else None
+        if owner is None or not isinstance(base, ast.Name):
+            return False
+        places = self.program.once(Effects).of(statement).writes
+        return any(
+            (p.scope, p.name) == (owner, base.id) and p.path[: len(path)] == path and p.path[len(path) :] in _ANY_OPTION
+            for p in places
+        )
 
     def _own(self, node: ast.Attribute, depth: int) -> ast.expr | None:
         """`self.amp`: as it is in the constructor that creates the accelerator, else what it was given."""

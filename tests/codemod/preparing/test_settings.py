@@ -97,6 +97,28 @@ def test_an_item_is_known_where_it_was_set(filling: str, after: list[str]) -> No
     assert (found.text, texts(found.after)) == ("options['amp']", after)
 
 
+@pytest.mark.parametrize(
+    ("filling", "is_after"),
+    [
+        ("for name in given:\n    setattr(args, name, given[name])", True),
+        ("if given:\n    vars(args).update(given)", True),
+        ("args.__dict__.update(given)", True),
+        ("def fill(options):\n    for name in given:\n        setattr(options, name, 1)\nfill(args)", True),
+        ("for name in given:\n    setattr(other, name, given[name])", False),
+        ("args.epochs = 3", False),
+        ("args.rates.append(0.1)", False),
+    ],
+)
+def test_options_that_are_set_by_their_names(filling: str, is_after: bool) -> None:
+    given = "given, other = {{}}, Options()"
+    found = settled(
+        "args.amp", TEXT.replace("need()", f"{given}\n{filling.replace('{', '{{').replace('}', '}}')}\nneed()")
+    )
+    assert found is not None
+    last = filling.rpartition("\n")[2] if filling.startswith("def") else filling
+    assert (last in texts(found.after)) == is_after
+
+
 @pytest.mark.parametrize("first", ["from configs import args", "import configs as args", "global args; import args"])
 def test_an_import_in_the_function_itself_comes_first(first: str) -> None:
     facts = Facts(f"def main():\n    {first}\n    need()\n    use(args.amp)\nmain()\n")

@@ -118,7 +118,8 @@ class Cpu:
         found: dict[str, CpuSetting | None] = {}
         for choice in choices:
             frame = self.program.frame(choice)
-            if len(self.reach.homes) > 1 and frame.module != home.module and frame not in run:
+            is_elsewhere = len(self.reach.homes) > 1 and frame.module != home.module
+            if frame not in run and (is_elsewhere or self._are_entries(home, frame)):
                 continue
             terms = self._wished(choice)
             if not terms and any(self.program.inside(choice, other) for other in choices if other is not choice):
@@ -129,6 +130,11 @@ class Cpu:
                 terms = self._terms(choice.test, 0)  # as it is asked there: `args.cuda`, whatever that comes from
             self._settle(settings, terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
+
+    def _are_entries(self, home: Scope, frame: Scope) -> bool:
+        """Whether each of two functions is only called by somebody else, from a command line, say."""
+        run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.files)
+        return all(f.kind == "function" and f not in run and not self.program.calls_of(f) for f in (home, frame))
 
     def _by_name(self, home: Scope) -> CpuSetting | None:
         """The setting `args.device.startswith("cpu")`, for the one option of the script that names its device."""

@@ -123,6 +123,37 @@ def test_a_function_that_nothing_calls_chooses_no_device(call: str, setting: str
     assert (found and found.text) == setting
 
 
+ENTRIES = """
+class Config:
+    use_gpu = True
+def evaluate(path):
+    opt = Config()
+    device = torch.device("cuda") if opt.use_gpu else torch.device("cpu")
+    return torch.load(path).to(device)
+"""
+TRAINS = """
+def train(**given):
+    opt = Config()
+    for name, value in given.items():
+        setattr(opt, name, value)
+    device = torch.device("cuda") if opt.use_gpu else torch.device("cpu")
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(torch.ones(8, 4), batch_size=2):
+        model(x.to(device)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "is_one"), [("fire.Fire()", True), ("train()\nevaluate('model.pt')", False), ("train()", True)]
+)
+def test_a_function_that_is_called_from_a_command_line_has_its_own_options(start: str, is_one: bool) -> None:
+    imports = "import fire, torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+    after = run(f"{imports}{ENTRIES}{TRAINS}{start}\n").after.decode()
+    assert ("setattr(opt, name, value)\n    accelerator = Accelerator(cpu=not opt.use_gpu)\n" in after) == is_one
+
+
 @pytest.mark.parametrize(
     ("gpu", "cpu", "setting"),
     [

@@ -397,15 +397,16 @@ class Settings:
 
     def _changes_all_of(self, statement: ast.stmt, base: ast.expr) -> bool:
         """Whether a statement may give any of some options another value."""
-        path: tuple[str, ...] = ()
-        while isinstance(base, ast.Attribute):
-            base, path = base.value, (f".{base.attr}", *path)
-        owner = self.frame.owner(base.id) if self.frame is not None and isinstance(base, ast.Name) else None
-        if owner is None or not isinstance(base, ast.Name):
+        held, path = base, tuple[str, ...]()
+        while isinstance(held, ast.Attribute):
+            path = (f".{held.attr}", *path)
+            held = held.value
+        owner = self.frame.owner(held.id) if self.frame is not None and isinstance(held, ast.Name) else None
+        if owner is None or not isinstance(held, ast.Name):
             return False
         places = self.program.once(Effects).of(statement).writes
         return any(
-            (p.scope, p.name) == (owner, base.id) and p.path[: len(path)] == path and p.path[len(path) :] in _ANY_OPTION
+            (p.scope, p.name) == (owner, held.id) and p.path[: len(path)] == path and p.path[len(path) :] in _ANY_OPTION
             for p in places
         )
 

@@ -1087,6 +1087,15 @@ def test_what_a_call_says_no_longer_selects_the_device(read: str, count: int) ->
     assert told(result, "no longer selects the device") == count
 
 
+@pytest.mark.parametrize("way", ["x = x.to(device)", "x = x.to(device).float()"])
+def test_an_option_that_moves_either_way_selects_no_device(way: str) -> None:
+    batch = f"if args.twice:\n    x = x.to(device)\nelse:\n    {way}\ny = y.to(device)"
+    before = "args = argparse.ArgumentParser().parse_args()\n"
+    result = run(script(imports="import argparse", before=before, model="model.to(device)", batch=batch))
+    assert "x.to(" not in result.after.decode()
+    assert told(result, "no longer selects the device") == 0
+
+
 LITERAL = "{} no longer keeps the training on the CPU"
 
 

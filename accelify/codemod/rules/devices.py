@@ -27,7 +27,7 @@ import libcst as cst
 from accelify.codemod.devices.comparisons import Comparison
 from accelify.codemod.devices.destinations import gpu_texts
 from accelify.codemod.devices.device_options import must_be_text
-from accelify.codemod.devices.moves import is_cpu, is_lookup
+from accelify.codemod.devices.moves import Move, is_cpu, is_lookup
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
 from accelify.codemod.libraries import methods, vocabulary
@@ -396,8 +396,9 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
         yield node, binding.value, [binding.value, *tests], []
         yield from ((node, number, [number], []) for number in gpu_texts(binding.value))
     for move in devices.moves:
-        for branching, _ in program.branches_round(move.call):
-            yield branching, branching.test, [branching.test], []
+        for branching, is_body in program.branches_round(move.call):
+            if not _moves_either_way(script, move, branching, is_body):
+                yield branching, branching.test, [branching.test], []
     yield from ((source, source, [source], []) for source in devices.numbered)
     numbers = {m.device for m in devices.moves if ast.unparse(m.call.func).endswith(".cuda")}
     redirected = (m.device for m in devices.moves if m.device is not None and not devices.is_needless(m))
@@ -407,6 +408,14 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
         if any(known.is_from(device, binding.target) for binding in bindings):
             continue  # said where it is bound
         yield device, device, [device], [device] if device in numbers else []
+
+
+def _moves_either_way(script: Script, move: Move, branching: ast.If | ast.IfExp, is_body: bool) -> bool:
+    """Whether both branches of a choice make a move, which is then decided by something else."""
+    other = branching.orelse if is_body else branching.body
+    nodes = other if isinstance(other, list) else [other]
+    same = (m.call for m in script.devices.moves if ast.unparse(m.call) == ast.unparse(move.call))
+    return any(script.program.inside(call, node) for call in same for node in nodes)
 
 
 def _is_about_devices(test: ast.expr) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
-from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries import names
 from accelify.codemod.metrics.decisions import decided_apart, goes_by_size, gradients_apart
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
@@ -18,10 +18,10 @@ from accelify.codemod.semantics.values import (
     Instance,
     Made,
     Parameters,
-    Value,
 )
 from accelify.codemod.training.loops import Training, takes_one_step
 from accelify.codemod.training.roles import Roles, stepped
+from accelify.codemod.training.weights import changes_in_place, viewed, written_by_hand
 
 Found = Iterator[tuple[ast.AST, str, str]]  # the place, the rule, and the reason
 
@@ -221,7 +221,8 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
         inputs = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
         owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}
         own = {o for o in owners if script.preparation.models.isdisjoint(roles.wholes(o))}
-        if any(map(roles.is_model, own | (owners & _written_by_hand(program, call)))):
+        written = written_by_hand(program, program.run_from([program.frame(call)]))
+        if any(map(roles.is_model, own.union(*(owners & models for models, _ in written)))):
             message = (
                 "the model is updated from these gradients of `torch.autograd.grad`, which nothing averages across "
                 "processes: compute them with `backward` and let an optimizer step, or average them with "
@@ -241,7 +242,7 @@ def _tensors_by_hand(script: Script) -> Found:
             continue
         held, name = program.values(gradient.value), ast.unparse(gradient.value)
         lasting = [v for v in held if isinstance(v, Made) and not any(program.inside(v.node, r) for r in rounds)]
-        changed = [ast.unparse(_viewed(t)) for t in _changed_by(program.statement(gradient))]
+        changed = [ast.unparse(viewed(t)) for t in _changed_by(program.statement(gradient))]
         if name in changed and lasting and not any(isinstance(v, Parameters) for v in held):
             message = (
                 f"`{name}` is a tensor of no model, and is changed by its gradient without an "
@@ -257,32 +258,8 @@ def _changed_by(statement: ast.stmt) -> list[ast.expr]:
     if isinstance(statement, ast.Assign):
         return statement.targets
     value = statement.value if isinstance(statement, ast.Expr) else None
-    is_change = isinstance(value, ast.Call) and _changes_in_place(value)
+    is_change = isinstance(value, ast.Call) and changes_in_place(value)
     return [value.func.value] if is_change else []  # type: ignore[union-attr]  # checked
-
-
-def _written_by_hand(program: Program, gradients: ast.Call) -> set[Value]:
-    """The models whose weights are set, without an optimizer, by what the function runs that takes gradients.
-
-    `for p in model.parameters(): p.data.copy_(new)`
-    """
-    run = program.run_from([program.frame(gradients)])
-    written = [c.func.value for f in run for c in program.calls_in(f) if _changes_in_place(c)]  # type: ignore[attr-defined]  # checked
-    stores = (n for parsed in program.files for n in parsed.nodes if isinstance(n, ast.Attribute))
-    written += [n for n in stores if isinstance(n.ctx, ast.Store) and program.frame(n) in run]
-    return {v.owner for w in written for v in program.values(_viewed(w)) if isinstance(v, Parameters)}
-
-
-def _changes_in_place(call: ast.Call) -> bool:
-    row = table.member("tensor", call.func.attr) if isinstance(call.func, ast.Attribute) else None
-    return row is not None and "self" in row.mutates
-
-
-def _viewed(tensor: ast.expr) -> ast.expr:
-    """`p` of `p.data`."""
-    while isinstance(tensor, ast.Attribute) and methods.is_view(tensor.attr):
-        tensor = tensor.value
-    return tensor
 
 
 def _run_by_own_operations(program: Program) -> set[Scope]:

@@ -360,3 +360,42 @@ def test_a_copy_that_begins_each_task_with_another_network_s_weights(reset: str,
     assert after.count("accelerator.backward(") == 1 + is_prepared
     assert bool(re.search(r"^[^=]*\binner\b[^=]*= accelerator.prepare", after, re.MULTILINE)) is is_prepared
     assert re.search(r"^[^=]*\boptimizer\b[^=]*= accelerator.prepare", after, re.MULTILINE)
+
+
+INTO_WEIGHTS = """\
+fast = nn.Linear(4, 1)
+inner = torch.optim.SGD(fast.parameters(), lr=0.1)
+def learned(x):
+    fast.load_state_dict(model.state_dict())
+    loss = -fast(x).mean()
+    inner.zero_grad()
+    loss.backward()
+    inner.step()
+    return {{n: p - q for (n, p), q in zip(fast.named_parameters(), model.parameters())}}
+for x, y in loader:
+    diff = learned(x)
+    with torch.no_grad():
+        for (n, p), q in zip(model.named_parameters(), fast.parameters()):
+            {change}
+    loss = model(x).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "is_prepared"),
+    [
+        ("p.add_(0.1 * diff[n])", True),
+        ("p += diff[n]", True),
+        ("p.data = q.data.clone()", True),
+        ("p.data.copy_(q.data)", True),
+        ("p.clamp_(-1, 1)", False),
+        ("print(n, (p - q).norm())", False),
+    ],
+)
+def test_a_copy_whose_weights_change_the_network_is_prepared(change: str, is_prepared: bool) -> None:
+    after = migrated(f"{HEAD}{INTO_WEIGHTS.format(change=change)}")
+    assert after.count("accelerator.backward(") == 1 + is_prepared
+    assert bool(re.search(r"^[^=]*\binner\b[^=]*= accelerator.prepare", after, re.MULTILINE)) is is_prepared

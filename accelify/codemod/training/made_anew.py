@@ -18,10 +18,19 @@ from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, assigned_targets
-from accelify.codemod.semantics.values import ClassValue, Element, FunctionValue, Instance, Made, Member, Value
+from accelify.codemod.semantics.values import (
+    ClassValue,
+    Element,
+    FunctionValue,
+    Instance,
+    Made,
+    Member,
+    Parameters,
+    Value,
+)
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles, stepped
-from accelify.codemod.training.weights import draws_weights
+from accelify.codemod.training.weights import draws_weights, written_by_hand
 
 Round = ast.AST | Scope  # one of a loop, or a call of a function
 
@@ -137,8 +146,19 @@ class Anew:
             copied = [c for c in self._putting_back if self.stack(c)[:1] == [round_] and _takes_state(c)]
             is_first = any(self._comes_before(c, s) for c in copied for s in steps)
             if is_first and self._puts_back(round_, [stepped(s) for s in steps]):
-                return rounds[place:]
+                return [] if any(map(self._goes_into_weights, copied)) else rounds[place:]
         return []
+
+    def _goes_into_weights(self, copied: ast.Call) -> bool:
+        """Whether what a copy learns is put into the weights of a network, by hand: `p.add_(diff[name])`."""
+        held = {v for node in self._putting_back[copied] for v in self.program.values(node)}
+        run = self.program.run_from(map(self.program.frame, (copied, *self.stack(copied))))
+        given = [v for _, values in written_by_hand(self.program, run) for v in values]
+        direct = {w for g in given for n in ast.walk(g) for w in self.program.values(n) if isinstance(w, Parameters)}
+        asked = [c.func for c in self.origins.calls(given) if isinstance(c.func, ast.Attribute)]
+        owners = [f.value for f in asked if methods.gives_state(f.attr) or methods.gives_parameters(f.attr)]
+        found = {v.owner for v in direct}.union(*map(self.program.values, owners))
+        return not held.isdisjoint(found)
 
     def _comes_before(self, call: ast.Call, other: ast.Call) -> bool:
         is_near = self.program.frame(call) is self.program.frame(other)

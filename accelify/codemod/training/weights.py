@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect, Role
@@ -12,7 +12,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Instance, Made
+from accelify.codemod.semantics.values import Instance, Made, Parameters, Value
 
 
 def draws_weights(program: Program, statement: ast.AST) -> bool:
@@ -64,6 +64,36 @@ def _is_buffer(program: Program, node: ast.Attribute) -> bool:
         getattr(call.func, "attr", "") == "register_buffer" and ast.unparse(call.args[0]) == repr(node.attr)
         for call in calls
     )
+
+
+def written_by_hand(program: Program, run: Set[Scope]) -> Iterator[tuple[set[Value], list[ast.expr]]]:
+    """The models whose weights functions set without an optimizer, and what they put there: `p.data.copy_(new)`."""
+    written: list[tuple[ast.expr, list[ast.expr]]] = []
+    for node in (n for parsed in program.files for n in parsed.nodes if isinstance(n, (ast.Attribute, ast.Name))):
+        if isinstance(node.ctx, ast.Store) and program.frame(node) in run:
+            statement = program.parent(node)
+            value = getattr(statement, "value", None)
+            if isinstance(node, ast.Attribute) or isinstance(statement, ast.AugAssign):
+                written.append((node, [value] if isinstance(value, ast.expr) else []))
+    calls = (c for f in run for c in program.calls_in(f) if changes_in_place(c))
+    written += [(c.func.value, [*c.args, *(k.value for k in c.keywords)]) for c in calls]  # type: ignore[attr-defined]  # checked
+    for target, given in written:
+        owners = {v.owner for v in program.values(viewed(target)) if isinstance(v, Parameters)}
+        if owners:
+            yield owners, given
+
+
+def changes_in_place(call: ast.Call) -> bool:
+    """Whether a call is one of a tensor's methods that change it."""
+    row = table.member("tensor", call.func.attr) if isinstance(call.func, ast.Attribute) else None
+    return row is not None and "self" in row.mutates
+
+
+def viewed(tensor: ast.expr) -> ast.expr:
+    """`p` of `p.data`."""
+    while isinstance(tensor, ast.Attribute) and methods.is_view(tensor.attr):
+        tensor = tensor.value
+    return tensor
 
 
 def late_parameters(program: Program) -> Iterator[ast.Call]:

@@ -987,3 +987,49 @@ for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batc
 """
     ).after.decode()
     assert "    model = accelerator.prepare(model)\n    return State(" in after
+
+
+WITH_OPTIMIZER = """\
+class Net(nn.Linear):
+    @property
+    def trainer(self):
+        {get}
+
+def fit(model, optimizer):
+    for x, y in loader:
+{step}
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+first = Net(4, 1)
+own = torch.optim.SGD(first.parameters(), lr=0.1)
+fit(first, own)
+second = Net(4, 1)
+{call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("get", "call", "found"),
+    [
+        ("return torch.optim.SGD(self.parameters(), lr=0.1)", "fit(second, second.trainer)", "second.trainer"),
+        (
+            "return torch.optim.SGD(self.parameters(), lr=0.1)",
+            "fit(second, optimizer=second.trainer)",
+            "second.trainer",
+        ),
+        (
+            "return make(self)\ndef make(m):\n    return torch.optim.SGD(m.parameters(), lr=0.1)\n",
+            "fit(second, second.trainer)",
+            "second.trainer",
+        ),
+        (
+            "return torch.optim.SGD(self.parameters(), lr=0.1)",
+            "mine = second.trainer\nfit(second, mine)",
+            "second, mine",
+        ),
+    ],
+)
+def test_an_optimizer_that_is_a_property(get: str, call: str, found: str) -> None:
+    found_all = prepared(WITH_OPTIMIZER.format(get=get, step=STEP, call=call))
+    assert found in found_all
+    assert found_all[0] == "loader, first, own"
+    assert any(each.startswith("second") and not each.startswith("second.") for each in found_all)

@@ -339,8 +339,19 @@ class Tracer:
         for call in self.flow.callers.get(function, ()):
             for argument in self.arguments(call, function, parameter.arg):
                 binding = Binding("parameter", function, parameter, None, call=call)
-                found.extend((binding, *chain) for chain in self.chains(argument, seen))
+                outer = self.chains(argument, seen) or self._property(argument)
+                found.extend((binding, *chain) for chain in outer)
         return found or [(Binding("parameter", function, parameter, None),)]
+
+    def _property(self, node: ast.expr) -> list[Chain]:
+        """A read of a property, which makes or finds its object, as a call does."""
+        if not isinstance(node, ast.Attribute):
+            return []
+        classes = [v.cls for v in self.program.values(node.value) if isinstance(v, Instance)]
+        getters = [m for cls in classes if (m := self.flow.method(cls, node.attr)) is not None]
+        if not any(getter.is_property for getter in getters):
+            return []
+        return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
 
     def calls(self, chain: Chain, node: ast.expr) -> tuple[ast.Call, ...]:
         """The calls by which the object comes to the function of an expression that a way leads back from."""

@@ -49,6 +49,21 @@ def test_a_parameter_leads_to_its_arguments() -> None:
     assert ways("def train(model): use(model)\n", "model") == {("parameter model",)}
 
 
+def test_a_property_that_is_an_argument() -> None:
+    text = """\
+class A:
+    {0}
+    def part(self): return f()
+def train(x): use(x)
+a = A()
+b = a.part
+train(b)
+train(a.part)
+"""
+    assert ways(text.format("@property"), "x") == {("parameter x", "assign b"), ("parameter x", "inline a.part")}
+    assert ways(text.format("# no property"), "x") == {("parameter x", "assign b")}
+
+
 def test_attributes_lead_to_their_assignments() -> None:
     text = """\
         class A:

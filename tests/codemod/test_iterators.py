@@ -80,6 +80,8 @@ def test_a_loader_that_is_handed_back_with_its_iterator_is_prepared_where_it_is_
         ("rounds", "x, y = next(held['batches'])", True),
         ("rounds", "x, y = held['batches'].__next__()", True),
         ("rounds", "x, y = ask()", True),
+        ("rounds", "_, (x, y) = next(numbered)", True),
+        ("rounds", "_, (x, y) = next(enumerate(loader))", False),
         ("len(loader)", "x, y = next(batches)", False),
         ("whole", "x, y = ask()", False),
         ("len(data) // 2", "x, y = next(iter(loader))", False),
@@ -99,7 +101,7 @@ loader = DataLoader(data, batch_size=2)
 whole, sampled = len(loader), iter(DataLoader(data, sampler=endless(data)))
 model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-batches = iter(loader)
+batches, numbered = iter(loader), enumerate(loader)
 held = {{"batches": iter(loader)}}
 def begin():
     global batches

@@ -360,10 +360,11 @@ class Program:
         return node.args[0] if node.args and "next" in self.called(node) else None
 
     def begun(self, node: ast.AST | None) -> ast.expr | None:
-        """What `iter(batches)` or `batches.__iter__()` begins to go over."""
+        """What `iter(batches)`, `batches.__iter__()` or `enumerate(batches)` begins to go over."""
         if not isinstance(node, ast.Call):
             return None
-        return node.args[0] if node.args and "iter" in self.called(node) else begun_by_method(node)
+        is_begun = bool(node.args) and not self.called(node).isdisjoint({"iter", "enumerate"})
+        return node.args[0] if is_begun else begun_by_method(node)
 
     @cached_property
     def calls(self) -> list[ast.Call]:

@@ -451,7 +451,7 @@ class Loops:
         found = []
         for call in self.program.calls:
             asked = self.program.iterator(call)
-            if asked is None or not (self._is_batch(call) or self._yields_batches(asked)):
+            if asked is None or not (self._is_batch(call) or self._numbers(asked) or self._yields_batches(asked)):
                 continue
             own = self.program.loops_round(call)
             if own and own[0] not in loops and self._runs_a_model(own[0]):
@@ -464,6 +464,11 @@ class Loops:
     def _is_batch(self, node: ast.expr) -> bool:
         held = [v.owner for v in self.program.values(node) if isinstance(v, Element)]
         return any(self.roles.is_loader(owner) or self._is_given(owner) for owner in held)
+
+    def _numbers(self, asked: ast.expr) -> bool:
+        """Whether an iterator gives a loader's batches with their numbers: `enumerate(loader)`."""
+        views = [v for v in self.program.values(asked) if isinstance(v, View)]
+        return bool(views) and any(map(self.roles.is_loader, self.owners(asked)))
 
     def _yields_batches(self, asked: ast.expr) -> bool:
         """Whether an iterator is a generator's, which makes what it yields from a loader's batches."""

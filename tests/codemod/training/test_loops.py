@@ -87,7 +87,12 @@ def test_a_backward_that_nothing_runs() -> None:
         ("for own in Tasks():\n      for x, y in own:", "loaders"),
         ("for k, own in enumerate(Tasks()):\n      for x, y in own:", "loaders"),
         ("for _ in range(10):\n        x, y = next(iter(DataLoader(rows)))", "loaders"),
+        ("for _ in range(10):\n        _, (x, y) = next(enumerate(loader))", "loaders"),
+        ("for _ in range(10):\n        _, (x, y) = enumerate(loader).__next__()", "loaders"),
+        ("own = enumerate(loader)\n    for _ in range(10):\n        k, (x, y) = next(own)", "loaders"),
+        ("own = enumerate(rows)\n    for _ in range(10):\n        k, x = y = next(own)", "full"),
         # A task of each round's own is one batch, and is not divided.
+        ("for _ in range(10):\n        _, (x, y) = next(enumerate(task(rows)))", "full"),
         ("for _ in range(10):\n        x, y = next(iter(DataLoader(TensorDataset(torch.randn(3)))))", "random"),
         ("for _ in range(10):\n        own = iter(task(torch.randn(3)))\n        x, y = own.__next__()", "random"),
         ("for _ in range(10):\n        x, y = next(iter(task(rows)))", "full"),

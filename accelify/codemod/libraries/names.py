@@ -555,6 +555,11 @@ def imports(name: str | None) -> bool:
     return _has_trait(name, Trait.IMPORTS)
 
 
+def binds_method(name: str | None) -> bool:
+    """Makes a method of a function, for an object: `types.MethodType`."""
+    return _has_trait(name, Trait.BINDS)
+
+
 def is_configured(name: str | None) -> bool:
     """Makes objects of classes that a configuration names: `hydra.utils.instantiate`."""
     return _has_trait(name, Trait.CONFIGURED)

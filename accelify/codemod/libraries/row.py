@@ -203,6 +203,7 @@ class Trait(Enum):
     SAYS_WHERE = "says_where"  # on which device its object is
     LIKE_ARGUMENT = "like_argument"  # asks its argument for the result, which may be a tensor as well as a number
     CONFIGURED = "configured"  # makes an object of a class, or calls a function, that a configuration names
+    BINDS = "binds"  # makes a method of the function and the object that it gets
     IMPORTS = "imports"  # gives the module of the name that it gets
     OWN_SEED = "own_seed"  # without a seed it takes one that no other process has
     SWEEPS = "sweeps"  # runs the script again with other settings

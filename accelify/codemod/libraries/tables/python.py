@@ -50,6 +50,8 @@ effects=runs_code traits=reads_named
 effects=runs_code traits=imports
     -: __import__
     importlib: import_module
+traits=binds
+    types: MethodType
 effects=runs_code
     -: compile
     importlib: reload

@@ -117,9 +117,8 @@ class Calls(Containers):
         if isinstance(callee, Instance):
             name = "forward" if self.is_module_class(callee.cls) else "__call__"
             method = self.method(callee.cls, name)
-            if method is not None:
-                return self._enter(node, method, callee, given)
-            return frozenset({Made(node, None)})
+            found = self._enter(node, method, callee, given) if method is not None else frozenset({Made(node, None)})
+            return found | self._run_instead(node, callee, name, given)
         if isinstance(callee, External):
             return self._library(node, callee.name, given.arguments, given.keywords)
         if isinstance(callee, Constant):
@@ -129,7 +128,27 @@ class Calls(Containers):
                 return self._call_of_partial(node, callee.node, given)
             if callee.name == "collections.namedtuple":
                 return self._named_tuple(node, _fields_named(callee.node), given)
-        return frozenset({Made(node, None)})
+        found = frozenset({Made(node, None)})
+        return found | self._run_instead(node, callee, "forward", given) if isinstance(callee, Made) else found
+
+    def _run_instead(self, node: ast.Call, called: Instance | Made, name: str, given: Given) -> Values:
+        """What functions return that replace a method: `Net.forward = f`, `net.forward = MethodType(f, net)`."""
+        if isinstance(called, Instance):
+            classes: list[Value] = [ClassValue(c) for c in (called.cls, *self.ancestors(called.cls))]
+            method = self.method(called.cls, name)
+        else:
+            classes, method = [External(called.name)] if called.name else [], None
+        of_class = (v for each in classes for v in self._get(self._attribute_key(each, name)))
+        own = self._get(self._attribute_key(called, name))
+        run: list[Value] = [FunctionValue(v.scope, called) for v in of_class if isinstance(v, FunctionValue)]
+        run += [v for v in own if isinstance(v, FunctionValue) or self._is_partial(v)]
+        others = (v for v in run if not isinstance(v, FunctionValue) or v.scope is not method)
+        return frozenset[Value]().union(*(self._called(node, v, given) for v in others))
+
+    def _is_partial(self, value: Value) -> bool:
+        """Whether a value is a `partial(f, x)` of which no call is followed yet."""
+        is_open = isinstance(value, Made) and value.node in self._open_partials
+        return isinstance(value, Made) and value.name == "functools.partial" and not is_open
 
     def _call_of_partial(self, node: ast.Call, partial: ast.Call, given: Given) -> Values:
         """`train(model, loader)`, for a call of `train = partial(train_model, args)`."""
@@ -284,6 +303,12 @@ class Calls(Containers):
 
     # Libraries.
 
+    def _bound_method(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        """`types.MethodType(function, owner)`"""
+        given = arguments[0] if len(arguments) == 2 else ()
+        functions = [v.scope for v in given if isinstance(v, FunctionValue)]
+        return frozenset(FunctionValue(f, owner) for f in functions for owner in arguments[1]) or None
+
     def _partial(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
         """`partial(train, model)`: the function that it calls, and the arguments that it keeps for it."""
         for place, values in enumerate([*arguments, *(values for _, values in keywords)]):
@@ -293,6 +318,7 @@ class Calls(Containers):
     def _library(self, node: ast.Call, name: str, arguments: list[Values], keywords: Keywords) -> Values:
         own = Calls._partial if name == "functools.partial" else _BUILTINS.get(name)
         own = Calls._import_module if names.imports(name) else Calls._dict_made if names.makes_items(name) else own
+        own = Calls._bound_method if names.binds_method(name) else own
         found = own(self, node, arguments, keywords) if own is not None else None
         if found is not None:
             return found

@@ -457,3 +457,42 @@ def test_what_globals_hold_is_called_where_its_parameters_fit(picked: str) -> No
     facts = Facts(text)
     (called,) = facts.program.flow.callees.get(facts.call(f"{picked}(size=2, rate=0.1)"), ())
     assert called.qualified_name == "Wide.__init__"
+
+
+REPLACED = """\
+import types
+from functools import partial
+from torch import nn
+from torchvision.models import resnet18
+class Net(nn.Module):
+    def forward(self, x): return 1
+    def other(self, x): return 3
+class Own(Net): pass
+def new(self, x): return 2
+net = {made}
+{change}
+y = net(4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "change", "returned", "given"),
+    [
+        ("Net()", "Net.forward = new", {"1", "2"}, {"4"}),
+        ("Own()", "Net.forward = new", {"1", "2"}, {"4"}),
+        ("Net()", "net.forward = types.MethodType(new, net)", {"1", "2"}, {"4"}),
+        ("Net()", "setattr(net, 'forward', partial(new, net))", {"1", "2"}, {"4"}),
+        ("Net()", "setattr(Net, 'forward', new)", {"1", "2"}, {"4"}),
+        ("Net()", "net.forward = lambda x: new(net, x)", {"1", "2"}, {"4"}),
+        ("Net()", "net.forward = net.other", {"1", "3"}, {"argument x of new"}),
+        ("Net()", "net.forward = net.forward", {"1"}, {"argument x of new"}),
+        ("Net()", "net.forward = partial(net, 5)", {"1"}, {"argument x of new"}),
+        ("Net()", "net.loss = types.MethodType(new, net)", {"1"}, {"argument x of new"}),
+        ("resnet18()", "net.forward = types.MethodType(new, net)", {"2", "unknown: net(4)"}, {"4"}),
+        ("resnet18()", "resnet18.forward = new", {"2", "unknown: net(4)"}, {"4"}),
+    ],
+)
+def test_a_forward_pass_that_is_set_at_run_time(made: str, change: str, returned: set[str], given: set[str]) -> None:
+    facts = Facts(REPLACED.format(made=made, change=change))
+    assert facts.variable("y") == returned
+    assert facts.variable("x", "new") == given

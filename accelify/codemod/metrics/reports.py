@@ -228,8 +228,19 @@ class Reports:
             kind = About.GIVEN
         key = (text, loop)
         self._add(key, Report(kind, origin.node, text, loop), sink)
-        if sink.way is not Way.SHOWN or loop not in (self._loop_round(sink.node), *self.program.loops_round(sink.node)):
+        is_during = loop in (self._loop_round(sink.node), *self.program.loops_round(sink.node))
+        if sink.way is not Way.SHOWN or not (is_during or self._is_curve(sink, origin.node)):
             self._beyond.add(key)
+
+    def _is_curve(self, sink: Sink, update: ast.AST) -> bool:
+        """Whether a list of numbers, each of one batch, is drawn point by point: `plt.plot(losses)`."""
+        point = update.args[0] if isinstance(update, ast.Call) and len(update.args) == 1 else None
+        kinds, call = self.ranks.chains.kinds, sink.end or sink.node
+        if point is None or kinds.of(point) != {"number"} or kinds.of(sink.value) != {"list"}:
+            return False
+        rows = kinds.called(call) or () if isinstance(call, ast.Call) else ()
+        is_drawn = bool(rows) and all(Effect.PLOTS in row.effects for row in rows)
+        return is_drawn and not self.ranks.of(point).of(Mark.RUNNING)
 
     def _is_replaced(self, node: ast.AST) -> bool:
         """Whether an attribute gets a value that is not made of its last one: `net.hidden = first(len(x))`."""

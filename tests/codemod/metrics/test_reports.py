@@ -646,6 +646,28 @@ def test_what_is_only_shown_while_its_loop_runs_stands_for_some_batches(end: str
     assert found.is_of_some_batches is not is_of_shard
 
 
+CURVE = "import matplotlib.pyplot as plt\nimport seaborn as sns\npoints, total = [], 0\n"
+CURVE += "def draw(values, title):\n    plt.title(title)\n    plt.plot(range(len(values)), values)\n"
+
+
+@pytest.mark.parametrize(
+    ("batch", "end", "is_of_some"),
+    [
+        ("points.append(loss.item())", "plt.plot(points, label='loss')", True),
+        ("points.append(loss.item())", "draw(points, 'loss')", True),
+        ("points.append(loss.item())", "plt.plot(points); print(sum(points) / 4)", False),
+        ("points.append(loss.item())", "plt.plot(points); torch.save(points, 'points')", False),
+        ("points.append(loss.item())", "plt.title(str(max(points)))", False),
+        ("total += loss.item()\npoints.append(total)", "plt.plot(points)", False),
+        ("points.append(x)", "plt.plot(points)", False),
+        ("points.append(loss.item())", "if points[-1] < 1: torch.save(model, 'best')", False),
+    ],
+)
+def test_a_curve_of_numbers_of_a_batch_each(batch: str, end: str, is_of_some: bool) -> None:
+    (found,) = (r for r in reports(before=CURVE, batch=batch, end=end) if r.text == "points")
+    assert found.is_of_some_batches is is_of_some
+
+
 PREFETCHED = """\
 import torch
 from torch import nn

@@ -123,7 +123,7 @@ def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
     """A loader that is sharded batch by batch, and what makes its sums and lists those of all batches."""
     accelerator = script.accelerator(evaluation.loop)
     assert accelerator is not None
-    indent = evaluation.loop.col_offset
+    indent, source = evaluation.loop.col_offset, script.program.parsed(evaluation.loop).text
     sums = [evaluation.sums] if evaluation.sums and evaluation.phase is None else []
     code = [_summed(names, accelerator, '"sum"', indent) for names in sums]
     code.extend(_together(evaluation.meters, accelerator, indent))
@@ -132,7 +132,7 @@ def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
     inserted = (Insert(evaluation.loop, "after", line, order=order) for order, line in enumerate(code, start))
     sharded = Replace(
         evaluation.source,
-        partial(_loader_shard, function=f"{accelerator}.shard", phase=evaluation.phase),
+        partial(_loader_shard, function=f"{accelerator}.shard", phase=evaluation.phase, source=source),
         keeps=(evaluation.source,),
         reads=(accelerator.split(".")[0],),
     )
@@ -174,14 +174,15 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
         yield Change(NAME, path, loop.end_lineno or loop.lineno, f"`{names}`: of {whole}", edits, Tier.REVIEW)
 
 
-def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode:
+def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None, source: str) -> cst.CSTNode:
     """`accelerator.shard(loader, even=False)`, in a loop that also trains where it does not."""
     assert isinstance(node, cst.BaseExpression)
     share = f"{function}({{loader}}, even=False)"
     if phase is None:
         return snippets.expression(share, loader=node)
     branches = ("{loader}", share) if phase.trains else (share, "{loader}")
-    return snippets.expression(f"{branches[0]} if {ast.unparse(phase.test)} else {branches[1]}", loader=node)
+    test = snippets.quoted_as(source, ast.unparse(phase.test))
+    return snippets.expression(f"{branches[0]} if {test} else {branches[1]}", loader=node)
 
 
 def _trimming(trim: Trim, accelerator: str, source: str) -> Iterator[Edit]:

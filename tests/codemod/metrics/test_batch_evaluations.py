@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
+from accelify.codemod.options import Options
+from accelify.codemod.rewrite import rewrite_source
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import script
 
@@ -55,6 +57,12 @@ for phase in ["src", "val"]:
         losses.append(loss.item())
     print(phase, hits / len(loaders[phase].dataset), sum(losses) / len(losses))
 """
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_phase_is_asked_with_the_quotes_of_the_script(quote: str) -> None:
+    after = rewrite_source("train.py", PHASES.replace('"', quote).encode(), Options()).after.decode()
+    assert f"loaders[phase] if phase == {quote}src{quote} else accelerator.shard(loaders[phase], even=False):" in after
 
 
 @pytest.mark.parametrize("key", ["src", "train", "fit"])

@@ -163,14 +163,6 @@ def test_a_named_expression_under_backward() -> None:
     compile(after, "train.py", "exec")
 
 
-def test_a_functional_backward_is_migrated_or_declined() -> None:
-    result = run(script(backward="torch.autograd.backward(loss)"))
-    if result.status is Status.MIGRATED:
-        assert "accelerator.backward(loss)" in result.after.decode()
-    else:
-        assert result.notes
-
-
 @pytest.mark.parametrize(
     ("backward", "comes_out"),
     [
@@ -179,9 +171,13 @@ def test_a_functional_backward_is_migrated_or_declined() -> None:
         ("(tensors=[loss if x.any() else 0 * loss, loss])", "(loss if x.any() else 0 * loss) + loss)"),
         ("([loss, loss - 1])", "loss + (loss - 1))"),
         ("([loss, loss], None, True)", "loss + loss, retain_graph=True)"),
+        ("(loss)", "loss)"),
+        ("(2 * (loss - 1), retain_graph=True)", "2 * (loss - 1), retain_graph=True)"),
+        ("(tensors=loss, grad_tensors=None)", "loss)"),
+        ("(loss, torch.ones(()).to(device), True)", "loss, gradient=torch.ones(()).to(device), retain_graph=True)"),
     ],
 )
-def test_a_backward_pass_over_a_list_is_one_over_the_sum(backward: str, comes_out: str) -> None:
+def test_a_backward_pass_by_a_function_is_one_over_the_sum(backward: str, comes_out: str) -> None:
     result = run(script(backward=f"torch.autograd.backward{backward}"))
     assert result.status is Status.MIGRATED, result.notes
     assert f"accelerator.backward({comes_out}" in result.after.decode()

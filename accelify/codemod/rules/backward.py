@@ -1,13 +1,14 @@
 """Send the backward pass through the accelerator.
 
     loss.backward()                         ->    accelerator.backward(loss)
+    torch.autograd.backward(loss)           ->    accelerator.backward(loss)
     torch.autograd.backward([one, other])   ->    accelerator.backward(one + other)
 
 Why: fp16 needs the loss scaled, gradient accumulation needs it divided, and when it returns the gradients of every
 prepared model agree on all processes.
 Left alone: `backward` methods of the project's own; and a pass outside of all loops of which only the gradient of some
-tensor is read, and no step takes any: `y.backward(); print(x.grad)`. `torch.autograd.backward` with gradients to start
-from, or with a list whose losses cannot be named one by one, holds the file back.
+tensor is read, and no step takes any: `y.backward(); print(x.grad)`. `torch.autograd.backward` with a list whose losses
+cannot be named one by one, or that start from gradients given, holds the file back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import partial
+from itertools import zip_longest
 
 import libcst as cst
 
@@ -23,7 +25,7 @@ from accelify.codemod.edits.values import Change, Obstacle, Replace
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.values import Made
-from accelify.codemod.training.losses import is_by_function, is_for_inputs, losses_of
+from accelify.codemod.training.losses import AUTOGRAD_PARAMETERS, is_by_function, is_for_inputs, losses_of
 
 NAME = "backward"
 _POSITIONAL = ("gradient", "retain_graph", "create_graph")
@@ -79,8 +81,14 @@ def _is_made(script: Script, owner: ast.expr) -> bool:
 
 def _kept(script: Script, call: ast.Call) -> list[ast.expr]:
     """The arguments that are passed on beside the losses."""
-    named = [k.value for k in call.keywords if k.arg not in ("tensors", "grad_tensors")]
-    return [*call.args[2:], *named] if is_by_function(script.program, call) else [*call.args, *named]
+    if not is_by_function(script.program, call):
+        return [*call.args, *(k.value for k in call.keywords)]
+    given = [*zip(AUTOGRAD_PARAMETERS, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)]
+    return [value for name, value in given if name != "tensors" and not _is_no_gradient(name, value)]
+
+
+def _is_no_gradient(name: str | None, value: ast.expr) -> bool:
+    return name == "grad_tensors" and isinstance(value, ast.Constant)
 
 
 def _obstacle(script: Script, call: ast.Call) -> str | None:
@@ -113,17 +121,20 @@ def through_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpressi
 def added_up(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     """`accelerator.backward(one + other, ...)` for `torch.autograd.backward([one, other], None, ...)`."""
     assert isinstance(call, cst.Call)
-    named = [
-        (a.keyword.value if a.keyword is not None else n, a)
-        for n, a in zip(("tensors", "grad_tensors", *_POSITIONAL[1:]), call.args, strict=False)
-    ]
-    listed = next(a.value for name, a in named if name == "tensors")
-    assert isinstance(listed, (cst.List, cst.Tuple))
-    first, *others = [e.value for e in listed.elements]
-    loss = _summand(first) if others else snippets.bare(first)
-    for other in others:
+    given = {
+        (a.keyword.value if a.keyword is not None else n): a
+        for n, a in zip_longest(AUTOGRAD_PARAMETERS, call.args)
+        if a is not None
+    }
+    listed = given.pop("tensors").value
+    losses = [e.value for e in listed.elements] if isinstance(listed, (cst.List, cst.Tuple)) else [listed]
+    loss = _summand(losses[0]) if len(losses) > 1 else snippets.bare(losses[0])
+    for other in losses[1:]:
         loss = cst.BinaryOperation(loss, cst.Add(), _summand(other))
-    rest = [a if a.keyword else _keyword(name, a) for name, a in named if name not in ("tensors", "grad_tensors")]
+    start = given.pop("grad_tensors", None)
+    rest = [a if a.keyword else _keyword(name, a) for name, a in given.items()]
+    if start is not None and not (isinstance(start.value, cst.Name) and start.value.value == "None"):
+        rest.insert(0, _keyword("gradient", start))
     arguments = [cst.Arg(loss), *(a.with_changes(comma=cst.MaybeSentinel.DEFAULT) for a in rest)]
     return call.with_changes(func=cst.parse_expression(f"{accelerator}.backward"), args=arguments)
 

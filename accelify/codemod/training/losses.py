@@ -12,7 +12,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects
-from accelify.codemod.semantics.effects.kinds import UNKNOWN
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Collection, Constant, Instance, Made, Parameters, Value, template
@@ -21,6 +21,7 @@ from accelify.codemod.training.roles import Roles
 _DEPTH = 5
 _TRAINING = worlds_where(Process.MAIN, trains=True)
 AUTOGRAD = "torch.autograd.backward"
+AUTOGRAD_PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph")
 
 
 def is_by_function(program: Program, backward: ast.Call) -> bool:
@@ -29,22 +30,26 @@ def is_by_function(program: Program, backward: ast.Call) -> bool:
 
 
 def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
-    """The losses of a backward pass: of `loss.backward()`, or of `torch.autograd.backward([one, other])`.
+    """The losses of a backward pass: of `loss.backward()`, `torch.autograd.backward(loss)`, or of a list in its place.
 
-    Nothing where they cannot be named one by one, or where the gradients do not start with 1.
+    Nothing where they cannot be named one by one, or where the gradients of several losses do not start with 1.
     """
     if AUTOGRAD not in program.called(backward):
         return (backward.func.value,) if isinstance(backward.func, ast.Attribute) else ()
     given = {k.arg: k.value for k in backward.keywords}
-    given.update(zip(("tensors", "grad_tensors", "retain_graph", "create_graph"), backward.args, strict=False))
+    given.update(zip(AUTOGRAD_PARAMETERS, backward.args, strict=False))
     start = given.get("grad_tensors", ast.Constant(None))
     listed = given.get("tensors")
-    is_plain = set(given) <= {"tensors", "grad_tensors", "retain_graph", "create_graph"} and len(backward.args) <= 4
-    if not is_plain or not isinstance(start, ast.Constant) or start.value is not None:
+    is_plain = set(given) <= set(AUTOGRAD_PARAMETERS) and len(backward.args) <= len(AUTOGRAD_PARAMETERS)
+    if not is_plain or listed is None or any(isinstance(a, ast.Starred) for a in backward.args):
         return ()
-    if not isinstance(listed, (ast.List, ast.Tuple)) or any(isinstance(e, ast.Starred) for e in listed.elts):
+    kinds = program.once(Kinds)
+    starts_with_one = isinstance(start, ast.Constant) and start.value is None
+    if kinds.of(listed) == {"tensor"}:
+        return (listed,) if starts_with_one or kinds.of(start) == {"tensor"} else ()
+    if not starts_with_one or not isinstance(listed, (ast.List, ast.Tuple)):
         return ()
-    return tuple(listed.elts)
+    return () if any(isinstance(e, ast.Starred) for e in listed.elts) else tuple(listed.elts)
 
 
 def without_gradients(program: Program, node: ast.AST) -> ast.With | ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -29,13 +29,17 @@ IMPORTS = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n
         ("torch.autograd.backward(tensors=(a,))", ["a"]),
         ("torch.autograd.backward([a], None, True)", ["a"]),
         ("torch.autograd.backward([a], [g])", []),
-        ("torch.autograd.backward(listed)", []),
+        ("torch.autograd.backward(unknown)", []),
+        ("torch.autograd.backward(one)", ["one"]),
+        ("torch.autograd.backward(2 * one.sum(), retain_graph=True)", ["2 * one.sum()"]),
+        ("torch.autograd.backward(grad_tensors=torch.ones(2), tensors=one)", ["one"]),
+        ("torch.autograd.backward(one, unknown)", []),
         ("torch.autograd.backward([*a])", []),
         ("torch.autograd.backward([a], inputs=b)", []),
     ],
 )
 def test_the_losses_of_a_backward_pass(call: str, losses: list[str]) -> None:
-    facts = Facts(f"{IMPORTS}{call}\n")
+    facts = Facts(f"{IMPORTS}one = F.mse_loss(x, y)\n{call}\n")
     (node,) = [c for c in facts.program.calls if "backward" in texts([c.func])[0]]
     assert texts(losses_of(facts.program, node)) == losses
     assert is_by_function(facts.program, node) is call.startswith("torch.autograd")

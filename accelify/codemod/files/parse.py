@@ -53,6 +53,37 @@ class Parsed:
     nodes: list[ast.AST]
     parents: dict[ast.AST, ast.AST]
 
+    def spelled_out(self, node: ast.expr) -> str | None:
+        """The text that an expression always is: `"lib." + kind` and `f"lib.{kind}"` with `kind = "models"`."""
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, str) else None
+        if isinstance(node, ast.Name):
+            known = self._assigned_once.get(node.id)
+            return self.spelled_out(known) if known is not None and known.lineno < node.lineno else None
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            parts = [node.left, node.right]
+        elif isinstance(node, ast.JoinedStr):
+            is_plain = all(v.format_spec is None for v in node.values if isinstance(v, ast.FormattedValue))
+            parts = [v.value if isinstance(v, ast.FormattedValue) else v for v in node.values]
+            parts = parts if is_plain else []
+        texts = [self.spelled_out(part) for part in parts]
+        return "".join(t for t in texts if t is not None) if texts and None not in texts else None
+
+    @cached_property
+    def _assigned_once(self) -> dict[str, ast.expr]:
+        """What the variables hold whose name gets a value in one place of the file."""
+        stored: dict[str, list[ast.AST]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                stored.setdefault(node.id, []).append(node)
+            elif isinstance(node, ast.arg):
+                stored.setdefault(node.arg, []).append(node)
+            elif isinstance(node, ast.alias):
+                stored.setdefault(node.asname or node.name, []).append(node)
+        once = {name: self.parents.get(places[0]) for name, places in stored.items() if len(places) == 1}
+        return {name: holder.value for name, holder in once.items() if isinstance(holder, ast.Assign)}
+
     @cached_property
     def lines(self) -> list[str]:
         """The text's lines, without their ends; line 1 is `lines[0]`."""

@@ -17,6 +17,7 @@ from accelify.errors import FileError
 # A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
 _MOST_FILES = 100
 _MOST_LISTED = 200  # files that are looked at for an import of another
+_IMPORTING = ("import_module", "__import__")
 _OF_ENTRIES = (".parameters()", "__main__")  # what scripts have that a user starts
 
 
@@ -120,7 +121,7 @@ class Project:
     def import_line(self, parsed: Parsed, path: str) -> int:
         """The line of the import by which a file leads to another, itself or through others; 1 where none does."""
         for node in parsed.nodes:
-            for imported in self._imported_at(parsed.path, node):
+            for imported in self._imported_at(parsed, node):
                 led_to = [imported, *(other.path for other in self.imported_by(imported))]
                 if absolute(path) in map(absolute, led_to):
                     return parsed.statement(node).lineno
@@ -252,7 +253,7 @@ class Project:
     def unreadable(self, parsed: Parsed) -> Iterator[tuple[ast.AST, FileError]]:
         """The imports in a file of files of the project that cannot be parsed, and why they cannot."""
         for node in parsed.nodes:
-            for path in self._imported_at(parsed.path, node):
+            for path in self._imported_at(parsed, node):
                 if self._try(path) is None:
                     yield node, self._errors[absolute(path)]
 
@@ -277,10 +278,13 @@ class Project:
     def _imported(self, parsed: Parsed) -> Iterator[str]:
         self._resolve_elsewhere(parsed)
         for node in parsed.nodes:
-            yield from self._imported_at(parsed.path, node)
+            yield from self._imported_at(parsed, node)
 
-    def _imported_at(self, importer: str, node: ast.AST) -> Iterator[str]:
-        if isinstance(node, ast.Import):
+    def _imported_at(self, parsed: Parsed, node: ast.AST) -> Iterator[str]:
+        importer = parsed.path
+        if isinstance(node, ast.Call):
+            yield from self._imported_by_call(parsed, node)
+        elif isinstance(node, ast.Import):
             for alias in node.names:
                 yield from self._packages(importer, alias.name, 0)
         elif isinstance(node, ast.ImportFrom):
@@ -290,6 +294,15 @@ class Project:
                 path = self.resolve(importer, name, node.level)
                 if path is not None:
                     yield path
+
+    def _imported_by_call(self, parsed: Parsed, call: ast.Call) -> Iterator[str]:
+        """What `import_module("lib.models")` imports, whose name the file spells out."""
+        function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+        if function in _IMPORTING and call.args:
+            name = parsed.spelled_out(call.args[0]) or ""
+            bare = name.lstrip(".")
+            if bare:
+                yield from self._packages(parsed.path, bare, len(name) - len(bare))
 
     def _packages(self, importer: str, name: str, level: int) -> Iterator[str]:
         path = self.resolve(importer, name, level)

@@ -73,6 +73,27 @@ def test_a_file_that_cannot_be_parsed_is_unknown_unless_it_is_named() -> None:
         found.load("nets.py")
 
 
+@pytest.mark.parametrize(
+    ("call", "is_followed"),
+    [
+        ("importlib.import_module('lib.more')", True),
+        ("import_module(f'lib.{kind}')", True),
+        ("__import__(PACKAGE + kind)", True),
+        ("import_module('.' + name, package=__package__)", True),
+        ("import_module('lib.' + chosen)", False),
+        ("import_module(f'lib.{kind!r:>8}')", False),
+        ("import_module('lib.' + looped)", False),
+        ("load('lib.more')", False),
+    ],
+)
+def test_imports_by_names_that_the_file_spells_out(call: str, is_followed: bool) -> None:
+    names = "PACKAGE, kind = 'lib.', 1\nPACKAGE = 'a'\n" if "chosen" in call else "PACKAGE = 'lib.'\nkind = 'more'\n"
+    text = f"{names}name = PACKAGE + kind\nchosen = input()\nfor looped in ('more',): pass\n{call}\n"
+    found = project(use=text.encode())
+    followed = {p.path for p in found.program([found.load("use.py")], follow=True)}
+    assert ("lib/more.py" in followed) is is_followed
+
+
 def test_a_circle_of_imports_ends() -> None:
     found = Project({"a.py": b"import b\n", "b.py": b"import a\n"})
     assert {p.path for p in found.program([found.load("a.py")], follow=True)} == {"a.py", "b.py"}

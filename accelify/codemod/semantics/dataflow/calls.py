@@ -445,8 +445,13 @@ class Calls(Containers):
 
     def _import_module(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
         """`import_module("tensorboardX")` is that module, `__import__("torch.optim")` the package that holds it."""
+        parsed = self.parsed_of[self.scope_of[node].module]
         told = [v.value for given in arguments[:1] for v in given if isinstance(v, Constant)]
-        modules = [name for name in told if isinstance(name, str) and not name.startswith(".")]
+        told += [text for argument in node.args[:1] if (text := parsed.spelled_out(argument)) is not None]
+        if relative := [name for name in told if isinstance(name, str) and name.startswith(".")]:
+            found = (self.module_named(parsed.path, n.lstrip("."), len(n) - len(n.lstrip("."))) for n in relative)
+            return frozenset(ModuleValue(root) for root in found if root is not None) or None
+        modules = [name for name in told if isinstance(name, str)]
         if isinstance(node.func, ast.Name) and node.func.id == "__import__" and not arguments[3:] and not keywords:
             modules = [name.partition(".")[0] for name in modules]
         importer = self.path_of_root[self.scope_of[node].root]

@@ -436,10 +436,15 @@ def test_a_dictionary_holds_what_it_is_made_of(kind: str, given: str) -> None:
         ("__import__('a.b').Writer", {"a.Writer"}),
         ("__import__('a.b', fromlist=['Writer']).Writer", {"a.b.Writer"}),
         ("importlib.import_module('other').Writer", {"class Writer"}),
+        ("importlib.import_module('.other', __package__).Writer", {"class Writer"}),
+        ("importlib.import_module(f'{kind}er').Writer", {"class Writer"}),
     ],
 )
 def test_a_module_that_is_imported_by_a_known_name(imported: str, named: set[str]) -> None:
-    files = {"main.py": f"import importlib, other\nmade = {imported}\n", "other.py": "class Writer: pass\n"}
+    files = {
+        "main.py": f"import importlib, other\nkind = 'oth'\nmade = {imported}\n",
+        "other.py": "class Writer: pass\n",
+    }
     assert Facts(files).variable("made") == named
 
 

@@ -26,7 +26,8 @@ class Reach:
     guarded: home modules that need it under their main guard alone. holders: classes that keep it. obstacles: frames
     that cannot be given it, each with the reason. nodes: all that have it. under_guard: functions that see it there.
     constructed: classes that get a constructor to keep it, with the calls that build them.
-    asking: functions and classes that ask for the current one, wherever they need it.
+    asking: functions and classes that ask for the current one, wherever they need it. unread: functions among the homes
+    that create it only for those.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Reach:
     under_guard: frozenset[Scope] = frozenset()
     constructed: Mapping[Scope, tuple[ast.Call, ...]] = field(default_factory=dict)
     asking: frozenset[Scope] = frozenset()
+    unread: frozenset[Scope] = frozenset()
 
     def expression(self, frame: Scope) -> str | None:
         """The accelerator's expression in a function, method or module; None where it does not reach."""
@@ -199,7 +201,13 @@ class Reacher:
             under_guard=frozenset(found.under_guard),
             constructed=found.constructed,
             asking=frozenset(found.asking),
+            unread=frozenset(h for h in found.homes if h.kind == "function" and not self._is_read_in(h, found)),
         )
+
+    def _is_read_in(self, home: Scope, found: _Found) -> bool:
+        """Whether a function needs the accelerator that it creates, or passes it on."""
+        takers = [*map(node_of, found.parameters), *found.constructed]
+        return home in self.needing or any(home in self.callers(taker) for taker in takers)
 
     def _pass(self) -> _Found:
         """What is found if some ask for the accelerator, and all others are passed it."""
@@ -283,6 +291,7 @@ class Reacher:
     def _shared_calls(self) -> Iterator[tuple[ast.AST, str, Scope | None]]:
         """The calls that may also reach functions and classes that do not take the accelerator."""
         calls = {call: function for function in self.found.parameters for call in self.flow.callers.get(function, ())}
+        calls |= {call: cls for cls, building in self.found.constructed.items() for call in building}
         for call in sorted(calls, key=self.program.position):
             function = calls[call]
             others = sorted(name for callee in self._callees(call) for name in self._untaking(callee))
@@ -305,7 +314,7 @@ class Reacher:
         elif isinstance(callee, (FunctionValue, ClassValue)):
             is_class = isinstance(callee, ClassValue)
             entered = constructor(self.program, callee.scope) if is_class else callee.scope
-            if entered not in self.found.parameters:
+            if entered not in self.found.parameters and callee.scope not in self.found.constructed:
                 yield callee.scope.qualified_name
 
     def _family(self, node: Scope) -> list[Scope]:
@@ -521,7 +530,7 @@ class Reacher:
         if not any(child.is_method for child in cls.children):
             return False  # it only holds other classes
         bases = {ast.unparse(b) for b in node.bases} - {"object"}
-        is_plain = not bases and not node.keywords and not node.decorator_list
+        is_plain = not bases and not node.keywords and all(map(self.flow.keeps_class, node.decorator_list))
         return is_plain and not self.flow.descendants(cls) and not {"__new__", "__slots__"} & set(cls.writes)
 
     def _is_built_often(self, calls: list[ast.Call]) -> bool:

@@ -53,7 +53,7 @@ def find(script: Script) -> Iterator[Found]:
     for function in dict.fromkeys(script.reach.parameters):
         yield from _parameter(script, function, given)
     for cls, calls in script.reach.constructed.items():
-        yield from _constructed(script, cls, calls)
+        yield from _constructed(script, cls, calls, given)
     yield from _listed(script)
 
 
@@ -82,7 +82,8 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
         holder = constructor(script.program, home) if after is None else script.program.frame(after)
     owner = "" if home.kind != "class" else f"{_self(holder)}." if holder is not None else "self."
     value = script.reach.name if home in script.access.shared_by else _call(script, home)
-    insert = script.access.creation_edit(home, f"{owner}{script.reach.name} = {value}")
+    kept = "" if home in script.reach.unread else f"{owner}{script.reach.name} = "
+    insert = script.access.creation_edit(home, f"{kept}{value}")
     line = insert.node.lineno
     if after is not None:
         line = after.end_lineno or after.lineno
@@ -150,12 +151,13 @@ def _parameter(script: Script, function: Scope, done: set[ast.Call]) -> Iterator
     yield from added
 
 
-def _constructed(script: Script, cls: Scope, calls: Sequence[ast.Call]) -> Iterator[Found]:
-    """A class without a constructor gets one that keeps the accelerator."""
+def _constructed(script: Script, cls: Scope, calls: Sequence[ast.Call], done: set[ast.Call]) -> Iterator[Found]:
+    """A class without a constructor gets one that keeps the accelerator; calls that give it to another have it."""
     keeping = script.access.keeping_edit(cls)
     edits: dict[str, list[Edit]] = {cls.module: [keeping]}
     lines = {cls.module: keeping.node.lineno}
-    for call in calls:
+    for call in (c for c in calls if c not in done):
+        done.add(call)
         given = _given(script, call)
         if given is None:
             message = f"`{cls.name}` needs the accelerator, which does not reach this call"

@@ -180,16 +180,64 @@ def test_a_script_that_trains_what_is_picked_by_its_name(
     assert ["(runners.py)" in n.message for n in result.notes] == [True] * is_said
 
 
-def test_a_registry_in_another_file_is_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+REGISTRIES = {
+    "a function": ("KINDS = {}\ndef add(cls):\n    KINDS[cls.__name__] = cls\n    return cls\n", "add"),
+    "a function of a name": (
+        "KINDS = {}\ndef add(name):\n    def keep(cls):\n        KINDS[name] = cls\n        return cls\n"
+        "    return keep\n",
+        "add('plain')",
+    ),
+    "a class": (
+        "class Registry:\n"
+        "    def __init__(self):\n        self._kinds = dict()\n"
+        "    def _keep(self, cls):\n        self._kinds[cls.__name__] = cls\n"
+        "    def register(self):\n"
+        "        def keep(cls):\n            self._keep(cls)\n            return cls\n        return keep\n"
+        "    def __getitem__(self, name):\n        return self._kinds[name]\n"
+        "KINDS = Registry()\n",
+        "KINDS.register()",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+def test_a_registry_in_another_file_is_looked_up(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    registry = "KINDS = {}\ndef add(cls):\n    KINDS[cls.__name__] = cls\n    return cls\n"
+    registry, decorator = REGISTRIES[kind]
     Path("registry.py").write_text(f"{registry}def build(name):\n    return KINDS[name]()\n")
-    text = CHOSEN.replace("class Plain", "@add\nclass Plain")
-    Path("runners.py").write_text(f"from registry import add\n{text}")
+    text = CHOSEN.replace("class Plain", f"@{decorator}\nclass Plain")
+    Path("runners.py").write_text(f"from registry import *\n{text}")
     Path("main.py").write_text("import sys, runners\nfrom registry import build\nbuild(sys.argv[1]).train()\n")
-    main, registry_file = rewrite_together(("main.py",), Options())
-    assert main.because == "nothing to migrate was found: see the note in registry.py"
-    assert "(runners.py)" in registry_file.notes[0].message
+    assert {r.path: r.status for r in rewrite_together(("main.py",), Options())} == {
+        "main.py": Status.UNCHANGED,
+        "runners.py": Status.MIGRATED,
+    }
+
+
+@pytest.mark.parametrize(
+    ("has_idle", "created", "used"),
+    [
+        (True, "def build(name):\n    Accelerator()\n    return KINDS[name]()", "Accelerator.current()"),
+        (False, "    accelerator = Accelerator()\n    return KINDS[name](accelerator)", "self.accelerator"),
+    ],
+)
+def test_a_registry_of_several(
+    has_idle: bool, created: str, used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only some train, these ask for the accelerator, which nothing reads where it is made."""
+    monkeypatch.chdir(tmp_path)
+    registry, decorator = REGISTRIES["a function"]
+    Path("registry.py").write_text(f"{registry}def build(name):\n    return KINDS[name]()\n")
+    _, training = CHOSEN.split("class Plain:\n")
+    kept = "".join(f"@{decorator}\nclass {name}:\n{training}" for name in ("Plain", "Other"))
+    idle = f"@{decorator}\nclass Idle:\n    def train(self):\n        print()\n"
+    Path("runners.py").write_text(
+        f"import torch\nfrom torch import nn\nfrom registry import *\n{kept}{idle * has_idle}"
+    )
+    Path("main.py").write_text("import sys, runners\nfrom registry import build\nbuild(sys.argv[1]).train()\n")
+    results = {r.path: r.after.decode() for r in rewrite_together(("main.py",), Options())}
+    assert created in results["registry.py"]
+    assert results["runners.py"].count(f"{used}.backward(") == 2
 
 
 def test_a_script_that_trains_what_it_looks_up_among_its_globals(

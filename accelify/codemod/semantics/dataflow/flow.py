@@ -240,16 +240,16 @@ class Flow(Expressions):
 
     def _define_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         scope = self.made_by[node]
-        value: Values = frozenset({FunctionValue(scope)})
+        value = FunctionValue(scope)
         for decorator in node.decorator_list:
-            self.eval(decorator)
+            self._give_to_decorator(decorator, value)
             function = decorator.func if isinstance(decorator, ast.Call) else decorator
             held = self.values.get(function, NOTHING)
             is_kept = bool(held) and all(self._keeps_signature(v, isinstance(decorator, ast.Call)) for v in held)
             if not is_kept and (held or self._settled):
                 self.escaped.add(scope)
                 self.lost.add(scope)
-        self._set_name(self.scope_of[node], node.name, value)
+        self._set_name(self.scope_of[node], node.name, frozenset({value}))
 
     @staticmethod
     def _keeps_signature(decorator: Value, is_called: bool) -> bool:
@@ -270,9 +270,24 @@ class Flow(Expressions):
         for keyword in node.keywords:
             self.eval(keyword.value)
         for decorator in node.decorator_list:
-            self.eval(decorator)
+            self._give_to_decorator(decorator, ClassValue(scope))
         self._set_name(self.scope_of[node], node.name, frozenset({ClassValue(scope)}))
         self._block(node.body)
+
+    def _give_to_decorator(self, decorator: ast.expr, decorated: ClassValue | FunctionValue) -> None:
+        """Hand a class, or a function that stays what it is, to its decorator, which may keep it: `@add()`."""
+        for held in self.eval(decorator):
+            is_class = isinstance(decorated, ClassValue)
+            if isinstance(held, FunctionValue) and (is_class or _gives_back(held)):
+                first = held.scope.parameters[int(held.owner is not None) :][:1]
+                self._wake(held.scope)
+                for parameter in first:
+                    self._add(("var", held.scope, parameter.arg), frozenset({decorated}))
+
+    def keeps_class(self, decorator: ast.expr) -> bool:
+        """Whether a decorator returns the class that it is given."""
+        held = self.values.get(decorator, NOTHING)
+        return bool(held) and all(isinstance(v, FunctionValue) and _gives_back(v) for v in held)
 
     def _inherit(self, cls: Scope, base: Scope) -> None:
         if cls in self.subclasses[base]:
@@ -332,6 +347,13 @@ def _functions_returned(function: Scope) -> list[Scope | None]:
     """The functions, defined in another, that it returns; None for anything else."""
     named = {child.name: child for child in function.children if child.kind == "function"}
     return [named.get(r.id) if isinstance(r, ast.Name) else None for r in returned([function])]
+
+
+def _gives_back(decorator: FunctionValue) -> bool:
+    """Whether a decorator returns what it is given."""
+    first = decorator.scope.parameters[int(decorator.owner is not None) :][:1]
+    given = returned([decorator.scope])
+    return bool(first and given) and all(isinstance(r, ast.Name) and r.id == first[0].arg for r in given)
 
 
 def _passes_all_on(decorator: Scope) -> bool:

@@ -202,3 +202,29 @@ def test_what_a_file_defines_again_is_its_own(imported: str, again: str) -> None
     assert facts.call("theirs(a)") not in facts.program.flow.values
     before = Facts({"main.py": f"{again}\n{imported}\nf(1)\n", "other.py": other})
     assert before.call("theirs(a)") in before.program.flow.values
+
+
+REGISTRY = """\
+KINDS = {}
+def add(given):
+    KINDS[given.__name__] = given
+    return given
+def wrap(given):
+    KINDS["x"] = given
+    return lambda: given()
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorated", "kept"),
+    [
+        ("@add\nclass Net: pass", {"class Net"}),
+        ("@wrap\nclass Net: pass", {"class Net"}),
+        ("@add\ndef run(): pass", {"function run"}),
+        ("@wrap\ndef run(): pass", set()),
+        ("def run(): pass", set()),
+    ],
+)
+def test_what_decorators_keep_of_what_they_are_given(decorated: str, kept: set[str]) -> None:
+    found = Facts(f"{REGISTRY}{decorated}\nmade = KINDS[name]\n").variable("made")
+    assert {f for f in found if f.startswith(("class", "function"))} == kept

@@ -228,36 +228,45 @@ class FileQuestions:
         return bool(depth) and any(self.are_in(n, depth - 1) for n in given if n is not None)
 
 
-def skipped_apart(metrics: Metrics) -> list[ast.Try]:
-    """The statements in which one rank may fail, leave out its step, and go on, as the others do not."""
+def skipped_apart(metrics: Metrics) -> dict[ast.Try, bool]:
+    """The statements in which one rank may fail and go on as the others do not, each with what it leaves out.
+
+    That is a step of a round, or else, False, the training itself, which a loop round it begins once more.
+    """
     program, training = metrics.measured.program, metrics.measured.training
-    rounds, seen = {d.loop for d in training.data}, frozenset[Scope]()
-    return list(dict.fromkeys(t for b in training.backwards for t in _survived(program, b, rounds, seen)))
+    rounds = {d.loop for d in training.data}
+    return dict(t for b in training.backwards for t in _survived(program, b, rounds, frozenset(), is_step=True))
 
 
 def _survived(
-    program: Program, node: ast.AST, rounds: Container[ast.AST | None], seen: frozenset[Scope]
-) -> Iterator[ast.Try]:
-    """The statements round a node, in one round of the training, that go on where it fails; callers included."""
+    program: Program,
+    node: ast.AST,
+    rounds: Container[ast.AST | None],
+    seen: frozenset[tuple[Scope, bool]],
+    *,
+    is_step: bool,
+) -> Iterator[tuple[ast.Try, bool]]:
+    """The statements round a node that go on where it fails, in one round of the training or after it; callers, too."""
     frame = program.frame(node)
     for around in program.ancestors(node):
-        if around in rounds:
-            return
         if around is frame.node:
             break
+        is_step = is_step and around not in rounds
         is_tried = isinstance(around, ast.Try) and any(program.inside(node, s) for s in around.body)
-        if isinstance(around, ast.Try) and is_tried and any(_goes_on(program, h) for h in around.handlers):
-            yield around
-    for call in program.calls_of(frame) if frame not in seen and frame.is_function else ():
-        yield from _survived(program, call, rounds, seen | {frame})
+        if isinstance(around, ast.Try) and is_tried and any(_goes_on(program, h, is_step) for h in around.handlers):
+            yield around, is_step
+    for call in program.calls_of(frame) if (frame, is_step) not in seen and frame.is_function else ():
+        yield from _survived(program, call, rounds, seen | {(frame, is_step)}, is_step=is_step)
 
 
-def _goes_on(program: Program, handler: ast.ExceptHandler) -> bool:
-    """Whether a script may go on after an error of a step; what stops a run by hand is none."""
+def _goes_on(program: Program, handler: ast.ExceptHandler, is_step: bool) -> bool:
+    """Whether a script may go on after an error of a step, or train again; what stops a run by hand is no error."""
     caught = [ast.unparse(n) for n in ast.walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
     is_stop = bool(caught) and all(map(names.stops_run, caught))
-    leaves = any(isinstance(n, (ast.Continue, ast.Break, ast.Return)) for n in ast.walk(handler))
-    return not is_stop and (leaves or program.control_flow(handler).completes(handler.body[-1]))
+    kinds = (ast.Continue, ast.Break, ast.Return) if is_step else (ast.Continue,)
+    leaves = any(isinstance(n, kinds) for n in ast.walk(handler))
+    is_again = is_step or bool(program.loops_round(handler))
+    return not is_stop and is_again and (leaves or program.control_flow(handler).completes(handler.body[-1]))
 
 
 def _is_own(metrics: Metrics, test: ast.expr) -> bool:

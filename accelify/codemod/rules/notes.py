@@ -317,11 +317,15 @@ def _quoted(code: str) -> str:
 
 
 def _failing(script: Script) -> Iterator[Remark]:
-    """Errors that one process alone may have in a step, and gets over."""
-    for node in skipped_apart(script.metrics) if not script.is_by_hand else ():
+    """Errors that one process alone may have in its training, and gets over."""
+    found = skipped_apart(script.metrics) if not script.is_by_hand else {}
+    for node, is_step in found.items():
         message = (
             "a process that fails here leaves out its step and goes on, while the others wait for its gradients: let "
             "the error end the run, or find bad batches before the step, in all processes"
+            if is_step
+            else "a process that fails here leaves its training and begins anew, while the others wait for its "
+            "gradients: let the error end the run, and start it again"
         )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 

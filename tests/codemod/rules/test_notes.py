@@ -405,6 +405,30 @@ def test_steps_of_functions_that_one_process_may_leave_out(body: str, call: str,
     assert any("leaves out its step" in n.message for n in notes) is is_noted
 
 
+@pytest.mark.parametrize(
+    ("call", "is_noted"),
+    [
+        (
+            "for _ in range(3):\n    try:\n        {train}\n        break\n    except RuntimeError:\n        print(1)",
+            True,
+        ),
+        ("while True:\n    try:\n        {train}\n    except Exception:\n        continue\n    break", True),
+        ("def run():\n    for size in (2, 4):\n        try: {train}\n        except RuntimeError: pass\nrun()", True),
+        ("while True:\n    try:\n        {train}\n    except RuntimeError:\n        break", False),
+        (
+            "for _ in range(3):\n    try:\n        {train}\n    except RuntimeError:\n        print(1)\n        raise",
+            False,
+        ),
+        ("for _ in range(3):\n    try:\n        {train}\n    except KeyboardInterrupt:\n        print('no')", False),
+        ("try:\n    {train}\nexcept RuntimeError:\n    print('no')", False),
+    ],
+)
+def test_training_that_one_process_may_begin_again(call: str, is_noted: bool) -> None:
+    notes = run(IN_FUNCTION.format(body="step(x)", call=call.format(train="train(DataLoader(rows))"))).notes
+    assert any("leaves its training and begins anew" in n.message for n in notes) is is_noted
+    assert not any("leaves out its step" in n.message for n in notes)
+
+
 INTERRUPTED = """\
 import sys
 import torch

@@ -262,7 +262,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             if script.devices.cpu is None and script.devices.may_be_cpu(move.device):
                 message = cpu_instead(ast.unparse(move.device), script.options.runtime.launch)
                 yield Remark(NAME, path, move.call, message, Tier.REVIEW, once=True)
-        elif not script.devices.is_of_process(move.device) and not follows:
+        elif not script.devices.is_of_process(move.device) and not follows and _may_be_run(script, move):
             message = (
                 f"not changed: `{ast.unparse(move.device)}` is set elsewhere; make sure that it is `accelerator.device`"
             )
@@ -286,6 +286,12 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
 def _is_trained(script: Script, move: Move) -> bool:
     """Whether the training runs a move, so that the accelerator has chosen the process's GPU."""
     return script.program.frame(move.call) in script.program.run_from(script.run.leading)
+
+
+def _may_be_run(script: Script, move: Move) -> bool:
+    """Whether the training runs a move, or unknown callers of a file that the user named; nothing else changes."""
+    named = script.options.selection.named or {parsed.path for parsed in script.program.named}
+    return script.path(move.call) in named or _is_trained(script, move)
 
 
 def _is_own(script: Script, move: Move) -> bool:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from accelify.codemod.options import Options
+from accelify.codemod.rewrite import rewrite_together
 from accelify.codemod.rules import elsewhere
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script
@@ -63,3 +67,36 @@ def test_what_goes_to_where_another_is_or_to_the_current_gpu_needs_no_note(body:
     helper = f"import torch\n\ndef noised(model, x):\n    {body}\n"
     main = script(imports="from helpers import noised", step=f"{STEP}noised(model, x)\n")
     assert not list(elsewhere.find(Facts({"main.py": main, "helpers.py": helper}).script))
+
+
+ENGINE = """\
+def train(model, loader, optimizer, device):
+    for x, y in loader:
+        loss = model(x.to(device)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def report(model, device):
+    model.to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("used", "named", "notes"),
+    [
+        ("", ["train.py"], 0),
+        ("", ["train.py", "engine.py"], 1),
+        ("report(model, choose())", ["train.py"], 1),
+    ],
+)
+def test_a_move_in_a_function_that_the_training_does_not_run(
+    used: str, named: list[str], notes: int, tmp_path: Path
+) -> None:
+    text = script(imports="from engine import report, train\nfrom places import choose", step="pass\n", end=used)
+    text = text.replace("    for x, y in loader:\n        pass\n", "    train(model, loader, optimizer, 'cuda')\n")
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "engine.py").write_text(ENGINE)
+    results = rewrite_together(tuple(str(tmp_path / name) for name in named), Options())
+    assert {r.status for r in results} == {"migrated"}
+    assert sum("make sure that it is" in n.message for r in results for n in r.notes) == notes

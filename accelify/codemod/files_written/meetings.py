@@ -80,6 +80,16 @@ class Meetings:
                 return True
         return False
 
+    def before_removal(self, run: Run) -> ast.stmt:
+        """Where all wait before one process removes what they may be reading: once for a loop over the files found."""
+        first = run[0]
+        loops = [n for n in self.guarding.program.loops_round(first) if isinstance(n, ast.For) and self._is_own(n)]
+        found = loops[-1] if loops else first
+        lists = isinstance(found, ast.For) and any(
+            isinstance(n, ast.Call) and self._has(n, Trait.LISTS) for n in ast.walk(found.iter)
+        )
+        return first if lists else found
+
     def _has(self, call: ast.Call, *traits: Trait) -> bool:
         rows = self.checks.effects.kinds.called(call) or ()
         return any(row.has(trait) for row in rows for trait in traits)

@@ -222,6 +222,10 @@ class OneProcess:
             return all(self.is_calm(e) and (v is None or _is_plain(v)) for e, v in items) and all(
                 self.may(s, refused) for s in statement.body
             )
+        if isinstance(statement, ast.Try):
+            handled = [s for h in statement.handlers for s in h.body]
+            parts = [*statement.body, *handled, *statement.orelse, *statement.finalbody]
+            return all(self.may(s, refused) for s in parts)
         return False
 
     def _may_assign(self, statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> bool:

@@ -56,7 +56,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
             else []
         )
         if script.written.meetings.are_read_before(run):
-            waits.append(("before", run[0], "waits until all processes have read this file"))
+            before = script.written.meetings.before_removal(run)
+            waits.append(("before", before, "waits until all processes have read this file"))
         for where, statement, reason in waits:
             edit = Insert(statement, where, f"{accelerator}.wait_for_everyone()")
             fetched = _rows(script, run, Trait.DOWNLOADS) if where == "after" else []

@@ -902,3 +902,35 @@ def test_what_a_trainer_s_extensions_write_is_noted(line: str, named: list[str])
     before = f"manager = ppe.training.ExtensionsManager(model, optimizer, 2)\n{line}"
     notes = [n.message for n in run(script(imports=imports, end=before)).notes if n.rule == "writes"]
     assert [n.partition(":")[0] for n in notes] == [f"`{name}`" for name in named]
+
+
+@pytest.mark.parametrize(
+    ("handler", "is_whole"),
+    [
+        ("except OSError:\n        pass", True),
+        ("except OSError as e:\n        print(e)\n    finally:\n        print(f)", True),
+        ("except OSError:\n        continue", False),  # leaves the round
+        ("except OSError:\n        failed = True", False),  # which others read
+    ],
+)
+def test_what_may_fail_is_removed_by_one_process(handler: str, is_whole: bool) -> None:
+    lines = f"for f in glob.glob('out/*.pt')[:-2]:\n    try:\n        os.remove(f)\n    {handler}"
+    after = run(script(imports="import glob, os", before=f"failed = False\n{lines}\nuse(failed)")).after.decode()
+    whole = f"{GUARD}\n    " + lines.replace("\n", "\n    ")
+    assert (whole in after) is is_whole
+
+
+@pytest.mark.parametrize(
+    ("loop", "waits"),
+    [
+        ("found = os.listdir('out')\n{wait}for f in found:", True),  # once, before the loop
+        ("for f in os.listdir('out'):", False),  # which has listed them by its first round only
+    ],
+)
+def test_all_wait_once_before_what_they_have_listed_is_removed(loop: str, waits: bool) -> None:
+    body = "    size *= 2\n    os.remove(os.path.join('out', f))"
+    text = script(imports="import os", before=f"size = 1\n{loop.format(wait='')}\n{body}\nuse(size)")
+    after = run(text).after.decode()
+    expected = loop.format(wait=f"{WAIT}\n")
+    inner = "" if waits else f"    {WAIT}\n"
+    assert f"{expected}\n    size *= 2\n{inner}    {GUARD}\n        os.remove(" in after

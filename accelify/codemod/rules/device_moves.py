@@ -128,11 +128,13 @@ def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) ->
 
 
 def _is_needless_copy(script: Script, statement: ast.stmt, call: ast.Call) -> bool:
-    """Whether a statement only put a batch into another container, `batch = tuple(t for t in batch)`."""
+    """Whether a statement only put a batch into another container, `batch = tuple(t for t in batch)`, or `x, y`."""
     container = rebuilt(script.program, call) if not _casts(call) else None
     if container is None or not isinstance(statement, ast.Assign) or statement.value is not container.node:
         return False
     target = statement.targets[0]
+    if isinstance(container.items, ast.Tuple) and isinstance(target, ast.Tuple):
+        return len(statement.targets) == 1 and _same(target, container.items)
     return (
         container.kind is not None
         and len(statement.targets) == 1

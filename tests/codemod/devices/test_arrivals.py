@@ -25,6 +25,8 @@ GONE = f"-{MOVED}"
             "x, y = x.float().to(device), y.view(-1, 1).to(device)",
             ["-x, y = x.float().to(device), y.view(-1, 1).to(device)", "+x, y = x.float(), y.view(-1, 1)"],
         ),
+        ("x, y = map(lambda t: t.cuda(), (x, y))", ["-x, y = map(lambda t: t.cuda(), (x, y))"]),
+        ("y, x = [t.to(device) for t in (x, y)]", ["-y, x = [t.to(device) for t in (x, y)]", "+y, x = (x, y)"]),
         (f"x, y = torch.cat([x, x], dim=0), torch.cat((y, y))\n{MOVED}", [GONE]),
         (
             "rows = [y, y]\nx, y = torch.stack([x, x])[1].to(device), torch.stack(rows)[0].to(device)",

@@ -1033,3 +1033,45 @@ def test_an_optimizer_that_is_a_property(get: str, call: str, found: str) -> Non
     assert found in found_all
     assert found_all[0] == "loader, first, own"
     assert any(each.startswith("second") and not each.startswith("second.") for each in found_all)
+
+
+STEPPED_MOCK = """\
+from unittest import mock
+from unittest.mock import MagicMock
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+    def fit(self, loader):
+        for x, y in loader:
+            loss = nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+def test_fit():
+    {made}
+    trainer = Trainer(nn.Linear(4, 1), other)
+    trainer.fit(DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1))))
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+Trainer(model, optimizer).fit(loader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "is_prepared"),
+    [
+        ("other = MagicMock()", False),
+        ("other = mock.Mock()", False),
+        ("other = MagicMock(spec=torch.optim.SGD)", False),
+        ("other = torch.optim.SGD(model.parameters(), lr=0.1)", True),
+    ],
+)
+def test_a_mock_that_is_stepped_is_no_optimizer(made: str, is_prepared: bool) -> None:
+    found = prepared(STEPPED_MOCK.format(made=made))
+    assert any("other" in each for each in found) is is_prepared
+    assert not any("trainer" in each for each in found)
+    assert any("model, optimizer" in each for each in found)

@@ -555,6 +555,11 @@ def imports(name: str | None) -> bool:
     return _has_trait(name, Trait.IMPORTS)
 
 
+def is_mock(name: str | None) -> bool:
+    """What stands for any object in a test: `MagicMock`."""
+    return table.kind_made_by(name) == "mock"
+
+
 def binds_method(name: str | None) -> bool:
     """Makes a method of a function, for an object: `types.MethodType`."""
     return _has_trait(name, Trait.BINDS)

@@ -125,7 +125,7 @@ class Preparer:
                 continue
             for chain in map(_within, chains):
                 binding = self._outermost(chain)
-                if binding.node in done or binding.is_none:
+                if binding.node in done or binding.is_none or self._is_refused(binding.value):
                     continue
                 if isinstance(binding.statement, (ast.With, ast.AsyncWith)):
                     continue  # it is there for that block alone: `with higher.innerloop_ctx(net, opt) as (net_, opt_):`

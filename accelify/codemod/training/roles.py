@@ -78,9 +78,11 @@ class Roles:
         return isinstance(value, Instance) and any(names.is_loader(b) for b in self.flow.external_bases(value.cls))
 
     def is_nothing_to_prepare(self, value: Value) -> bool:
-        """What `prepare` refuses: a number, or an object of a plain class that is neither iterated over nor stepped."""
+        """What `prepare` refuses: numbers, mocks, objects of plain classes that are neither iterated nor stepped."""
         if isinstance(value, Constant):
             return value.value is not None
+        if isinstance(value, Made):
+            return names.is_mock(value.name)
         if not isinstance(value, Instance):
             return False
         classes = [value.cls, *self.flow.ancestors(value.cls)]
@@ -142,9 +144,8 @@ class Roles:
             into = zeroed if call.func.attr == "zero_grad" else taken
             into |= {v for v in self.program.values(stepped(call)) if isinstance(v, (Made, Argument, Member))}
         taken &= zeroed | self._stepped_after_backward()
-        return {
-            v for v in taken if not (isinstance(v, Made) and (names.is_scheduler(v.name) or names.is_module(v.name)))
-        }
+        others = (names.is_scheduler, names.is_module, names.is_mock)
+        return {v for v in taken if not (isinstance(v, Made) and any(is_other(v.name) for is_other in others))}
 
     def _stepped_after_backward(self) -> set[Value]:
         """Unknown values named for an optimizer whose `step` is called in a function that runs a backward pass."""

@@ -102,6 +102,7 @@ from accelify.codemod.libraries import names, vocabulary
         (names.is_without_gradient, "torch.no_grad torch.inference_mode", "torch.enable_grad"),
         (names.sets_gradient, "torch.no_grad torch.enable_grad", "torch.autocast"),
         (names.clips_gradients, "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.parameters_to_vector"),
+        (names.is_mock, "unittest.mock.MagicMock unittest.mock.Mock", "unittest.mock.patch torch.optim.SGD"),
         (names.binds_method, "types.MethodType", "functools.partial types.SimpleNamespace"),
         (names.makes_items, "dict collections.OrderedDict", "types.SimpleNamespace collections.defaultdict list"),
         (names.same_values, "torch.tensor torch.as_tensor torch.autograd.Variable", "torch.zeros numpy.array"),

@@ -261,11 +261,14 @@ traits=copies
     dataclasses: asdict astuple replace
 returns=context
     contextlib: nullcontext
+returns=mock
+    unittest.mock: Mock MagicMock NonCallableMock create_autospec
 -
     operator: *
     functools: partial singledispatch total_ordering partialmethod cmp_to_key
     dataclasses: dataclass field fields make_dataclass is_dataclass
     enum abc typing typing_extensions types numbers: *
+    <mock>: *
     contextlib: contextmanager suppress closing ExitStack asynccontextmanager
     inspect: signature getmembers isclass isfunction ismethod getfullargspec getsource getfile
     weakref: ref proxy WeakValueDictionary WeakKeyDictionary

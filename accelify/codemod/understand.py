@@ -6,8 +6,9 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod.devices.facts import Own, devices_of
+from accelify.codemod.devices.facts import devices_of
 from accelify.codemod.devices.options import Cpu, CpuSetting
+from accelify.codemod.devices.placed import Own
 from accelify.codemod.distributed.distribution import Distributions
 from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files_written.facts import written_of

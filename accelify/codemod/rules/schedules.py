@@ -22,7 +22,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
-from accelify.codemod.metrics.decisions import decided_apart, decided_by_one, number_read_on
+from accelify.codemod.metrics.decisions import decided_apart, decided_by_one, goes_by_size, number_read_on
 from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.result import Tier
@@ -60,7 +60,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _set_apart(script: Script) -> Iterator[Remark]:
     """Learning rates that each process sets from its own data, unless one process gives its number to all."""
-    found = [n for n in StepCounts(script.metrics).rates_set() if script.metrics.ranks.sets_own(n)]
+    metrics = script.metrics
+    found = [n for n in StepCounts(metrics).rates_set() if metrics.ranks.sets_own(n) or goes_by_size(metrics, n.value)]
     apart = list(decided_apart(script.metrics)) if found and script.can_agree else []
     decided = (n for n in decided_by_one(script.metrics, apart) if script.accelerator(n.test) is not None)
     given = [v for v in (number_read_on(script.metrics, node) for node in decided) if v is not None]

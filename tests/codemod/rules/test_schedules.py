@@ -123,6 +123,44 @@ def test_a_learning_rate_of_one_process(step: str, expected: bool) -> None:
     assert any(n.rule == "schedules" and "from its own data" in n.message for n in notes) is expected
 
 
+VARIED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def cut(rows):
+    while len(rows):
+        size = int(torch.randint(2, 9, ()))
+        yield rows[:size]
+        rows = rows[size:]
+rows = torch.randn(90, 4)
+loader = DataLoader(rows, batch_size=4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def set_rate(n): optimizer.param_groups[0]['lr'] = n / 10
+for x in {rounds}:
+    {change}
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rounds", "change", "expected"),
+    [
+        ("cut(rows)", "optimizer.param_groups[0]['lr'] = 0.1 * len(x) / 5", True),
+        ("cut(rows)", "for group in optimizer.param_groups: group['lr'] = x.size(0) * 0.01", True),
+        ("cut(rows)", "set_rate(len(x))", True),
+        ("cut(rows)", "optimizer.param_groups[0]['lr'] = 0.1 / len(rows)", False),
+        ("loader", "optimizer.param_groups[0]['lr'] = 0.1 * len(x) / 5", False),
+    ],
+)
+def test_a_learning_rate_by_the_size_of_a_batch(rounds: str, change: str, expected: bool) -> None:
+    notes = run(VARIED.format(rounds=rounds, change=change)).notes
+    assert any(n.rule == "schedules" and "from its own data" in n.message for n in notes) is expected
+
+
 def test_a_learning_rate_that_no_process_can_give_the_others() -> None:
     step = "rate = 0.1 * float(loss)\nif rate < 0.01: break\noptimizer.param_groups[0]['lr'] = rate"
     notes = run(script(step=f"{STEP}{step}\n"), Options(runtime=ACCELERATE)).notes

@@ -240,9 +240,12 @@ class Guarding:
         opened = {call for call in kept if self.alone.opens_to_write(call)}
         if not opened:
             return
-        for node in covered:
-            if isinstance(node, (ast.Name, ast.Attribute)) and self._writes_to(node, opened):
-                yield self.program.statement(node)
+        found = [n for n in everywhere if isinstance(n, (ast.Name, ast.Attribute)) and self._writes_to(n, opened)]
+        yield from map(self.program.statement, found)
+        functions = {self.program.frame(node) for node in found}
+        for call in (n for n in covered if functions and isinstance(n, ast.Call)):
+            if not functions.isdisjoint(self.program.run_through([call])):
+                yield self.program.statement(call)  # `log.close()` of an object that all have made
 
     def _writes_to(self, node: ast.expr, opened: set[ast.Call], depth: int = _DEPTH) -> bool:
         """Whether an expression is one of some open files, or writes to one of them: `csv.writer(file)`."""

@@ -934,3 +934,37 @@ def test_all_wait_once_before_what_they_have_listed_is_removed(loop: str, waits:
     expected = loop.format(wait=f"{WAIT}\n")
     inner = "" if waits else f"    {WAIT}\n"
     assert f"{expected}\n    size *= 2\n{inner}    {GUARD}\n        os.remove(" in after
+
+
+LOG = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Log:
+    def __init__(self, path):
+        self.rows, self.file = [], open(path, 'w')
+    def close(self):
+        self.file.close()
+def main():
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8).long()), batch_size=2, shuffle=True)
+    log = Log('a.txt')
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {used}
+    log.close()
+main()
+"""
+
+
+@pytest.mark.parametrize(("used", "is_of_one"), [("log.rows.append(1)", False), ("pass", True)])
+def test_an_object_s_file_is_closed_by_who_opens_it(used: str, is_of_one: bool) -> None:
+    result = run(LOG.format(used=used))
+    after = result.after.decode()
+    assert (f"    {GUARD}\n        log.close()" in after) is is_of_one
+    assert (f"    {GUARD}\n        log = Log('a.txt')" in after) is is_of_one
+    assert any(n.rule == "writes" for n in result.notes) is not is_of_one

@@ -21,6 +21,7 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row, Rows, Same, Trait
 from accelify.codemod.metrics.sinks import leaves
 from accelify.codemod.metrics.updates import Renewals
+from accelify.codemod.metrics.waiting import Waiting
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
@@ -121,6 +122,8 @@ class Rank:
 _Label = Origin | Given
 _Labels = frozenset[_Label]
 _NONE: _Labels = frozenset()
+_PARTS = 16  # of an object that are told from each other, where they have the same label
+_ANY = "*"  # in place of the name of a part: one of them, whichever it is
 _SAME = Rank()
 
 
@@ -177,7 +180,36 @@ class _OwnArgument:
     name: str
 
 
-_Key = Definition | _Returned | _Filled | _Argument | _OwnArgument
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """What an attribute's definition gives, for functions other than its own: it has no parameters of that one."""
+
+    definition: Definition
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """What any of the definitions of an attribute gives. Reads of one attribute share it, so each costs one step."""
+
+    definitions: frozenset[_Outside]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What a test decides about: a branch, or whether a loop goes on. All that stands in there shares it."""
+
+    test: ast.expr
+    about: ast.AST
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """How many rounds a loop within a training step has."""
+
+    loop: ast.AST
+
+
+_Key = Definition | _Returned | _Filled | _Argument | _OwnArgument | _Outside | _Joined | _Decided | _Rounds
 
 
 class Ranks:
@@ -197,13 +229,14 @@ class Ranks:
         self.settled = settled
         # These are asked the same again and again.
         self._changes_in, self._results_of = cache(self._find_changes), cache(self._find_results)
+        self._seen_at, self._deciding = cache(self._find_seen), cache(self._find_deciding)
         self._part, self._given_in = cache(_part), cache(_given_in)
         self._at, self._updated, self._without_place = cache(_at), cache(_updated), cache(_without_place)
         self._renewals = Renewals(chains)
         self._labels: dict[_Label, _Label] = {}
         self._known: dict[_Key, _Labels] = {}
         self._readers: dict[_Key, dict[_Key, None]] = {}
-        self._waiting: dict[_Key, None] = {}
+        self._waiting = Waiting[_Key]()
         self._current: _Key | None = None
         self._running: dict[Definition, Loop | None] = {}
         self._run_by: dict[ast.AST, set[Scope]] = {}
@@ -270,21 +303,23 @@ class Ranks:
 
     def _solve(self) -> None:
         while self._waiting:
-            key = next(iter(self._waiting))
-            del self._waiting[key]
+            key = self._waiting.pop()
             self._current = key
-            new = self._worked_out(key) - self._known[key]
+            known = self._known[key]
+            new = _uncovered(self._worked_out(key) - known, known)
             self._current = None
             if new:  # equal labels are one object: those are quick to compare
-                self._known[key] |= {self._labels.setdefault(label, label) for label in new}
-                self._waiting.update(self._readers.get(key, {}))
+                added = frozenset(self._labels.setdefault(label, label) for label in new)
+                self._known[key] = _bounded(known | added)
+                for reader in self._readers.get(key, ()):
+                    self._waiting.add(reader)
 
     def _get(self, key: _Key) -> _Labels:
         if self._current is not None:
             self._readers.setdefault(key, {})[self._current] = None
         if key not in self._known:
             self._known[key] = _NONE
-            self._waiting[key] = None
+            self._waiting.add(key)
         return self._known[key]
 
     def _worked_out(self, key: _Key) -> _Labels:
@@ -296,6 +331,14 @@ class Ranks:
             return self._of_filled(key)
         if isinstance(key, _OwnArgument):
             return self._of_own_argument(key)
+        if isinstance(key, _Outside):
+            return self._of_outside(key)
+        if isinstance(key, _Joined):
+            return _NONE.union(*map(self._get, key.definitions))
+        if isinstance(key, _Decided):
+            return self._chosen(self._of(key.test), key.about)
+        if isinstance(key, _Rounds):
+            return self._how_often(key.loop)
         return self._of_argument(key)
 
     # Definitions.
@@ -873,19 +916,24 @@ class Ranks:
 
         Thousands of labels differ in the place alone that they are put into, so what goes there is worked out once.
         """
-        places: dict[str | None, list[tuple[Scope, str, str | None, ast.AST | None]]] = {}
+        places: dict[str | None, set[Given]] = {}
         for la in given:
-            places.setdefault(la.into, []).append((la.scope, la.name, la.at, la.update))
-        arguments, parts = cache(passed), cache(lambda scope, name, at: self._part(arguments(scope, name), at))
-
-        @cache
-        def put(params: frozenset[tuple[Scope, str, str | None, ast.AST | None]]) -> _Labels:
-            each = ((parts(scope, name, at), update) for scope, name, at, update in params)
-            return _NONE.union(*(la if update is None else self._updated(la, update) for la, update in each))
-
+            places.setdefault(la.into, set()).add(la if la.into is None else _into(la, None))
+        arguments: dict[tuple[Scope, str], _Labels] = {}
+        put: dict[Given, _Labels] = {}
+        for la in set().union(*places.values()):
+            at = (la.scope, la.name)
+            if at not in arguments:
+                arguments[at] = passed(*at)
+            part = self._part(arguments[at], la.at)
+            put[la] = part if la.update is None else self._updated(part, la.update)
         found: set[_Label] = set()
+        together: dict[frozenset[Given], _Labels] = {}
         for into, params in places.items():
-            labels = put(frozenset(params))
+            each = frozenset(params)
+            if each not in together:
+                together[each] = _NONE.union(*map(put.__getitem__, each))
+            labels = together[each]
             found |= labels if into is None else self._at(self._without_place(labels), into)
         return frozenset(found)
 
@@ -903,17 +951,18 @@ class Ranks:
 
     def _control(self, node: ast.AST) -> _Labels:
         """The labels of the conditions that decide, in its function, whether a node is run."""
-        found = _NONE
-        for branching, _ in self.program.branches_round(node):
-            found |= self._chosen(self._of(branching.test), branching)
+        return _NONE.union(*map(self._get, self._deciding(node)))
+
+    def _find_deciding(self, node: ast.AST) -> list[_Decided | _Rounds]:
+        """What decides, in its function, whether and how often a node is run."""
+        found: list[_Decided | _Rounds] = [_Decided(b.test, b) for b, _ in self.program.branches_round(node)]
         loops = self.program.loops_round(node)
         for at, loop in enumerate(loops):
             if isinstance(loop, ast.While):
-                found |= self._chosen(self._of(loop.test), loop)
-            for test in self._leaving(loop, ast.Continue):
-                found |= self._chosen(self._of(test.test), test)
+                found.append(_Decided(loop.test, loop))
+            found += [_Decided(test.test, test) for test in self._leaving(loop, ast.Continue)]
             if loop not in self.rounds and not self.rounds.isdisjoint(loops[at:]):
-                found |= self._how_often(loop)
+                found.append(_Rounds(loop))
         return found
 
     def _how_often(self, loop: ast.AST) -> _Labels:
@@ -1019,11 +1068,16 @@ class Ranks:
 
     def _read(self, node: ast.expr) -> _Labels:
         """The labels of the definitions that reach a name or an attribute."""
-        found: set[_Label] = set()
-        for definition in (*self.chains.definitions(node), *self._made_in_other_files(node)):
-            if not self.settled(self, definition, node):
-                found |= self._seen_from(node, definition)
-        return frozenset(found)
+        near, far = self._seen_at(node)
+        found: _Labels = self._get(far) if far is not None else _NONE
+        return found.union(*(self._seen_from(node, definition) for definition in near))
+
+    def _find_seen(self, node: ast.expr) -> tuple[list[Definition], _Joined | None]:
+        """The definitions that reach a name or an attribute; of the latter, those by other functions are joined."""
+        every = (*self.chains.definitions(node), *self._made_in_other_files(node))
+        seen, frame = [d for d in every if not self.settled(self, d, node)], self.program.frame(node)
+        far = {d for d in seen if d.variable.is_attribute and self.program.frame(d.node) is not frame}
+        return [d for d in seen if d not in far], _Joined(frozenset(map(_Outside, far))) if far else None
 
     def _made_in_other_files(self, node: ast.expr) -> Iterator[Definition]:
         """The definitions of an attribute by methods of a relative of its object's class, or by others, elsewhere."""
@@ -1043,14 +1097,20 @@ class Ranks:
 
     def _seen_from(self, node: ast.expr, definition: Definition) -> _Labels:
         """The labels of a definition, in terms of the function that reads it."""
+        is_near = self.program.frame(definition.node) is self.program.frame(node)
+        if definition.variable.is_attribute and not is_near:
+            return self._get(_Outside(definition))
         labels = self._get(definition)
-        if not self._given_in(labels) or self.program.frame(definition.node) is self.program.frame(node):
-            return labels
         given = self._given_in(labels)
-        if definition.variable.is_attribute:
-            return labels - given | self._filled_in(given, lambda scope, name: self._get(_OwnArgument(scope, name)))
+        if not given or is_near:
+            return labels
         outside = frozenset(la for la in given if not self._is_enclosing(la.scope, node))
         return labels - outside | self._resolved(outside)
+
+    def _of_outside(self, key: _Outside) -> _Labels:
+        labels = self._get(key.definition)
+        given = self._given_in(labels)
+        return labels - given | self._filled_in(given, lambda scope, name: self._get(_OwnArgument(scope, name)))
 
     def _is_enclosing(self, scope: Scope, node: ast.AST) -> bool:
         """Whether a node stands in a function inside another, whose parameters it sees."""
@@ -1403,6 +1463,8 @@ def _part(labels: _Labels, place: str | None) -> _Labels:
     """The labels of one part of an object."""
     if place is None or all(_is_in_each_part(label) for label in labels):
         return labels
+    if place == _ANY:
+        return frozenset(map(_any_part, labels))
     found: set[_Label] = set()
     for label in labels:
         if isinstance(label, Given) and label.into is not None:
@@ -1412,6 +1474,13 @@ def _part(labels: _Labels, place: str | None) -> _Labels:
         elif label.at in (None, place):
             found.add(_without(label))
     return frozenset(found)
+
+
+def _any_part(label: _Label) -> _Label:
+    """The label of some part of an object."""
+    if isinstance(label, Origin):
+        return _without(label)
+    return Given(label.scope, label.name, label.at if label.at is not None else _ANY, label.update)
 
 
 def _is_in_each_part(label: _Label) -> bool:
@@ -1435,6 +1504,36 @@ def _updated(labels: _Labels, node: ast.AST) -> _Labels:
         if isinstance(label, Origin) and label.mark not in (Mark.STEPS, Mark.CLOCK):
             found.add(Origin(Mark.RUNNING, node, label.at, label.differs))
     return frozenset(found)
+
+
+def _cover(label: _Label) -> _Label:
+    """The label of all of an object, for that of one part of it, or from another; or the label itself."""
+    if isinstance(label, Origin):
+        return _without(label)
+    if label.at is None:
+        return label
+    return label if (label.at, label.into) == (_ANY, None) else Given(label.scope, label.name, _ANY, label.update)
+
+
+def _uncovered(labels: _Labels, known: _Labels) -> _Labels:
+    """The labels without those of parts of an object of which all has the same."""
+    covers = ((la, _cover(la)) for la in labels)
+    return frozenset(la for la, over in covers if over is la or not (over in known or over in labels))
+
+
+def _bounded(labels: _Labels) -> _Labels:
+    """The labels of an object: what is in many of its parts is in all of it.
+
+    So there are no more labels than places where values become a rank's own, however many names the parts have.
+    """
+    if len(labels) <= _PARTS:
+        return labels
+    parts: dict[_Label, int] = {}
+    for label in labels:
+        over = _cover(label)
+        parts[over] = parts.get(over, 0) + (_PARTS + 1 if over is label else 1)
+    many = {over for over, count in parts.items() if count > _PARTS}
+    return frozenset(over if (over := _cover(la)) in many else la for la in labels)
 
 
 def _without_place(labels: _Labels) -> _Labels:

@@ -740,3 +740,11 @@ def test_what_a_function_draws_for_a_call_outside_of_the_loops_is_alike(value: s
     found = rank("v", before=NOISE, batch="w = noisy(x); out = w", end=f"v = {value}")
     assert found.is_own is is_own
     assert rank("w", before=NOISE, batch="w = noisy(torch.ones(4))").is_own
+
+
+@pytest.mark.parametrize(("parts", "is_own"), [(12, False), (30, True)])
+def test_what_is_in_very_many_parts_of_an_object_is_in_all_of_it(parts: int, is_own: bool) -> None:
+    log = ", ".join(f'"part{i}": loss.item() * {i}' for i in range(parts))
+    batch = f'log = {{"epoch": epoch, {log}}}'
+    assert rank("log['epoch']", batch=batch).is_own is is_own
+    assert rank("log['part1']", batch=batch).is_own

@@ -9,7 +9,7 @@ from typing import Any
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.scopes import Bindings, Scope, bindings
 from accelify.codemod.semantics.values import (
     NOTHING,
@@ -72,6 +72,7 @@ class Memory:
         self._settled = False
         self._closed: frozenset[Key] = frozenset()  # cells that have all their values
         self._training_files: dict[str, bool] = {}  # by path
+        self._stateful_files: dict[str, bool] = {}  # by path
         self._unit: Scope = next(iter(self.bindings.values())).root
 
     def _unit_body(self, unit: Scope) -> None:
@@ -88,12 +89,25 @@ class Memory:
             self._enqueue(unit)
 
     def _is_arithmetic(self, unit: Scope) -> bool:
-        """A network's `forward` in another file: nothing but tensors flows through it, and all live in one memory."""
+        """A network's `forward` in another file: nothing but tensors flows through it, and all live in one memory.
+
+        Not where a network of the program keeps something of a pass in its buffers or weights: a queue, a codebook.
+        """
         if unit.name != "forward" or not unit.is_method or unit.module in self.named:
             return False
         assert unit.parent is not None
         needs_host = names.needing_host().search(self.parsed_of[unit.module].text) is not None
-        return self.is_module_class(unit.parent) and not needs_host and not self._may_train(unit.module)
+        is_of_module = self.is_module_class(unit.parent) and not needs_host and not self._may_train(unit.module)
+        return is_of_module and not any(map(self._keeps_state, self.parsed_of.values()))
+
+    def _keeps_state(self, parsed: Parsed) -> bool:
+        """Whether a file registers buffers, or has weights, that methods other than a constructor change in place."""
+        if parsed.path not in self._stateful_files:
+            functions = (n for n in parsed.nodes if isinstance(n, ast.FunctionDef) and n.name != "__init__")
+            may_keep = "register_buffer" in parsed.text or ".data" in parsed.text
+            nodes = (n for f in functions for n in ast.walk(f)) if may_keep else ()
+            self._stateful_files[parsed.path] = any(map(_changes_part_of_self, nodes))
+        return self._stateful_files[parsed.path]
 
     def _may_train(self, path: str) -> bool:
         """Whether a file has a backward pass, or imports one that has: a loss may train a critic of its own."""
@@ -217,3 +231,19 @@ class Memory:
         """The project's module of a full name, or a library's."""
         root = self.module_named(importer, name, 0)
         return frozenset({ModuleValue(root) if root is not None else External(name)})
+
+
+def _changes_part_of_self(node: ast.AST) -> bool:
+    """`self.queue[a:b] = keys`, `self.count += 1`, `self.mean.mul_(0.9)`, `self.codes.weight.data = w`"""
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        changed = node.targets if isinstance(node, ast.Assign) else [node.target]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        changed = [node.func.value] if methods.changes_in_place(node.func.attr) else []
+    else:
+        return False
+    for each in changed:
+        while isinstance(each, (ast.Attribute, ast.Subscript)):
+            if isinstance(each.value, ast.Name) and each.value.id == "self":
+                return True
+            each = each.value
+    return False

@@ -172,3 +172,35 @@ def test_a_stub_above_the_method_is_not_what_runs(call: str) -> None:
     _, flow = memory(f"class Trainer:\n{body}{heir}found = {call}\n")
     (run,) = {f for c, found in flow.callees.items() if ast.unparse(c.func).endswith("fit") for f in found}
     assert getattr(run.node, "lineno", None) == 3
+
+
+STATEFUL = """\
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("{0}", None)
+    def {1}(self, x):
+        {2}
+    def forward(self, x):
+        y = 1
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("buffer", "method", "change", "is_followed"),
+    [
+        ("queue", "put", "self.queue[0:2] = x", True),
+        ("mean", "learn", "self.mean.mul_(0.9)", True),
+        ("count", "learn", "self.count += 1", True),
+        ("codes", "learn", "self.codes.weight.data = x", True),
+        ("places", "look", "return x + self.places", False),
+        ("places", "look", "x[0] = self.places", False),
+        ("places", "__init__", "self.places = x", False),
+    ],
+)
+def test_a_forward_in_another_file_that_keeps_state(buffer: str, method: str, change: str, is_followed: bool) -> None:
+    net = STATEFUL.format(buffer, method, change)
+    facts = Facts({"main.py": "import net\nn = net.Net()\nout = n(2)\n", "net.py": net})
+    assert facts.variable("out") == ({"1"} if is_followed else {"unknown: n(2)"})

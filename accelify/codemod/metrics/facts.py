@@ -164,6 +164,8 @@ class Measured:
         if any(isinstance(v, Element) and self.roles.is_loader(v.owner) for v in held):
             return False
         is_role = bool(held) and all(map(self._is_in_training, held))
+        if self.chains.kinds.of(node) == {"loss"} and not self.prepared.is_model(node):
+            return False  # the weights of its classes are what it was made with
         if isinstance(node, ast.Attribute) and node.attr == "param_groups":
             return is_role or any(map(self.roles.is_optimizer, self.program.values(node.value)))
         return is_role or self.prepared.is_model(node) or self.roles.adds_up_itself(node)

@@ -341,7 +341,8 @@ class Reports:
                         and not self._is_sum_of_losses(definition.node)
                         and not self._asks_for_data(definition.node)
                     ):
-                        about = About.CARRIED if definition.kind is Kind.ASSIGNMENT else About.STATE
+                        is_carried = definition.kind is Kind.ASSIGNMENT and self.program.inside(definition.node, loop)
+                        about = About.CARRIED if is_carried else About.STATE  # or made by a pass before the loop
                         text = self._updated_text(definition.node)
                         self._add_state(Report(about, definition.node, text, loop), [definition])
 

@@ -706,3 +706,27 @@ while x is not None:
 def test_a_batch_that_is_taken_early_is_no_state(batches: str, asked: str, last: str, about: list[About]) -> None:
     found = Facts(PREFETCHED.format(batches=batches, asked=asked, last=last)).script.metrics.reports
     assert [r.about for r in found if r.about in (About.STATE, About.CARRIED)] == about
+
+
+@pytest.mark.parametrize(
+    ("before", "weight", "named"),
+    [
+        ("seen = Counter()\nfor _, y in loader:\n    seen.update(y.tolist())", "torch.tensor([1 / seen[0], 1.0])", "seen"),
+        ("first = next(iter(loader))[1]\nshare = first.float().mean()", "torch.stack([share, 1 - share])", "loss_of"),
+    ],
+)
+def test_what_a_pass_over_the_shard_weighs_a_loss_by(before: str, weight: str, named: str) -> None:
+    made = f"{before}\nloss_of = nn.CrossEntropyLoss(weight={weight})"
+    text = training(before=made).replace("criterion(out, y)", "loss_of(out, y)")
+    assert (About.STATE, named) in {(r.about, r.text) for r in script_of(text).metrics.reports}
+
+
+def test_what_a_pass_over_the_shard_scales_inputs_by() -> None:
+    before = "xs = torch.cat([x for x, _ in loader])\nmean = xs.mean(0)"
+    text = training(before=before).replace("model(x)", "model(x - mean)")
+    assert {(r.about, r.text) for r in script_of(text).metrics.reports} == {(About.STATE, "mean")}
+
+
+def test_a_loss_with_weights_that_all_ranks_have_is_not_reported() -> None:
+    text = training(before="loss_of = nn.CrossEntropyLoss(weight=torch.tensor([0.2, 0.8]))")
+    assert not script_of(text.replace("criterion(out, y)", "loss_of(out, y)")).metrics.reports

@@ -711,7 +711,7 @@ def test_a_batch_that_is_taken_early_is_no_state(batches: str, asked: str, last:
 @pytest.mark.parametrize(
     ("before", "weight", "named"),
     [
-        ("seen = Counter()\nfor _, y in loader:\n    seen.update(y.tolist())", "torch.tensor([seen[1], seen[0]])", "seen"),
+        ("seen = Counter()\nfor _, y in loader:\n    seen.update(y.tolist())", "torch.tensor([seen[0]])", "seen"),
         ("first = next(iter(loader))[1]\nshare = first.float().mean()", "torch.stack([share, 1 - share])", "loss_of"),
     ],
 )

@@ -88,7 +88,8 @@ def test_a_loader_that_a_generator_builds_is_prepared_there(generator: str, batc
     after = migrated(f"{HEAD}\n\n{generator}\n\n{DRAWN.format(batches=batches)}{STEP}")
     assert prepared in after
     assert f"batches = {batches}\n" in after
-    assert "x, y = x.to(device), y.to(device)" in after  # nothing says that the generator moves what it yields
+    is_seen = batches == "iter(feed(4))"  # elsewhere nothing says that the generator moves what it yields
+    assert ("x, y = x.to(device), y.to(device)" in after) is not is_seen
 
 
 NET = """\

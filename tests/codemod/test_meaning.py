@@ -147,8 +147,8 @@ for phase, data in [("train", loader), ("valid", valid)]:
     result = run(text)
     after = result.after.decode()
     assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
-    assert '    total = accelerator.reduce(total, "mean" if phase == \'train\' else "sum")\n    print(phase' in after
-    assert "    for x, y in data if phase == 'train' else accelerator.shard(data, even=False):\n" in after
+    assert '    total = accelerator.reduce(total, "mean" if phase == "train" else "sum")\n    print(phase' in after
+    assert '    for x, y in data if phase == "train" else accelerator.shard(data, even=False):\n' in after
 
 
 def test_a_sum_that_goes_on_through_the_epochs_is_reported() -> None:

@@ -70,10 +70,10 @@ def find(script: Script) -> Iterator[Change | Remark]:
     for order, reduction in enumerate(script.metrics.reductions):
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None
-        trim = script.metrics.trim(reduction)
-        edits: list[Edit] = [Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order)]
+        trim, source = script.metrics.trim(reduction), script.program.parsed(reduction.loop).text
+        edits: list[Edit] = [Insert(reduction.anchor, "after", _statement(reduction, accelerator, source), order=order)]
         if trim is not None:
-            edits.extend(_trimming(trim, accelerator, script.program.parsed(reduction.loop).text))
+            edits.extend(_trimming(trim, accelerator, source))
         parts = trim.parts if trim is not None else ()
         edits.extend(_trimmed(part, accelerator) for part in parts)
         variables = "`, `".join(reduction.names)
@@ -243,10 +243,10 @@ def _of_all(script: Script, loop: ast.For | ast.AsyncFor) -> str:
     return "all processes; samples that are repeated to fill the last step of an epoch count twice"
 
 
-def _statement(reduction: Reduction, accelerator: str) -> str:
+def _statement(reduction: Reduction, accelerator: str, source: str) -> str:
     indent, how = reduction.anchor.col_offset, f'"{reduction.how}"'
     if reduction.how == "mean" and reduction.training is not None:
-        how = f'{how} if {reduction.training} else "sum"'
+        how = f'{how} if {snippets.quoted_as(source, reduction.training)} else "sum"'
     if reduction.condition is None:
         return _summed(reduction.names, accelerator, how, indent)
     inner = _summed(reduction.names, accelerator, how, indent + 4)

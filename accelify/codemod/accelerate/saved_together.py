@@ -19,7 +19,8 @@ from itertools import groupby
 
 from accelify.codemod.accelerate.uses import AccelerateUses
 from accelify.codemod.libraries.accelerate import WAITS_HERE
-from accelify.codemod.metrics.rank import Ranks, Shards
+from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.metrics.ranks.shards import Shards
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.effects import Effects

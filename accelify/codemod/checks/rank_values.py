@@ -12,7 +12,9 @@ from accelify.codemod.checks.training import Trained
 from accelify.codemod.libraries import table, vocabulary
 from accelify.codemod.libraries.row import Role
 from accelify.codemod.metrics.facts import ranks_by_hand
-from accelify.codemod.metrics.rank import Mark, Origin, Ranks, Shards
+from accelify.codemod.metrics.ranks.labels import Mark, Origin
+from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.metrics.ranks.shards import Shards
 from accelify.codemod.metrics.reports import Reports
 from accelify.codemod.metrics.sinks import Sink
 from accelify.codemod.semantics.values import Constant, Made, Member, Value

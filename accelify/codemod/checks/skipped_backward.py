@@ -19,7 +19,7 @@ from accelify.codemod.checks.processes import Processes
 from accelify.codemod.checks.rank_values import RankValues
 from accelify.codemod.checks.training import Loop, Trained
 from accelify.codemod.libraries import vocabulary
-from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.reports import updated_text
 
 NAME = "skipped_backward"

@@ -23,7 +23,7 @@ from accelify.codemod.checks.processes import MAIN, OTHER, Processes
 from accelify.codemod.checks.rank_values import RankValues
 from accelify.codemod.checks.training import Trained
 from accelify.codemod.libraries import table
-from accelify.codemod.metrics.rank import Mark, Origin
+from accelify.codemod.metrics.ranks.labels import Mark, Origin
 from accelify.codemod.metrics.reports import updated_text
 from accelify.codemod.metrics.sinks import Sink, Way
 from accelify.codemod.metrics.updates import Updating, addition, updating
@@ -56,7 +56,7 @@ def find(processes: Processes) -> Iterator[Finding]:
 
 def _is_taken_for_all(values: RankValues, sink: Sink, origin: Origin) -> bool:
     """Whether a sum, list or meter of a shard leaves after its loop, and not only to show how the training goes."""
-    loop = values.ranks.loop_of(origin.node)
+    loop = values.ranks.running.loop_of(origin.node)
     if origin.mark is not Mark.RUNNING or not origin.differs or loop is None:
         return False
     program, processes = values.program, values.processes
@@ -66,7 +66,7 @@ def _is_taken_for_all(values: RankValues, sink: Sink, origin: Origin) -> bool:
         return False
     if not any(processes.runs(sink.node, world) for world in (MAIN, OTHER)):
         return False
-    if values.ranks.loop_that_runs(program.frame(sink.node)) is not None:
+    if values.ranks.running.loop_that_runs(program.frame(sink.node)) is not None:
         return False
     return sink.way is Way.DECIDED or _evaluates(values, loop)
 

@@ -18,7 +18,7 @@ from accelify.codemod.files_written.own_paths import OwnPaths
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.files_written.saves import Save, save_of
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.metrics.rank import Ranks
+from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.options import Options, Runtime
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.semantics.effects.effects import Effects

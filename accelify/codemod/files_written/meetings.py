@@ -12,7 +12,7 @@ from accelify.codemod.files_written.guarding import Guarding, Run
 from accelify.codemod.files_written.loads import leads_to
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.decisions import FileQuestions
-from accelify.codemod.metrics.rank import Ranks
+from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.result import Tier
 from accelify.codemod.training.certainty import asks_for_one

@@ -15,7 +15,8 @@ from enum import Enum, auto
 
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.libraries import names
-from accelify.codemod.metrics.rank import Mark, Ranks
+from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.semantics.definitions import Definition, Kind
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)

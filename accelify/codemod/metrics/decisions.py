@@ -9,7 +9,7 @@ from functools import partial
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Measured, Metrics
-from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects

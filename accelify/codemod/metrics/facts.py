@@ -10,7 +10,8 @@ from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Role, Row, Same
 from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
 from accelify.codemod.metrics.meters import Metered, Metering
-from accelify.codemod.metrics.rank import Ranks, Shards
+from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.metrics.ranks.shards import Shards
 from accelify.codemod.metrics.reports import Report, Reports, updated_text
 from accelify.codemod.metrics.rows.trims import Trim, trim_of
 from accelify.codemod.metrics.sums import Reduction, Sums
@@ -303,7 +304,7 @@ class _Settled:
         if program.inside(read, anchor):
             return True
         frame = program.frame(read)
-        return frame is not program.frame(anchor) and ranks.loop_that_runs(frame) is anchor
+        return frame is not program.frame(anchor) and ranks.running.loop_that_runs(frame) is anchor
 
 
 def _reduced_by_hand(chains: Chains) -> Iterator[tuple[ast.expr, tuple[ast.AST, ...]]]:

@@ -45,7 +45,7 @@ def carried_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
         kept = _kept(metrics.measured.program, cls)
         for method in (s for s in cls.children if s in run and s.is_method and s.name != "__init__"):
             for name, stores in _stores(method).items():
-                loop = metrics.ranks.loop_that_runs(method) if name not in kept else None
+                loop = metrics.ranks.running.loop_that_runs(method) if name not in kept else None
                 if (
                     loop is not None
                     and _is_carried(metrics, method, name, stores)
@@ -99,7 +99,7 @@ def _is_set_in(metrics: Metrics, loop: ast.AST, name: str, run: Set[Scope]) -> b
     for write in program.attribute_writes.get(name, ()):
         frame, value = program.frame(write), assigned_to(program, write)
         is_new = value is not None and f".{name}" not in ast.unparse(value)
-        is_in_round = program.inside(write, loop) or metrics.ranks.loop_that_runs(frame) is loop
+        is_in_round = program.inside(write, loop) or metrics.ranks.running.loop_that_runs(frame) is loop
         if is_new and is_in_round and frame not in run:
             return True
     return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.metrics.facts import Metrics
-from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.randomness.own_generators import OwnGenerators

@@ -11,7 +11,7 @@ from typing import TypeGuard
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import SHOWN, Trait
 from accelify.codemod.metrics.facts import Loop, Metrics
-from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.semantics.definitions import Definition, Kind
@@ -266,7 +266,7 @@ class StepCounts:
             return False
         parts = (n for n in ast.walk(parent.left) if isinstance(n, (ast.Name, ast.Attribute)))
         found = (d for part in parts for d in self.chains.definitions(part))
-        return any(self.metrics.ranks.running_in(d) is not None for d in found)
+        return any(self.metrics.ranks.running.loop_in(d) is not None for d in found)
 
     def shown(self) -> Iterator[ast.AST]:
         """Where the number of batches is shown as it is, outside of the loops that count them."""
@@ -488,7 +488,7 @@ class StepCounts:
     def _is_given(self, definition: Definition, whole: bool) -> bool:
         """Whether a definition gives a count of steps."""
         ranks, node = self.metrics.ranks, definition.node
-        if ranks.running_in(definition) is not None:
+        if ranks.running.loop_in(definition) is not None:
             added = self.program.parent(node)
             return not (isinstance(added, (ast.Assign, ast.AugAssign)) and self._is_by_count(added.value))
         if definition.kind is Kind.LOOP:

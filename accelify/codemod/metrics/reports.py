@@ -10,7 +10,9 @@ from enum import Enum
 from itertools import takewhile
 
 from accelify.codemod.libraries.row import Effect, Trait
-from accelify.codemod.metrics.rank import Given, Loop, Mark, Origin, Ranks
+from accelify.codemod.metrics.ranks.labels import Given, Mark, Origin
+from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.metrics.ranks.shards import Loop
 from accelify.codemod.metrics.sinks import Sink, Sinks, Way, leaves
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
 from accelify.codemod.semantics.chains import Chains
@@ -147,7 +149,7 @@ class Reports:
             yield from sorted(found, key=_by_place)[:1]
 
     def _report(self, sink: Sink, origin: Origin) -> None:
-        is_drawn = self.is_all_drawn or self.ranks.loop_of(origin.node) in self.ranks.shards.drawn
+        is_drawn = self.is_all_drawn or self.ranks.running.loop_of(origin.node) in self.ranks.shards.drawn
         if sink.way not in (Way.SHOWN, Way.SAVED) and (is_drawn or origin.mark is Mark.DRAW):
             return  # what each rank draws for itself is meant to be its own
         if origin.mark is Mark.RUNNING:
@@ -211,7 +213,7 @@ class Reports:
             self._leaves[key].append(sink.node)
 
     def _of_running(self, sink: Sink, origin: Origin) -> None:
-        loop = self.ranks.loop_of(origin.node)
+        loop = self.ranks.running.loop_of(origin.node)
         if loop is None or self._is_of_evaluation(self._running_at(origin.node)):
             return  # of which a note on the evaluation's loop says what each process has
         text = self._updated_text(origin.node)
@@ -257,7 +259,7 @@ class Reports:
         for root, loop in self._in_rounds(loss, set()):
             self._of_carried(root, loop)
         for origin in sorted((o for o in self.ranks.of(loss).of(Mark.RUNNING) if o.differs), key=_by_place):
-            text, around = self._updated_text(origin.node), self.ranks.loop_of(origin.node)
+            text, around = self._updated_text(origin.node), self.ranks.running.loop_of(origin.node)
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
             is_state = not is_known and not self._is_sum_of_losses(origin.node) and self._is_kept(origin.node)
             is_state = is_state and not self._begins_anew(origin.node, text)
@@ -275,10 +277,10 @@ class Reports:
     def _updated_text(self, node: ast.AST) -> str:
         """The name of what an update changes from round to round, and no other argument that it is given."""
         variables = {d.variable for d in self._running_at(node)}
-        return updated_text(self.ranks.chains, node, lambda changed: self.ranks.root(changed) in variables)
+        return updated_text(self.ranks.chains, node, lambda changed: self.ranks.running.root(changed) in variables)
 
     def _running_at(self, node: ast.AST) -> list[Definition]:
-        return [d for d in self.ranks.chains.facts(node).at(node) if self.ranks.running_in(d) is not None]
+        return [d for d in self.ranks.chains.facts(node).at(node) if self.ranks.running.loop_in(d) is not None]
 
     def _is_of_shard(self, definitions: Sequence[Definition]) -> bool:
         """Whether updates put in more than what the process draws for itself, which is meant to be its own."""
@@ -335,7 +337,7 @@ class Reports:
                         queue.extend(values)
                     elif (
                         values
-                        and (definition.kind is not Kind.IN_PLACE or self.ranks.running_in(definition) is not None)
+                        and (definition.kind is not Kind.IN_PLACE or self.ranks.running.loop_in(definition) is not None)
                         and self.ranks.given_by(definition).is_own
                         and self._is_kept(definition.node)
                         and not self._is_sum_of_losses(definition.node)
@@ -361,7 +363,7 @@ class Reports:
             return
         if isinstance(node, (ast.Name, ast.Attribute)):
             yield node
-        if isinstance(node, ast.Attribute) and self.ranks.is_options(node.value):
+        if isinstance(node, ast.Attribute) and self.ranks.running.is_options(node.value):
             return
         for child in ast.iter_child_nodes(node):
             yield from self._reads(child)
@@ -402,7 +404,7 @@ class Reports:
         around = next((n for n in self.program.loops_round(node) if n in self.ranks.rounds), None)
         if around is not None:
             return around
-        return self.ranks.loop_that_runs(self.program.frame(node))
+        return self.ranks.running.loop_that_runs(self.program.frame(node))
 
     def _named(self, value: ast.expr, origin: Origin) -> str:
         """The variable in an expression that a value of one rank's own comes from."""

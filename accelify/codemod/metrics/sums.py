@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Role, Trait
-from accelify.codemod.metrics.rank import Mark, Ranks, is_self
+from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.metrics.ranks.rank import Ranks, is_self
 from accelify.codemod.metrics.rows.trims import Summand
 from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, extreme
 from accelify.codemod.preparing.prepared import Prepared
@@ -413,7 +414,7 @@ class Sums:
         frame = self.program.frame(read)
         if frame is self.program.frame(anchor):
             return False
-        return isinstance(read, ast.Name) or self.ranks.loop_that_runs(frame) is not None
+        return isinstance(read, ast.Name) or self.ranks.running.loop_that_runs(frame) is not None
 
     def _use(self, node: ast.expr, anchor: ast.stmt, depth: int) -> Iterator[Use]:
         """How a value is used where it is read: from the inside out, to what takes it."""

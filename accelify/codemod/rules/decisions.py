@@ -33,7 +33,7 @@ from accelify.codemod.metrics.decisions import (
     number_read_on,
     repeated_apart,
 )
-from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 

@@ -273,7 +273,7 @@ def _is_found_by_all(script: Script, make: ast.Call, waits: Collection[ast.Call]
     stored, ranks = script.written.stored, script.metrics.ranks
     for wait in waits:
         is_round = not ranks.rounds.isdisjoint(script.program.loops_round(wait))
-        if is_round or ranks.loop_that_runs(script.program.frame(wait)) is not None:
+        if is_round or ranks.running.loop_that_runs(script.program.frame(wait)) is not None:
             return False
     alone = (c for c in script.program.calls if c in script.written.guarding.covered)
     opened = [c for c in alone if script.effects.kinds.of(c) & _MAKING_FOLDERS and stored.is_before(c, make)]

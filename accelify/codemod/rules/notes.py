@@ -557,7 +557,7 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
             "come out N times as large, means are unchanged"
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
-    elif script.metrics.ranks.draws_batches(loop):
+    elif script.metrics.ranks.draws.draws_batches(loop):
         message = (
             f"{named} is not sharded, but it is run within a loop over sharded data, where each process draws random "
             "numbers of its own: if it draws in evaluation, too, processes evaluate different batches, and what the "

@@ -18,7 +18,7 @@ from functools import partial
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
 from accelify.codemod.libraries import names, table
-from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.placing import body_start
 from accelify.codemod.result import Tier

@@ -24,7 +24,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
 from accelify.codemod.metrics.decisions import decided_apart, decided_by_one, goes_by_size, number_read_on
 from accelify.codemod.metrics.progress import StepCounts
-from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.definitions import Kind

@@ -110,6 +110,13 @@ class Program:
             target, parent = parent, self.parent(parent)
         return tuple(path), parent
 
+    def assigned(self, target: ast.AST) -> tuple[ast.expr | None, tuple[int, ...]]:
+        """The expression that a target gets its value from, and which part of that."""
+        path, parent = self.binding(target)
+        if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
+            return parent.value, path
+        return None, ()
+
     def loops_round(self, node: ast.AST) -> list[ast.For | ast.AsyncFor | ast.While]:
         """The loops of its own function that hold a node, from the inside out."""
         found: list[ast.For | ast.AsyncFor | ast.While] = []

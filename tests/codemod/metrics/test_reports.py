@@ -7,7 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from accelify.codemod.metrics.rank import Ranks
+from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.reports import About, Report, Reports
 from tests.codemod.facts import Facts
 from tests.codemod.metrics.facts import script_of, training

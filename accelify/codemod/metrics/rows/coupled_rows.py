@@ -13,7 +13,7 @@ from itertools import pairwise
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Metrics
-from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics import rank
-from accelify.codemod.metrics.waiting import Waiting
+from accelify.codemod.metrics.ranks import rank
+from accelify.codemod.metrics.ranks.waiting import Waiting
 from tests.codemod.metrics.facts import script_of, training
 
 

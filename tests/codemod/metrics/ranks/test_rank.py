@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.rank import Mark, Rank, Ranks
+from accelify.codemod.metrics.ranks.labels import Mark, Rank
+from accelify.codemod.metrics.ranks.rank import Ranks
 from tests.codemod.metrics.facts import find, script_of, training
 
 

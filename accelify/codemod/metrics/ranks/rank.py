@@ -13,139 +13,49 @@ import ast
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cache, cached_property
-from typing import TypeGuard
 
-from accelify.codemod.libraries import methods, names, table
-from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row, Rows, Same, Trait
+from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries.row import Effect, Role, Row, Rows, Same, Trait
+from accelify.codemod.metrics.ranks.drawn import Draws
+from accelify.codemod.metrics.ranks.labels import (
+    NONE,
+    Given,
+    Label,
+    Labels,
+    Mark,
+    Origin,
+    Rank,
+    bounded,
+    given_in,
+    into_part,
+    is_draw,
+    part_of,
+    put_at,
+    uncovered,
+    updated,
+    without_place,
+)
+from accelify.codemod.metrics.ranks.running import Running
+from accelify.codemod.metrics.ranks.shards import Loop, Shards
+from accelify.codemod.metrics.ranks.waiting import Waiting
 from accelify.codemod.metrics.sinks import leaves
 from accelify.codemod.metrics.updates import Renewals
-from accelify.codemod.metrics.waiting import Waiting
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import ClassValue, FunctionValue, Generated, Instance, Made, ModuleValue, View
-from accelify.codemod.training.randomness.loader_draws import LoaderDraws
-
-Loop = ast.For | ast.AsyncFor | ast.While
-
+from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue, View
 
 _SEVERAL = worlds_where(Process.MAIN) | worlds_where(Process.OTHER)
 
 
-class Mark(Enum):
-    """The reason why a value is a rank's own."""
-
-    BATCH = "computed from a batch of this rank"
-    RUNNING = "updated from round to round of a sharded loop"
-    CHOSEN = "chosen by a value of this rank"
-    PICKED = "chosen by what this rank draws"
-    ROWS = "counts rows of this rank"
-    STEPS = "counts steps of this rank"
-    DRAW = "drawn at random"
-    RANK = "the number of the rank"
-    CLOCK = "the time"
-    SIMULATION = "given by a simulation"
-    SIGNAL = "set when a signal comes"
-
-
-_COUNTS = frozenset({Mark.ROWS, Mark.STEPS})
-_DRAWS_EACH_TIME = DRAWS - {Effect.DRAWS_IN_TRAINING}
 _STAYS = frozenset({Mark.RUNNING, Mark.CLOCK, Mark.SIGNAL})  # in what such a value decides about
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a value becomes a rank's own. `at` is the one part of an object that it is in: an attribute, a key.
-
-    node: the sharded loop of a batch or a count of steps; the update of a running value; the call, or the condition.
-    """
-
-    mark: Mark
-    node: ast.AST
-    at: str | None = None
-    differs: bool = True
-
-    def __hash__(self) -> int:  # by what is quick to hash; the hash of a member of an enumeration is not
-        return hash((id(self.mark), self.node, self.at, self.differs))
-
-    @property
-    def is_count(self) -> bool:
-        """Whether all ranks have the same number here, of what each of them counts for itself."""
-        return not self.differs
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The value of a parameter, or a part of it: another for each call. update: what adds it to a running value.
-
-    into: the one part of an object that it has become: an attribute, a key.
-    """
-
-    scope: Scope
-    name: str
-    at: str | None = None
-    update: ast.AST | None = None
-    into: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """The origins of a value; none if it is the same on all ranks."""
-
-    origins: frozenset[Origin] = frozenset()
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the value may differ between ranks."""
-        return any(o.differs for o in self.origins)
-
-    @property
-    def is_same(self) -> bool:
-        """Whether all ranks have the same value, and it counts nothing of one rank alone."""
-        return not self.origins
-
-    def of(self, *marks: Mark) -> frozenset[Origin]:
-        """The origins of some kinds."""
-        return frozenset(o for o in self.origins if o.mark in marks)
-
-    @property
-    def steps(self) -> bool:
-        """Whether the value is a count of this rank's steps, or is worked out from such counts."""
-        return bool(self.origins) and all(o.mark is Mark.STEPS for o in self.origins)
-
-
-_Label = Origin | Given
-_Labels = frozenset[_Label]
-_NONE: _Labels = frozenset()
-_PARTS = 16  # of an object that are told from each other, where they have the same label
-_ANY = "*"  # in place of the name of a part: one of them, whichever it is
 _SAME = Rank()
-
-
-@dataclass(frozen=True, slots=True)
-class Shards:
-    """Where ranks get data of their own.
-
-    loops: those whose items are sharded. rounds: those that take a batch by `next` in each round. is_loader: whether an
-    expression is a prepared loader. is_alike: whether it holds what all ranks have alike, whatever it is used for: a
-    prepared model, an optimizer. draws: whether each rank draws random numbers of its own, outside of the loops, too.
-    drawn: those `rounds` in which it draws its batches. loader_draws: what loaders draw that all ranks have whole.
-    sequences: those `loops` whose items are sharded as the loop gets them, the numbers that these have been given, too.
-    """
-
-    loops: Sequence[Loop]
-    rounds: Sequence[Loop]
-    is_loader: Callable[[ast.expr], bool]
-    is_alike: Callable[[ast.expr], bool]
-    draws: bool = False
-    drawn: Sequence[Loop] = ()
-    loader_draws: LoaderDraws | None = None
-    sequences: Sequence[Loop] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +135,21 @@ class Ranks:
         self.program: Program = chains.program
         self.shards = replace(shards, is_alike=cache(shards.is_alike))
         self.loops = set(shards.loops)
-        self.rounds = {*shards.loops, *shards.rounds}
+        self.running = Running(chains, self.shards)
+        self.rounds = self.running.rounds
+        self.draws = Draws(chains, self.shards, self.running)
         self.settled = settled
         # These are asked the same again and again.
         self._changes_in, self._results_of = cache(self._find_changes), cache(self._find_results)
         self._seen_at, self._deciding = cache(self._find_seen), cache(self._find_deciding)
-        self._part, self._given_in = cache(_part), cache(_given_in)
-        self._at, self._updated, self._without_place = cache(_at), cache(_updated), cache(_without_place)
+        self._part, self._given_in = cache(part_of), cache(given_in)
+        self._at, self._updated, self._without_place = cache(put_at), cache(updated), cache(without_place)
         self._renewals = Renewals(chains)
-        self._labels: dict[_Label, _Label] = {}
-        self._known: dict[_Key, _Labels] = {}
+        self._labels: dict[Label, Label] = {}
+        self._known: dict[_Key, Labels] = {}
         self._readers: dict[_Key, dict[_Key, None]] = {}
         self._waiting = Waiting[_Key]()
         self._current: _Key | None = None
-        self._running: dict[Definition, Loop | None] = {}
-        self._run_by: dict[ast.AST, set[Scope]] = {}
         self._left_by: dict[tuple[ast.AST, type[ast.stmt]], list[ast.If]] = {}
         self._answers: dict[tuple[str, object], frozenset[Origin]] = {}  # final: what is solved grows no more
 
@@ -255,7 +165,7 @@ class Ranks:
         """The rank of how many items an expression yields."""
         inner = self.chains.tracer.inside(node)
         found = self.chains.definitions(inner) if isinstance(inner, ast.Name) else ()
-        listed = [self._assigned(d.node)[0] for d in found] or [inner]
+        listed = [self.program.assigned(d.node)[0] for d in found] or [inner]
         if all(isinstance(e, (ast.List, ast.Tuple)) and not any(map(_is_starred, e.elts)) for e in listed):
             return _SAME
         return Rank(self._origins(("length", node), lambda: self._counted(self._resolved(self._of(node)), node)))
@@ -280,21 +190,15 @@ class Ranks:
         given = {la for la in labels if isinstance(la, Given)}
         return own, sorted(given, key=lambda g: (g.scope.qualified_name, g.name, g.at or ""))
 
-    def running_in(self, definition: Definition) -> Loop | None:
-        """The sharded loop in which a definition changes a value from round to round, if it does."""
-        if definition not in self._running:
-            self._running[definition] = self._find_running(definition)
-        return self._running[definition]
-
     # The solver: facts that depend on each other, again until none of them grows.
 
-    def _origins(self, asked: tuple[str, object], question: Callable[[], _Labels]) -> frozenset[Origin]:
+    def _origins(self, asked: tuple[str, object], question: Callable[[], Labels]) -> frozenset[Origin]:
         """The origins among the labels that answer a question, which is worked out once."""
         if asked not in self._answers:
             self._answers[asked] = frozenset(la for la in self._solved(question) if isinstance(la, Origin))
         return self._answers[asked]
 
-    def _solved(self, question: Callable[[], _Labels]) -> _Labels:
+    def _solved(self, question: Callable[[], Labels]) -> Labels:
         found = question()
         while self._waiting:
             self._solve()
@@ -306,23 +210,23 @@ class Ranks:
             key = self._waiting.pop()
             self._current = key
             known = self._known[key]
-            new = _uncovered(self._worked_out(key) - known, known)
+            new = uncovered(self._worked_out(key) - known, known)
             self._current = None
             if new:  # equal labels are one object: those are quick to compare
                 added = frozenset(self._labels.setdefault(label, label) for label in new)
-                self._known[key] = _bounded(known | added)
+                self._known[key] = bounded(known | added)
                 for reader in self._readers.get(key, ()):
                     self._waiting.add(reader)
 
-    def _get(self, key: _Key) -> _Labels:
+    def _get(self, key: _Key) -> Labels:
         if self._current is not None:
             self._readers.setdefault(key, {})[self._current] = None
         if key not in self._known:
-            self._known[key] = _NONE
+            self._known[key] = NONE
             self._waiting.add(key)
         return self._known[key]
 
-    def _worked_out(self, key: _Key) -> _Labels:
+    def _worked_out(self, key: _Key) -> Labels:
         if isinstance(key, Definition):
             return self._defined(key)
         if isinstance(key, _Returned):
@@ -334,7 +238,7 @@ class Ranks:
         if isinstance(key, _Outside):
             return self._of_outside(key)
         if isinstance(key, _Joined):
-            return _NONE.union(*map(self._get, key.definitions))
+            return NONE.union(*map(self._get, key.definitions))
         if isinstance(key, _Decided):
             return self._chosen(self._of(key.test), key.about)
         if isinstance(key, _Rounds):
@@ -343,16 +247,16 @@ class Ranks:
 
     # Definitions.
 
-    def _defined(self, definition: Definition) -> _Labels:
+    def _defined(self, definition: Definition) -> Labels:
         """The labels of a definition's value, with those of the conditions that decide whether it is reached."""
-        if self._is_of_a_number(definition):
-            return _NONE
+        if self.running.is_of_a_number(definition):
+            return NONE
         labels = self._given_by(definition)
         if definition.kind not in (Kind.PARAMETER, Kind.FUNCTION, Kind.CLASS, Kind.IMPORT):
             labels |= self._control(definition.node)
-            if self._is_of_others(definition):
+            if self.running.is_of_others(definition):
                 labels = self._resolved(labels)
-            loop = self.running_in(definition)
+            loop = self.running.loop_in(definition)
             if loop is not None:
                 anew = self._set_anew(labels, definition, loop)
                 running = self._made_running((labels - anew) | self._rows_round(definition.node), definition.node, loop)
@@ -362,11 +266,11 @@ class Ranks:
         parts = self._changed_parts(definition) if labels and definition.kind is Kind.IN_PLACE else {None}
         return labels if None in parts else frozenset().union(*(self._at(labels, part) for part in parts))
 
-    def _set_anew(self, labels: _Labels, definition: Definition, loop: Loop) -> _Labels:
+    def _set_anew(self, labels: Labels, definition: Definition, loop: Loop) -> Labels:
         """The labels of those attributes of an object that a method sets anew in each round: nothing is left of one."""
         call = definition.node
         if definition.kind is not Kind.IN_PLACE or not isinstance(call, ast.Call):
-            return _NONE
+            return NONE
         # One that is worked out from a running value is a running value.
         placed = (la for la in labels if not (isinstance(la, Origin) and la.mark is Mark.RUNNING))
         places = {la: la.at if isinstance(la, Origin) else la.into for la in placed}
@@ -393,14 +297,14 @@ class Ranks:
             scope = scope.parent
         return scope
 
-    def _rows_round(self, node: ast.AST) -> _Labels:
+    def _rows_round(self, node: ast.AST) -> Labels:
         """What says how many rows the loops within a training step go over: `for i in range(len(y)): n += 1`."""
         loops = self.program.loops_round(node)
         inner = itertools.takewhile(lambda loop: loop not in self.rounds, loops if self.rounds & set(loops) else ())
         labels = (self._counted(self._of(n.iter), n.iter) for n in inner if isinstance(n, (ast.For, ast.AsyncFor)))
         return frozenset(la for each in labels for la in each if isinstance(la, Origin) and la.mark is Mark.ROWS)
 
-    def _made_running(self, labels: _Labels, node: ast.AST, loop: Loop) -> _Labels:
+    def _made_running(self, labels: Labels, node: ast.AST, loop: Loop) -> Labels:
         """The labels of a value that is updated in each round; what is measured in time stays that."""
         clocks = frozenset(la for la in labels if isinstance(la, Origin) and la.mark is Mark.CLOCK)
         if clocks:
@@ -415,217 +319,7 @@ class Ranks:
             return False
         return any(self.program.inside(branching, loop) for branching, _ in self.program.branches_round(node))
 
-    def _is_of_others(self, definition: Definition) -> bool:
-        """Whether the variable belongs to no function, or to another than the one that defines it."""
-        variable = definition.variable
-        if variable.is_attribute or variable.scope is None:
-            return not self._is_self(variable, definition.node)
-        return variable.scope.frame is not self.program.frame(definition.node)
-
-    def _is_self(self, variable: Variable, node: ast.AST) -> bool:
-        """Whether an attribute is one of the object whose method holds a node."""
-        return variable.scope is not None and self.program.frame(node).is_method
-
-    def _is_of_a_number(self, definition: Definition) -> bool:
-        """Whether `x += 1` would change an object that another variable has, too, but binds `x` to another number."""
-        node = definition.node
-        is_augmented = isinstance(self.program.parent(node), ast.AugAssign)
-        if definition.kind is not Kind.IN_PLACE or not is_augmented or not isinstance(node, ast.Name):
-            return False
-        made = (d for d in self.chains.definitions(node) if d.kind is Kind.ASSIGNMENT)
-        values = [v for d in made if (v := self._assigned(d.node)[0]) is not None]
-        parts = (p for v in values for p in ([v.body, v.orelse] if isinstance(v, ast.IfExp) else [v]))
-        return any(self.chains.kinds.of(part) == {"number"} or self._is_option(part) for part in parts)
-
-    def _is_option(self, node: ast.expr) -> bool:
-        """`args.steps`, which the command line gives: a number, or a text."""
-        return isinstance(node, ast.Attribute) and self.is_options(node.value)
-
-    def _find_running(self, definition: Definition) -> Loop | None:
-        if definition.kind not in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE) or self._is_of_a_number(definition):
-            return None
-        node = definition.node
-        if definition.kind is Kind.ASSIGNMENT and not self._reads_itself(definition):
-            return None
-        if definition.kind is Kind.IN_PLACE and self._moves_on(node):
-            return None
-        if definition.kind is Kind.IN_PLACE and (self._is_replaced(node) or self._is_of_a_batch(definition)):
-            return None
-        if definition.kind is Kind.IN_PLACE and self._keeps_values(node, definition.variable):
-            return None
-        around = [loop for loop in self.program.loops_round(node) if loop in self.rounds]
-        if around:
-            return None if self._begins_anew(definition, around[0]) else around[0]
-        loop = self.loop_that_runs(self.program.frame(node)) if self._outlives_its_function(definition) else None
-        if loop is None or self._is_replaced_before(definition, loop):
-            return None
-        return None if self._begins_anew(definition, self.program.frame(node).node) else loop
-
-    def _moves_on(self, node: ast.AST) -> bool:
-        """Whether `next(batches)` asks what reads a loader (a generator, a prefetcher): its place in that changes."""
-        asked = self.program.values(self.program.iterator(node))
-        made = [v.scope if isinstance(v, Generated) else v.cls for v in asked if isinstance(v, (Generated, Instance))]
-        read = (n for each in made for n in ast.walk(each.node) if isinstance(n, (ast.Name, ast.Attribute)))
-        return any(map(self.shards.is_loader, read))
-
-    def _is_replaced_before(self, definition: Definition, loop: Loop) -> bool:
-        """Whether each round of a loop gives an attribute another value, before it calls what changes that."""
-        frame, flow = self.program.frame(definition.node), self.program.flow
-        calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-        changing = [c for c in calls if frame in self.program.run_through([c])]
-        givers = {c: flow.callees.get(c, ()) for c in calls if self.program.statement(c) in loop.body}
-        begins: list[ast.AST] = [c for c, run in givers.items() if any(self._gives(f, definition) for f in run)]
-        begins += [d.node for d in self.chains.facts(loop).all_of(definition.variable) if self._begins(d, definition)]
-        begins = [n for n in begins if self.program.inside(n, loop)]
-        return bool(begins and changing) and all(self.chains.flow(loop).is_covered(begins, c) for c in changing)
-
-    def _gives(self, function: Scope, changed: Definition) -> bool:
-        """Whether a function always gives an attribute another value: `self.hidden = zeros()`."""
-        every = self.chains.facts(function.node).all_of(changed.variable)
-        begins = (d.node for d in every if self._begins(d, changed))
-        return any(self.program.statement(n) in function.body for n in begins)
-
-    def _begins(self, definition: Definition, changed: Definition) -> bool:
-        is_another = definition.kind is Kind.ASSIGNMENT and definition != changed
-        return is_another and not self._reads_itself(definition)
-
-    def _is_of_a_batch(self, definition: Definition) -> bool:
-        """Whether a call changes what each round of its loop begins anew, and another object only if that holds it."""
-        node = definition.node
-        around = next((n for n in self.program.loops_round(node) if n in self.rounds), None)
-        if not isinstance(node, ast.Call) or around is None:
-            return False
-        roots = {self.root(changed) for changed in self.chains.changed_by(node)}
-        if definition.variable in roots:
-            return False
-        others = (d for d in self.chains.facts(node).at(node) if d.variable in roots)
-        return any(self._begins_anew(other, around) for other in others)
-
-    def root(self, node: ast.expr) -> Variable | None:
-        """The variable, or the attribute, whose object an expression is a part of."""
-        while isinstance(node, (ast.Subscript, ast.Attribute)) and self.chains.variable(node) is None:
-            node = node.value
-        return self._variable_of(node)
-
-    def _outlives_its_function(self, definition: Definition) -> bool:
-        """Whether the variable is an attribute that the definition names, or of an enclosing scope."""
-        variable = definition.variable
-        if not variable.is_attribute:
-            return self._is_of_others(definition)
-        is_named = any(isinstance(n, ast.Attribute) and n.attr == variable.name for n in ast.walk(definition.node))
-        return is_named and (variable.scope is not None or not self._is_of_parameter(definition.node))
-
-    def _is_of_parameter(self, node: ast.AST) -> bool:
-        """Whether a place is in what a function is given: then its callers know whether that outlives the batch."""
-        target = node
-        while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
-            target = target.func if isinstance(target, ast.Call) else target.value
-        owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
-        return owner is not None and owner.kind != "module" and owner.kind != "class"
-
-    def loop_of(self, node: ast.AST) -> Loop | None:
-        """The sharded loop in which a definition at a node changes a value from round to round."""
-        found = (self.running_in(d) for d in self.chains.facts(node).at(node))
-        return next((loop for loop in found if loop is not None), None)
-
-    def _is_replaced(self, node: ast.AST) -> bool:
-        """Whether a change of an object gives all or one part of it other values: `x.copy_(y)`, `log["x"] = x`.
-
-        So does one that only shapes it for them: `x.resize_(n)`.
-        """
-        parent = self.program.parent(node)
-        if isinstance(node, ast.Call):
-            rows = self.chains.kinds.called(node) or ()
-            return bool(rows) and all(row.has(Trait.REPLACES) or row.has(Trait.SAME_VALUES) for row in rows)
-        if isinstance(parent, ast.AugAssign) or not isinstance(node, (ast.Attribute, ast.Subscript)):
-            return False
-        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant) and not _from_start(node.slice):
-            return False
-        value, text, holder = self._assigned(node)[0], ast.unparse(node), ast.unparse(node.value)
-        parts = [n for n in ast.walk(value) if isinstance(n, ast.expr)] if value is not None else []
-        asked = [n.func.value for n in parts if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-        return all(ast.unparse(n) != text for n in parts) and all(ast.unparse(n) != holder for n in asked)
-
-    def _keeps_values(self, node: ast.AST, variable: Variable | None, depth: int = 3) -> bool:
-        """Whether a call only moves the object of a variable, switches its mode or has it draw: `to_gpu(x)`."""
-        if not isinstance(node, ast.Call) or not depth:
-            return False
-        callees = self.program.flow.callees.get(node, ())
-        if not callees:
-            rows = self.chains.kinds.called(node) or ()
-            is_draw = bool(rows) and all(Effect.DRAWS_GIVEN in r.effects and r.mutates == ("self",) for r in rows)
-            return is_draw or bool(_set_by(node))
-        given = (
-            (f, name, self.chains.given(node, f, name)) for f in callees for name in self.chains.filled_parameters(f)
-        )
-        filled = [(f, name) for f, name, node in given if node is not None and self.root(node) == variable]
-        return bool(filled) and all(self._keeps_parameter(f, name, depth - 1) for f, name in filled)
-
-    def _keeps_parameter(self, function: Scope, name: str, depth: int) -> bool:
-        """Whether a function changes an argument by such calls alone."""
-        calls = self.program.calls_in(function)
-        changed = ((c, node) for c in calls for node in (*self.chains.changed_by(c), *_set_by(c)))
-        changes = [(c, node) for c, node in changed if _first_name(node) == name]
-        if not changes or any(_first_name(node) == name for node in _stored_or_renamed(function.node)):
-            return False
-        return all(self._keeps_values(c, self.root(node), depth) for c, node in changes)
-
-    def loop_that_runs(self, frame: Scope) -> Loop | None:
-        """A sharded loop whose rounds call a function, themselves or through others."""
-        for loop in (*self.shards.loops, *self.shards.rounds):
-            if loop not in self._run_by:
-                calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-                callees = {f for c in calls for f in self.program.flow.callees.get(c, ())}
-                self._run_by[loop] = self.program.run_from(callees)
-            if frame in self._run_by[loop]:
-                return loop
-        return None
-
-    def _reads_itself(self, definition: Definition) -> bool:
-        """Whether an assignment gives a variable a value that is made from its last one."""
-        value = self._assigned(definition.node)[0]
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            if not methods.keeps_values(value.func.attr) and not methods.moves(value.func.attr):
-                break
-            value = value.func.value  # `x = x.to(device)` is what it was
-        if value is None or self._names_variable(value, definition.variable):
-            return False
-        return self._is_made_from(value, definition, set())
-
-    def _is_made_from(self, value: ast.expr, definition: Definition, seen: set[Definition]) -> bool:
-        """Whether a value is made from what a definition gives; what an attribute keeps, by local variables, too.
-
-        So is `hidden` of `out, hidden = self.rnn(x, self.hidden)`, of which `self.hidden = hidden.detach()` is made.
-        """
-        frame, is_kept = self.program.frame(definition.node), definition.variable.is_attribute
-        for read in ast.walk(value):
-            found = self.chains.definitions(read) if _is_read(read) else ()
-            if definition in found:
-                return True
-            local = [d for d in found if is_kept and d.kind is Kind.ASSIGNMENT and d not in seen]
-            seen.update(local)
-            for each in local:
-                made = self._assigned(each.node)[0] if self.program.frame(each.node) is frame else None
-                if made is not None and self._is_made_from(made, definition, seen):
-                    return True
-        return False
-
-    def _names_variable(self, node: ast.expr, variable: Variable) -> bool:
-        return isinstance(node, (ast.Name, ast.Attribute)) and self.chains.variable(node) == variable
-
-    def _begins_anew(self, definition: Definition, run: ast.AST) -> bool:
-        """Whether each round of a loop, or call of a function, gives a variable a new value before it is changed."""
-        begins = [
-            other.node
-            for other in self.chains.facts(run).all_of(definition.variable)
-            if other.kind not in (Kind.IN_PLACE, Kind.AUGMENTED, Kind.PARAMETER)
-            and other != definition
-            and self.program.inside(other.node, run)
-            and not self._reads_itself(other)
-        ]
-        return bool(begins) and self.chains.flow(run).is_covered(begins, definition.node)
-
-    def _given_by(self, definition: Definition) -> _Labels:
+    def _given_by(self, definition: Definition) -> Labels:
         kind, node = definition.kind, definition.node
         if kind is Kind.PARAMETER and definition.variable.scope is not None:
             return frozenset({Given(definition.variable.scope, definition.variable.name)})
@@ -639,28 +333,21 @@ class Ranks:
             assert isinstance(node, ast.expr)
             return self._read(node) | self._of(parent.value)
         if kind is Kind.IN_PLACE:
-            return _NONE if self._keeps_values(node, definition.variable) else self._put(definition)
+            return NONE if self.running.keeps_values(node, definition.variable) else self._put(definition)
         if kind is Kind.WITH:
             item = next(a for a in self.program.ancestors(node) if isinstance(a, ast.withitem))
             return self._of(item.context_expr)
         if kind is Kind.PATTERN:
             match = next((a for a in self.program.ancestors(node) if isinstance(a, ast.Match)), None)
-            return _NONE if match is None else self._of(match.subject)
+            return NONE if match is None else self._of(match.subject)
         if kind is Kind.ASSIGNMENT:
-            return self._of_part(*self._assigned(node))
-        return _NONE
+            return self._of_part(*self.program.assigned(node))
+        return NONE
 
-    def _assigned(self, target: ast.AST) -> tuple[ast.expr | None, tuple[int, ...]]:
-        """The expression that a target gets its value from, and which part of that."""
-        path, parent = self.program.binding(target)
-        if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
-            return parent.value, path
-        return None, ()
-
-    def _of_part(self, value: ast.expr | None, path: tuple[int, ...]) -> _Labels:
+    def _of_part(self, value: ast.expr | None, path: tuple[int, ...]) -> Labels:
         """The labels of one part of what an expression gives."""
         if value is None:
-            return _NONE
+            return NONE
         if path and isinstance(value, (ast.Tuple, ast.List)):
             is_plain = path[0] < len(value.elts) and not any(isinstance(e, ast.Starred) for e in value.elts)
             return self._of_part(value.elts[path[0]], path[1:]) if is_plain else self._of(value)
@@ -668,7 +355,7 @@ class Ranks:
             return self._called(value, path[0])
         return self._of(value) if (item := self._of_item(value, path)) is None else item
 
-    def _of_item(self, value: ast.expr, path: tuple[int, ...]) -> _Labels | None:
+    def _of_item(self, value: ast.expr, path: tuple[int, ...]) -> Labels | None:
         """The labels of one part of what a loop is given in each round: of `i` in `for pair in loader: i, x = pair`."""
         definitions = self.chains.definitions(value) if path and isinstance(value, ast.Name) else ()
         given = [self.program.binding(d.node) for d in definitions if d.kind is Kind.LOOP]
@@ -678,18 +365,18 @@ class Ranks:
         assert isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension))
         return self._item(holder.iter, (*before, *path), holder)
 
-    def _looped(self, node: ast.AST) -> _Labels:
+    def _looped(self, node: ast.AST) -> Labels:
         """The labels of a variable of a loop or of a comprehension."""
         path, holder = self.program.binding(node)
         assert isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension))
         return self._item(holder.iter, path, holder)
 
-    def _item(self, source: ast.expr, path: tuple[int, ...], holder: ast.AST) -> _Labels:
+    def _item(self, source: ast.expr, path: tuple[int, ...], holder: ast.AST) -> Labels:
         """The labels of the elements that iterating over an expression yields, or of one part of them."""
         called = self.program.called(source) if isinstance(source, ast.Call) else set()
         if isinstance(source, ast.Call) and source.args and path:
             if "enumerate" in called and path[0] == 0:
-                return frozenset({Origin(Mark.STEPS, holder, differs=False)}) if holder in self.loops else _NONE
+                return frozenset({Origin(Mark.STEPS, holder, differs=False)}) if holder in self.loops else NONE
             if "enumerate" in called:
                 return self._item(source.args[0], path[1:], holder)
             if "zip" in called and path[0] < len(source.args):
@@ -707,64 +394,36 @@ class Ranks:
             return frozenset({Origin(Mark.STEPS, holder, differs=False) if is_number else Origin(Mark.BATCH, holder)})
         if isinstance(holder, ast.comprehension) and self.shards.is_loader(source):
             return frozenset({Origin(Mark.BATCH, holder)})
-        return self._of(source) | self._drawn_item(source, holder)
+        return self._of(source) | self.draws.item(source, holder)
 
-    def draws_batches(self, loop: ast.For | ast.AsyncFor) -> bool:
-        """Whether each rank evaluates other batches of a loader that is not prepared, as it draws them for itself."""
-        return bool(self._drawn_item(self.chains.tracer.inside(loop.iter), loop))
-
-    def _drawn_item(self, source: ast.expr, holder: ast.AST) -> _Labels:
-        """The labels of the batches of a loader that draws them from a rank's own stream; all of them are the same."""
-        loader, draws = self._loader_in(source), self.shards.loader_draws
-        if draws is None or loader is None or self.shards.is_loader(loader) or not self._is_in_a_round(holder):
-            return _NONE
-        is_left = loader is not source or any(self._leaves_early(n, holder) for n in ast.walk(holder))
-        is_drawn = (is_left and draws.shuffle(loader)) or draws.draw_items(loader)
-        return frozenset({Origin(Mark.DRAW, holder)}) if is_drawn else _NONE
-
-    def _leaves_early(self, node: ast.AST, loop: ast.AST) -> bool:
-        is_end = isinstance(node, ast.Break) and self.program.loops_round(node)[0] is loop
-        return is_end or isinstance(node, ast.Return)
-
-    def _loader_in(self, source: ast.expr) -> ast.expr | None:
-        """`loader` of `loader` itself, and of what yields some of its batches: `islice(loader, 8)`, `iter(loader)`."""
-        while isinstance(source, ast.Call) and source.args and self.chains.kinds.of(source) != {"loader"}:
-            source = source.args[0]
-        return source if self.chains.kinds.of(source) == {"loader"} else None
-
-    def _is_in_a_round(self, node: ast.AST) -> bool:
-        """Whether a node is run in a round of a sharded loop, where each rank draws from a stream of its own."""
-        around = self.program.loops_round(node)
-        return not self.rounds.isdisjoint(around) or self.loop_that_runs(self.program.frame(node)) is not None
-
-    def _imported(self, node: ast.AST) -> _Labels:
+    def _imported(self, node: ast.AST) -> Labels:
         """The labels of a variable of another module."""
         statement = self.program.statement(node)
         if not isinstance(statement, ast.ImportFrom) or not isinstance(node, ast.alias):
-            return _NONE
+            return NONE
         flow = self.program.flow
         root = flow.module_named(self.program.path(node), statement.module or "", statement.level)
-        return _NONE if root is None else self._of_global(root, node.name)
+        return NONE if root is None else self._of_global(root, node.name)
 
-    def _of_global(self, root: Scope, name: str) -> _Labels:
-        found = _NONE
+    def _of_global(self, root: Scope, name: str) -> Labels:
+        found = NONE
         for definition in self.chains.facts(root.node).all_of(Variable(root, name)):
             found |= self._get(definition)
         return self._resolved(found)
 
     # Changes of objects in place.
 
-    def _put(self, definition: Definition) -> _Labels:
+    def _put(self, definition: Definition) -> Labels:
         """The labels of the values that a change in place puts into an object."""
         node = definition.node
         if isinstance(node, ast.Call):
             return self._put_by_call(node, definition.variable)
         if isinstance(node, ast.Subscript):
-            labels = self._of_part(*self._assigned(node)) | self._chosen(self._of(node.slice), node)
+            labels = self._of_part(*self.program.assigned(node)) | self._chosen(self._of(node.slice), node)
             return self._at(labels, self._place(node, definition.variable))
         if isinstance(node, ast.Attribute):
-            return self._at(self._of_part(*self._assigned(node)), self._place(node, definition.variable))
-        return self._of_part(*self._assigned(node))
+            return self._at(self._of_part(*self.program.assigned(node)), self._place(node, definition.variable))
+        return self._of_part(*self.program.assigned(node))
 
     def _changed_parts(self, definition: Definition) -> set[str | None]:
         """The parts of a variable's object that a change in place is in: `log` of `agent.log.append(x)`; None for all.
@@ -780,7 +439,7 @@ class Ranks:
         for callee in self.program.flow.callees.get(call, ()):
             for place in self.chains.effects.of_function(callee).writes:
                 given = self.chains.given(call, callee, place.name) if place.scope is callee and place.path else None
-                if given is not None and self._variable_of(given) == variable:
+                if given is not None and self.running.variable_of(given) == variable:
                     yield place.path[0].removeprefix(".") if place.path[0].startswith(".") else None
                 elif given is not None:
                     yield self._place(given, variable)
@@ -799,8 +458,8 @@ class Ranks:
             node = node.value
         return part if isinstance(node, ast.Name) and self.chains.variable(node) == variable else None
 
-    def _put_by_call(self, call: ast.Call, variable: Variable) -> _Labels:
-        found = _NONE
+    def _put_by_call(self, call: ast.Call, variable: Variable) -> Labels:
+        found = NONE
         callees = self.program.flow.callees.get(call, set())
         for callee in callees:
             for name in self.chains.filled_parameters(callee):
@@ -809,7 +468,7 @@ class Ranks:
                     continue
                 labels = self._for_call(self._get(_Filled(callee, name)), call, callee)
                 place = self._place(given, variable)
-                is_it = self._variable_of(given) == variable
+                is_it = self.running.variable_of(given) == variable
                 found |= labels if is_it else self._at(self._without_place(labels), place)
         if callees or any(map(leaves, self.chains.kinds.called(call) or ())):
             return found
@@ -822,12 +481,9 @@ class Ranks:
                 found |= self._at(self._without_place(labels), self._place(changed, variable))
         return found
 
-    def _variable_of(self, node: ast.expr) -> Variable | None:
-        return self.chains.variable(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-
-    def _of_filled(self, key: _Filled) -> _Labels:
+    def _of_filled(self, key: _Filled) -> Labels:
         """The labels of the values that a function puts into the object that one of its parameters holds."""
-        found = _NONE
+        found = NONE
         is_self = key.scope.is_method and key.scope.parameters[:1] and key.scope.parameters[0].arg == key.name
         for node, definitions in self._changes_in(key.scope):
             for definition in definitions:
@@ -849,9 +505,9 @@ class Ranks:
         nodes = ((n, facts.at(n)) for s in function.body for n in ast.walk(s))
         return [(n, definitions) for n, definitions in nodes if definitions or isinstance(n, ast.Call)]
 
-    def _filled_by_own_call(self, call: ast.Call, key: _Filled) -> _Labels:
+    def _filled_by_own_call(self, call: ast.Call, key: _Filled) -> Labels:
         """The labels of the values that `self.other(x)` puts into `self`."""
-        found = _NONE
+        found = NONE
         for callee in self.program.flow.callees.get(call, set()):
             for name in self.chains.filled_parameters(callee):
                 given = self.chains.given(call, callee, name)
@@ -861,15 +517,15 @@ class Ranks:
 
     # Functions.
 
-    def _of_returned(self, key: _Returned) -> _Labels:
-        found = _NONE
+    def _of_returned(self, key: _Returned) -> Labels:
+        found = NONE
         if key.scope.kind == "lambda":
             assert isinstance(key.scope.node, ast.Lambda)
             return self._of(key.scope.node.body)
         for node in self._results_of(key.scope):
             path = () if key.position is None or not isinstance(node, ast.Return) else (key.position,)
             labels = self._of_part(node.value, path) | self._control(node)
-            found |= labels if labels and self._is_for_several(node) else _NONE
+            found |= labels if labels and self._is_for_several(node) else NONE
         return found
 
     def _find_results(self, function: Scope) -> list[ast.Return | ast.Yield | ast.YieldFrom]:
@@ -890,57 +546,57 @@ class Ranks:
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
                 queue.extend(ast.iter_child_nodes(node))
 
-    def _of_argument(self, key: _Argument) -> _Labels:
+    def _of_argument(self, key: _Argument) -> Labels:
         """The labels of the values that all known calls pass for a parameter."""
-        found = _NONE
+        found = NONE
         for call in self.program.calls_of(key.scope):
             given = self.chains.given(call, key.scope, key.name)
             labels = self._resolved(self._passed(call, key.scope, key.name))
             found |= self._without_count(labels) if given is not None and self._is_object(given) else labels
         return found
 
-    def _passed(self, call: ast.Call, callee: Scope, name: str) -> _Labels:
+    def _passed(self, call: ast.Call, callee: Scope, name: str) -> Labels:
         """The labels of what a call passes for a parameter."""
         given = self.chains.given(call, callee, name)
         return self._of(given) if given is not None else self._without_place(self._all(self.chains.unnamed(call)))
 
-    def _resolved(self, labels: _Labels) -> _Labels:
+    def _resolved(self, labels: Labels) -> Labels:
         """Labels with what callers give in place of parameters."""
         if not self._given_in(labels):
             return labels
         given = self._given_in(labels)
         return labels - given | self._filled_in(given, lambda scope, name: self._get(_Argument(scope, name)))
 
-    def _filled_in(self, given: Iterable[Given], passed: Callable[[Scope, str], _Labels]) -> _Labels:
+    def _filled_in(self, given: Iterable[Given], passed: Callable[[Scope, str], Labels]) -> Labels:
         """The labels of what parameters, or parts of them, stand for where arguments have some labels.
 
         Thousands of labels differ in the place alone that they are put into, so what goes there is worked out once.
         """
         places: dict[str | None, set[Given]] = {}
         for la in given:
-            places.setdefault(la.into, set()).add(la if la.into is None else _into(la, None))
-        arguments: dict[tuple[Scope, str], _Labels] = {}
-        put: dict[Given, _Labels] = {}
+            places.setdefault(la.into, set()).add(la if la.into is None else into_part(la, None))
+        arguments: dict[tuple[Scope, str], Labels] = {}
+        put: dict[Given, Labels] = {}
         for la in set().union(*places.values()):
             at = (la.scope, la.name)
             if at not in arguments:
                 arguments[at] = passed(*at)
             part = self._part(arguments[at], la.at)
             put[la] = part if la.update is None else self._updated(part, la.update)
-        found: set[_Label] = set()
-        together: dict[frozenset[Given], _Labels] = {}
+        found: set[Label] = set()
+        together: dict[frozenset[Given], Labels] = {}
         for into, params in places.items():
             each = frozenset(params)
             if each not in together:
-                together[each] = _NONE.union(*map(put.__getitem__, each))
+                together[each] = NONE.union(*map(put.__getitem__, each))
             labels = together[each]
             found |= labels if into is None else self._at(self._without_place(labels), into)
         return frozenset(found)
 
-    def _for_call(self, labels: _Labels, call: ast.Call, callee: Scope) -> _Labels:
+    def _for_call(self, labels: Labels, call: ast.Call, callee: Scope) -> Labels:
         """The labels of a function's value for one call; outside of the sharded loops, all ranks draw alike."""
-        if not self.shards.draws and any(_is_draw(la) for la in labels) and not self._is_in_a_round(call):
-            labels = frozenset(la for la in labels if not _is_draw(la))
+        if not self.shards.draws and any(is_draw(la) for la in labels) and not self.draws.is_in_a_round(call):
+            labels = frozenset(la for la in labels if not is_draw(la))
         if not self._given_in(labels):
             return labels
         given = {label for label in self._given_in(labels) if label.scope is callee}
@@ -949,9 +605,9 @@ class Ranks:
 
     # Conditions.
 
-    def _control(self, node: ast.AST) -> _Labels:
+    def _control(self, node: ast.AST) -> Labels:
         """The labels of the conditions that decide, in its function, whether a node is run."""
-        return _NONE.union(*map(self._get, self._deciding(node)))
+        return NONE.union(*map(self._get, self._deciding(node)))
 
     def _find_deciding(self, node: ast.AST) -> list[_Decided | _Rounds]:
         """What decides, in its function, whether and how often a node is run."""
@@ -965,9 +621,9 @@ class Ranks:
                 found.append(_Rounds(loop))
         return found
 
-    def _how_often(self, loop: ast.AST) -> _Labels:
+    def _how_often(self, loop: ast.AST) -> Labels:
         """The labels of what decides how many rounds a loop within a training step has."""
-        found = _NONE
+        found = NONE
         if isinstance(loop, (ast.For, ast.AsyncFor)):
             found |= self._chosen(self._counted(self._of(loop.iter), loop.iter), loop)
         for test in self._leaving(loop, ast.Break):
@@ -988,21 +644,21 @@ class Ranks:
         return self._left_by[loop, how]
 
     @staticmethod
-    def _chosen(labels: _Labels, node: ast.AST) -> _Labels:
+    def _chosen(labels: Labels, node: ast.AST) -> Labels:
         """The labels of what a value decides about."""
         if not labels:
             return labels
         kept = {la for la in labels if isinstance(la, Given) or (la.differs and la.mark in _STAYS)}
         others = {la for la in labels if isinstance(la, Origin) and la.differs and la not in kept}
         if others:
-            kept.add(Origin(Mark.PICKED if all(map(_is_draw, others)) else Mark.CHOSEN, node))
+            kept.add(Origin(Mark.PICKED if all(map(is_draw, others)) else Mark.CHOSEN, node))
         return frozenset(kept)
 
     # Expressions.
 
-    def _of(self, node: ast.expr) -> _Labels:
+    def _of(self, node: ast.expr) -> Labels:
         if isinstance(node, ast.Constant) or self.shards.is_alike(node):
-            return _NONE
+            return NONE
         if isinstance(node, (ast.Name, ast.Attribute)):
             labels = self._read(node) if isinstance(node, ast.Name) else self._attribute(node)
             return self._without_count(labels) if labels and self._is_object(node) else labels
@@ -1013,21 +669,21 @@ class Ranks:
         if isinstance(node, ast.IfExp):
             return self._of(node.body) | self._of(node.orelse) | self._chosen(self._of(node.test), node)
         if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
-            return _NONE
+            return NONE
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
             return self._comprehension(node, [node.elt])
         if isinstance(node, ast.DictComp):
             return self._comprehension(node, [node.key, node.value])
         if isinstance(node, ast.Lambda):
             scope = self.program.flow.bindings[self.program.path(node)].made_by.get(node)
-            labels = self._get(_Returned(scope, None)) if scope is not None else _NONE
+            labels = self._get(_Returned(scope, None)) if scope is not None else NONE
             return frozenset(la for la in labels if not isinstance(la, Given) or la.scope is not scope)
         if isinstance(node, ast.Dict):
             return self._displayed(node)
         labels = self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
         return self._without_stamp(labels, node) if isinstance(node, (ast.BinOp, ast.JoinedStr)) else labels
 
-    def _without_stamp(self, labels: _Labels, node: ast.expr) -> _Labels:
+    def _without_stamp(self, labels: Labels, node: ast.expr) -> Labels:
         """The labels of a value; a text that has the time in it names a file, and decides nothing by the clock."""
         clocks = frozenset(la for la in labels if isinstance(la, Origin) and la.mark is Mark.CLOCK)
         return labels - clocks if clocks and self.chains.kinds.of(node) == {"string"} else labels
@@ -1037,12 +693,12 @@ class Ranks:
         return any(isinstance(v, Instance) for v in self.program.values(node)) and not self._is_tracked(node)
 
     @staticmethod
-    def _without_count(labels: _Labels) -> _Labels:
+    def _without_count(labels: Labels) -> Labels:
         """The labels of an object that counts steps somewhere: it is no count itself, nor is each of its parts."""
         return frozenset(la for la in labels if isinstance(la, Given) or la.at is not None or la.mark is not Mark.STEPS)
 
-    def _all(self, nodes: Iterable[ast.AST]) -> _Labels:
-        found = _NONE
+    def _all(self, nodes: Iterable[ast.AST]) -> Labels:
+        found = NONE
         for node in nodes:
             if isinstance(node, ast.keyword):
                 node = node.value
@@ -1050,26 +706,26 @@ class Ranks:
                 found |= self._of(node)
         return found
 
-    def _displayed(self, node: ast.Dict) -> _Labels:
+    def _displayed(self, node: ast.Dict) -> Labels:
         """A dict whose items are known by their keys."""
-        found = _NONE
+        found = NONE
         for key, value in zip(node.keys, node.values, strict=True):
-            labels = self._of(value) | (self._of(key) if key is not None else _NONE)
+            labels = self._of(value) | (self._of(key) if key is not None else NONE)
             is_known = isinstance(key, ast.Constant) and isinstance(key.value, str)
             found |= self._at(self._without_place(labels), key.value) if is_known else labels  # type: ignore[union-attr]
         return found
 
-    def _comprehension(self, node: ast.expr, parts: list[ast.expr]) -> _Labels:
+    def _comprehension(self, node: ast.expr, parts: list[ast.expr]) -> Labels:
         found = self._all(parts)
         for generator in getattr(node, "generators", ()):
             for test in generator.ifs:
                 found |= self._chosen(self._of(test), node)
         return found
 
-    def _read(self, node: ast.expr) -> _Labels:
+    def _read(self, node: ast.expr) -> Labels:
         """The labels of the definitions that reach a name or an attribute."""
         near, far = self._seen_at(node)
-        found: _Labels = self._get(far) if far is not None else _NONE
+        found: Labels = self._get(far) if far is not None else NONE
         return found.union(*(self._seen_from(node, definition) for definition in near))
 
     def _find_seen(self, node: ast.expr) -> tuple[list[Definition], _Joined | None]:
@@ -1095,7 +751,7 @@ class Ranks:
     def _is_in_file_of(self, node: ast.AST, other: ast.AST) -> bool:
         return self.program.path(node) == self.program.path(other)
 
-    def _seen_from(self, node: ast.expr, definition: Definition) -> _Labels:
+    def _seen_from(self, node: ast.expr, definition: Definition) -> Labels:
         """The labels of a definition, in terms of the function that reads it."""
         is_near = self.program.frame(definition.node) is self.program.frame(node)
         if definition.variable.is_attribute and not is_near:
@@ -1107,7 +763,7 @@ class Ranks:
         outside = frozenset(la for la in given if not self._is_enclosing(la.scope, node))
         return labels - outside | self._resolved(outside)
 
-    def _of_outside(self, key: _Outside) -> _Labels:
+    def _of_outside(self, key: _Outside) -> Labels:
         labels = self._get(key.definition)
         given = self._given_in(labels)
         return labels - given | self._filled_in(given, lambda scope, name: self._get(_OwnArgument(scope, name)))
@@ -1119,9 +775,9 @@ class Ranks:
             frame = frame.parent
         return frame is scope
 
-    def _of_own_argument(self, key: _OwnArgument) -> _Labels:
+    def _of_own_argument(self, key: _OwnArgument) -> Labels:
         """The labels of the values that calls by the object itself, or by a model, pass for a parameter of a method."""
-        found = _NONE
+        found = NONE
         for call in self.program.calls_of(key.scope):
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
             is_own = isinstance(receiver, ast.Name) and is_self(self.program, receiver)
@@ -1129,46 +785,42 @@ class Ranks:
                 found |= self._resolved(self._passed(call, key.scope, key.name))
         return found
 
-    def _attribute(self, node: ast.Attribute) -> _Labels:
+    def _attribute(self, node: ast.Attribute) -> Labels:
         base = node.value
         if _says_of_what_sort(node.attr):
-            return _NONE
+            return NONE
         owners = self.program.values(base)
         module = next((v for v in owners if isinstance(v, ModuleValue)), None)
         if module is not None:
             return self._of_global(module.root, node.attr)
         if is_self(self.program, base):
             return self._of_self(node, base)
-        labels = self._of_options(base) if self.is_options(base) else self._of(base)
+        labels = self._of_options(base) if self.running.is_options(base) else self._of(base)
         rows = self._rows_of_batch(base, node.attr, labels) or self.chains.kinds.rows(base, node.attr)
         if rows and labels and all(r.has(Trait.SHAPE_ONLY) for r in rows):
             return self._counted(labels, node)
         getter = self._property(owners, node.attr)
         if getter is not None:
             return self._for_receiver(self._get(_Returned(getter, None)), getter, base)
-        if self.is_options(base) or node.attr in self.program.attribute_writes or self._is_put_anywhere(node):
+        if self.running.is_options(base) or node.attr in self.program.attribute_writes or self._is_put_anywhere(node):
             found, read = self._part(labels, node.attr), self._read(node)
             is_known = self._is_tracked(base) and not self.shards.is_alike(base)
             signalled = frozenset(la for la in read if isinstance(la, Origin) and la.mark is Mark.SIGNAL)
             return found | signalled if is_known else found | read
         return self._without_place(frozenset(la for la in labels if not self._is_of_another(la, node)))
 
-    def _is_of_another(self, label: _Label, node: ast.Attribute) -> bool:
+    def _is_of_another(self, label: Label, node: ast.Attribute) -> bool:
         """Whether a value was put into another attribute than the one that is read; a method may read any of them."""
         parent = self.program.parent(node)
         is_method = isinstance(parent, ast.Call) and parent.func is node
         at = label.into if isinstance(label, Given) else label.at
         return at is not None and at != node.attr and at in self.program.attribute_writes and not is_method
 
-    def is_options(self, node: ast.expr) -> bool:
-        """Whether an expression is an object that has the attributes that were put into it, and no more."""
-        return self.chains.kinds.of(node) == {"namespace"}
-
-    def _of_options(self, base: ast.expr) -> _Labels:
+    def _of_options(self, base: ast.expr) -> Labels:
         """The labels of options by their names; a value put into an object that holds options is none."""
         if not isinstance(base, ast.Name):
             return self._of(base)
-        found = _NONE
+        found = NONE
         for definition in self.chains.definitions(base):
             names = {n.id for n in ast.walk(definition.node) if isinstance(n, ast.Name)}
             is_theirs = not isinstance(definition.node, ast.Call) or definition.variable.name in names
@@ -1183,14 +835,14 @@ class Ranks:
         """Whether an object is made where its variable is, so that all that is put into it is known."""
         if not isinstance(base, ast.Name):
             return False
-        made = [self._assigned(d.node)[0] for d in self.chains.definitions(base) if d.kind is Kind.ASSIGNMENT]
+        made = [self.program.assigned(d.node)[0] for d in self.chains.definitions(base) if d.kind is Kind.ASSIGNMENT]
         others = [d for d in self.chains.definitions(base) if d.kind not in (Kind.ASSIGNMENT, Kind.IN_PLACE)]
         return bool(made) and not others and all(self._makes(value) for value in made)
 
     def _makes(self, value: ast.expr | None) -> bool:
         return isinstance(value, ast.Call) and any(isinstance(v, ClassValue) for v in self.program.values(value.func))
 
-    def _of_self(self, node: ast.Attribute, base: ast.expr) -> _Labels:
+    def _of_self(self, node: ast.Attribute, base: ast.expr) -> Labels:
         """An attribute of the object whose method reads it."""
         getter = self._property(self.program.values(base), node.attr)
         if getter is not None:
@@ -1215,13 +867,13 @@ class Ranks:
                 return method
         return None
 
-    def _for_receiver(self, labels: _Labels, method: Scope, base: ast.expr) -> _Labels:
-        found: set[_Label] = set()
+    def _for_receiver(self, labels: Labels, method: Scope, base: ast.expr) -> Labels:
+        found: set[Label] = set()
         for label in labels:
             found |= self._part(self._of(base), label.at) if _is_of(label, method) else {label}
         return frozenset(found)
 
-    def _subscript(self, node: ast.Subscript) -> _Labels:
+    def _subscript(self, node: ast.Subscript) -> Labels:
         labels, key = self._of(node.value), node.slice
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             return self._part(labels, key.value)
@@ -1230,9 +882,9 @@ class Ranks:
             labels = labels if item is None else item
         return self._without_place(labels) | self._chosen(self._of(key), node)
 
-    def _counted(self, labels: _Labels, node: ast.AST) -> _Labels:
+    def _counted(self, labels: Labels, node: ast.AST) -> Labels:
         """The labels that are known of the shape, or the length, of values."""
-        found: set[_Label] = set()
+        found: set[Label] = set()
         measured = node.args[0] if isinstance(node, ast.Call) and node.args else node
         if isinstance(measured, ast.expr) and self.chains.kinds.of(measured) & {"set", "counter"}:
             return labels  # of how many different values there are
@@ -1249,10 +901,10 @@ class Ranks:
 
     # Calls.
 
-    def _of_arguments(self, call: ast.Call) -> _Labels:
+    def _of_arguments(self, call: ast.Call) -> Labels:
         return self._without_place(self._all([*call.args, *call.keywords]))
 
-    def _called(self, call: ast.Call, position: int | None) -> _Labels:
+    def _called(self, call: ast.Call, position: int | None) -> Labels:
         labels, iterator = self._result(call, position), self.program.iterator(call)
         if not labels or iterator is None or self._may_count(iterator):
             return labels
@@ -1268,11 +920,11 @@ class Ranks:
         counts = any(names.is_counter(name) or names.iteration(name) == "enumerate" for name in called)
         return None in made or not calls or is_own or counts
 
-    def _result(self, call: ast.Call, position: int | None) -> _Labels:
+    def _result(self, call: ast.Call, position: int | None) -> Labels:
         if self._takes_a_batch(call):
             return frozenset({Origin(Mark.BATCH, call)})
         iterator = self.program.iterator(call)
-        if iterator is not None and (drawn := self._drawn_item(iterator, call)):
+        if iterator is not None and (drawn := self.draws.item(iterator, call)):
             return drawn
         if self._is_length_of_loader(call):
             return frozenset({Origin(Mark.STEPS, call, differs=False)})
@@ -1286,7 +938,7 @@ class Ranks:
                 ast.Dict([ast.Constant(k.arg) for k in call.keywords], [k.value for k in call.keywords])
             )
         rows = self.chains.kinds.called(call)
-        labels = self._state_of(callees, position) | self._drawn_by_model(call, callees)
+        labels = self._state_of(callees, position) | self.draws.by_model(call, callees)
         is_method = isinstance(call.func, ast.Attribute) and not self.chains.kinds.name_of(call.func)
         if not (is_method and rows and all(row.has(Trait.SAME_VALUES) for row in rows)):
             labels |= self._of_arguments(call)  # `a.type_as(b)` has the values of `a` alone
@@ -1298,7 +950,7 @@ class Ranks:
             rows = self._rows_of_batch(call.func.value, call.func.attr, held) or rows
         if rows is None:
             return labels
-        found = _NONE
+        found = NONE
         for row in rows:
             found |= self._by_row(row, labels, call)
         return found
@@ -1307,42 +959,21 @@ class Ranks:
         """Whether what is called was put into an attribute of the object whose method calls it: `self.net(x)`."""
         return is_self(self.program, function.value) and function.attr in self.program.attribute_writes
 
-    def _state_of(self, models: Iterable[Scope], position: int | None) -> _Labels:
+    def _state_of(self, models: Iterable[Scope], position: int | None) -> Labels:
         """The labels of the state that earlier calls of a model's methods have left in it."""
         labels = (la for method in models for la in self._get(_Returned(method, position)))
         kept = frozenset(la for la in labels if isinstance(la, Origin) or la.update is not None)
         return frozenset(la for la in self._resolved(kept) if isinstance(la, Origin) and la.mark is Mark.RUNNING)
-
-    def _drawn_by_model(self, call: ast.Call, methods_of_it: Iterable[Scope]) -> _Labels:
-        """The labels of what a model draws where ranks draw apart: in each mode, or as nothing ends its training."""
-        effects, is_trained = self.chains.effects, not self._evaluates
-        if self._makes_what_is_alike(call) or not (self.shards.draws or (is_trained and self._is_in_a_round(call))):
-            return _NONE
-        done = (effects.of_function(m).effects & _DRAWS_EACH_TIME for m in methods_of_it if self.shards.draws)
-        draws = any(done) or (is_trained and self._drops_out(call, methods_of_it))
-        return frozenset({Origin(Mark.DRAW, call)}) if draws else _NONE
-
-    def _drops_out(self, call: ast.Call, methods_of_it: Iterable[Scope]) -> bool:
-        """Whether a model draws while it is trained: a layer of its own, or one of those that a library's holds."""
-        layers = (c for method in self.program.run_from(methods_of_it) for c in self.program.calls_in(method))
-        is_own = any("dropout" in self.chains.kinds.of(layer.func) for layer in layers)
-        return is_own or Effect.DRAWS_IN_TRAINING in self.chains.effects.of_call(call).effects
-
-    @cached_property
-    def _evaluates(self) -> bool:
-        """Whether the program ever sets a mode of evaluation."""
-        asked = (c.func.attr for c in self.program.calls if isinstance(c.func, ast.Attribute))
-        return any(methods.switches_mode(name) and name != "train" for name in asked)
 
     def _is_run(self, node: ast.expr) -> bool:
         """Whether what an expression gives is called: a method is, and a value is not."""
         parent = self.program.parent(node)
         return isinstance(parent, ast.Call) and parent.func is node
 
-    def _by_name(self, call: ast.Call) -> _Labels:
+    def _by_name(self, call: ast.Call) -> Labels:
         """The labels that `getattr(object, name)` reads: of an attribute, or of all that a project's own object has."""
         classes = {v.cls for v in self.program.values(call.args[0]) if isinstance(v, Instance)}
-        name, found = call.args[1], _NONE
+        name, found = call.args[1], NONE
         for attribute, writes in self.program.attribute_writes.items() if classes else ():
             if isinstance(name, ast.Constant) and name.value != attribute:
                 continue
@@ -1352,14 +983,14 @@ class Ranks:
                         found |= self._seen_from(call, definition)
         return found
 
-    def _rows_of_batch(self, node: ast.expr, name: str, labels: _Labels) -> tuple[Row, ...]:
+    def _rows_of_batch(self, node: ast.expr, name: str, labels: Labels) -> tuple[Row, ...]:
         """The rows of the table for a method or attribute of a part of a batch, taken as a tensor."""
         is_of_batch = any(isinstance(la, Origin) and la.mark is Mark.BATCH for la in labels)
         row = table.member("tensor", name) if is_of_batch and UNKNOWN in self.chains.kinds.of(node) else None
         return () if row is None else (row,)
 
-    def _run(self, call: ast.Call, callees: Iterable[Scope], position: int | None) -> _Labels:
-        found = _NONE
+    def _run(self, call: ast.Call, callees: Iterable[Scope], position: int | None) -> Labels:
+        found = NONE
         makes = any(isinstance(v, ClassValue) for v in self.program.values(call.func))
         for callee in callees:
             if makes and callee.is_method and callee.parameters:
@@ -1368,13 +999,13 @@ class Ranks:
             found |= self._for_call(self._get(_Returned(callee, position)), call, callee)
         return found
 
-    def _by_row(self, row: Row, labels: _Labels, call: ast.Call) -> _Labels:
+    def _by_row(self, row: Row, labels: Labels, call: ast.Call) -> Labels:
         """The labels of the result of a library's function for arguments with some labels."""
         if leaves(row) or (row.role is Role.COLLECTIVE and row.same is Same.YES):
-            return _NONE
+            return NONE
         found = labels
         if row.same is Same.YES:
-            found = _NONE
+            found = NONE
         elif row.has(Trait.SHAPE_ONLY):
             found = self._counted(labels, call)
         elif _keeps_some(row, call) and any(isinstance(la, Origin) and la.differs for la in labels):
@@ -1383,41 +1014,11 @@ class Ranks:
             found |= {Origin(Mark.CLOCK, call)}
         elif row.has(Effect.SIMULATES) and self.shards.draws:
             found |= {Origin(Mark.SIMULATION, call)}
-        elif self._draws(row, call):
+        elif self.draws.draws(row, call):
             found |= {Origin(Mark.DRAW, call)}
         elif row.same is Same.NO and Trait.SPREADS in row.traits:
             found |= {Origin(Mark.RANK, call)}
         return found
-
-    def _draws(self, row: Row, call: ast.Call) -> bool:
-        """Whether a call draws from a rank's own stream, or asks a worker of its own."""
-        if not self._is_meant(row, call):
-            return False
-        is_own = (row.draws or self._asks_a_worker(row)) and self.shards.draws and not self._makes_what_is_alike(call)
-        draws_each_time = not row.effects.isdisjoint(_DRAWS_EACH_TIME) and not self._has_a_seed(call)
-        return is_own or (draws_each_time and self._is_in_a_round(call))
-
-    def _has_a_seed(self, call: ast.Call) -> bool:
-        """Whether a method draws from a generator that was made with a seed: the same for all ranks if the seed is."""
-        function = call.func
-        held = self.program.values(function.value) if isinstance(function, ast.Attribute) else ()
-        made = [v.node for v in held if isinstance(v, Made) and isinstance(v.node, ast.Call)]
-        return bool(held) and len(made) == len(held) and all(node.args or node.keywords for node in made)
-
-    def _is_meant(self, row: Row, call: ast.Call) -> bool:
-        """Whether a row is of what is called: what is a model in one branch is no random transform in another."""
-        held = self.chains.kinds.of(call.func)
-        known = held - {UNKNOWN} if UNKNOWN in held else frozenset()
-        return not known or row in [table.member(kind, "__call__") for kind in known]
-
-    @staticmethod
-    def _asks_a_worker(row: Row) -> bool:
-        """`queue.get()`, of what a process or thread beside the script has drawn."""
-        return row.same is Same.NO and row.has(Effect.WAITS)
-
-    def _makes_what_is_alike(self, call: ast.Call) -> bool:
-        """Whether a call is outside of the training, where all ranks draw the same."""
-        return not self.program.loops_round(call) and self.program.frame(call).kind == "module"
 
     def _takes_a_batch(self, call: ast.Call) -> bool:
         """`next(iter(loader))`"""
@@ -1430,116 +1031,6 @@ class Ranks:
 
 
 # Most labels are as they have to be already, and a set of hundreds costs less to look through than to make again.
-
-
-def _is_draw(label: _Label) -> bool:
-    return isinstance(label, Origin) and label.mark in (Mark.DRAW, Mark.PICKED)
-
-
-def _given_in(labels: _Labels) -> frozenset[Given]:
-    """The labels of what calls give."""
-    return frozenset(la for la in labels if isinstance(la, Given))
-
-
-def _at(labels: _Labels, place: str | None) -> _Labels:
-    """Labels of what becomes a part of an object."""
-    if place is None:
-        return labels
-    return frozenset(_put_at(label, place) for label in labels)
-
-
-def _put_at(label: _Label, place: str) -> _Label:
-    if isinstance(label, Given):
-        return _into(label, place) if label.into is None else label
-    return Origin(label.mark, label.node, place, label.differs) if label.at is None else label
-
-
-def _into(given: Given, place: str | None) -> Given:
-    """The same given, put into a part of an object. Millions are made: `replace` would take most of the time."""
-    return Given(given.scope, given.name, given.at, given.update, place)
-
-
-def _part(labels: _Labels, place: str | None) -> _Labels:
-    """The labels of one part of an object."""
-    if place is None or all(_is_in_each_part(label) for label in labels):
-        return labels
-    if place == _ANY:
-        return frozenset(map(_any_part, labels))
-    found: set[_Label] = set()
-    for label in labels:
-        if isinstance(label, Given) and label.into is not None:
-            found |= {_into(label, None)} if label.into == place else set()
-        elif isinstance(label, Given):
-            found.add(label if label.at is not None else Given(label.scope, label.name, place, label.update))
-        elif label.at in (None, place):
-            found.add(_without(label))
-    return frozenset(found)
-
-
-def _any_part(label: _Label) -> _Label:
-    """The label of some part of an object."""
-    if isinstance(label, Origin):
-        return _without(label)
-    return Given(label.scope, label.name, label.at if label.at is not None else _ANY, label.update)
-
-
-def _is_in_each_part(label: _Label) -> bool:
-    """Whether a label says the same of any part of an object."""
-    return label.at is None if isinstance(label, Origin) else label.at is not None and label.into is None
-
-
-def _without(origin: Origin) -> Origin:
-    """An origin that is in all of an object."""
-    return origin if origin.at is None else Origin(origin.mark, origin.node, None, origin.differs)
-
-
-def _updated(labels: _Labels, node: ast.AST) -> _Labels:
-    """The labels of a running value that values with some labels are added to at a node."""
-    found: set[_Label] = set()
-    for label in labels:
-        if isinstance(label, Given):
-            found.add(label if label.update else Given(label.scope, label.name, label.at, node, label.into))
-        elif label.mark in (Mark.CHOSEN, Mark.PICKED, Mark.CLOCK):
-            found.add(label)
-        if isinstance(label, Origin) and label.mark not in (Mark.STEPS, Mark.CLOCK):
-            found.add(Origin(Mark.RUNNING, node, label.at, label.differs))
-    return frozenset(found)
-
-
-def _cover(label: _Label) -> _Label:
-    """The label of all of an object, for that of one part of it, or from another; or the label itself."""
-    if isinstance(label, Origin):
-        return _without(label)
-    if label.at is None:
-        return label
-    return label if (label.at, label.into) == (_ANY, None) else Given(label.scope, label.name, _ANY, label.update)
-
-
-def _uncovered(labels: _Labels, known: _Labels) -> _Labels:
-    """The labels without those of parts of an object of which all has the same."""
-    covers = ((la, _cover(la)) for la in labels)
-    return frozenset(la for la, over in covers if over is la or not (over in known or over in labels))
-
-
-def _bounded(labels: _Labels) -> _Labels:
-    """The labels of an object: what is in many of its parts is in all of it.
-
-    So there are no more labels than places where values become a rank's own, however many names the parts have.
-    """
-    if len(labels) <= _PARTS:
-        return labels
-    parts: dict[_Label, int] = {}
-    for label in labels:
-        over = _cover(label)
-        parts[over] = parts.get(over, 0) + (_PARTS + 1 if over is label else 1)
-    many = {over for over, count in parts.items() if count > _PARTS}
-    return frozenset(over if (over := _cover(la)) in many else la for la in labels)
-
-
-def _without_place(labels: _Labels) -> _Labels:
-    if all(la.into is None if isinstance(la, Given) else la.at is None for la in labels):
-        return labels
-    return frozenset(_into(la, None) if isinstance(la, Given) else _without(la) for la in labels)
 
 
 def _keeps_some(row: Row, call: ast.Call) -> bool:
@@ -1555,39 +1046,11 @@ def _says_of_what_sort(attribute: str) -> bool:
     return any(row.has(Trait.SAYS_WHERE) or row.returns == "dtype" for row in rows)
 
 
-def _set_by(call: ast.Call) -> list[ast.expr]:
-    """What a call moves, or puts into another mode: `x.cuda()`, `model.eval()`."""
-    if not isinstance(call.func, ast.Attribute):
-        return []
-    is_one = methods.moves(call.func.attr) or methods.switches_mode(call.func.attr)
-    return [call.func.value] if is_one else []
-
-
-def _stored_or_renamed(function: ast.AST) -> Iterator[ast.expr]:
-    """What a function stores something in, or gives another name."""
-    for node in ast.walk(function):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
-            yield node
-        elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):
-            yield node.value
-
-
-def _is_read(node: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:
-    return isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
-
-
 def _is_starred(node: ast.expr) -> bool:
     return isinstance(node, ast.Starred)
 
 
-def _first_name(node: ast.expr) -> str:
-    """`x` of `x.data[0]`."""
-    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_of(label: _Label, method: Scope) -> bool:
+def _is_of(label: Label, method: Scope) -> bool:
     first = method.parameters[:1]
     return isinstance(label, Given) and label.scope is method and bool(first) and label.name == first[0].arg
 
@@ -1600,8 +1063,3 @@ def is_self(program: Program, node: ast.expr) -> bool:
     if owner is None or not owner.is_method or owner.has_decorator("staticmethod"):
         return False
     return bool(owner.parameters) and owner.parameters[0].arg == node.id
-
-
-def _from_start(node: ast.expr) -> bool:
-    """`:` and `:n`, of a buffer that is filled anew; not `i:i + n`, of one that is filled bit by bit."""
-    return isinstance(node, ast.Slice) and node.lower is None and node.step is None

@@ -1,0 +1,1 @@
+"""Which values are one rank's own, and why."""

@@ -1,0 +1,36 @@
+"""Which definitions change a value from round to round of a sharded loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.metrics.ranks.running import Running
+from accelify.codemod.metrics.ranks.shards import Shards
+from tests.codemod.training_scripts import STEP, training
+
+
+@pytest.mark.parametrize(
+    ("epoch", "change", "is_running"),
+    [
+        ("total = 0.0", "total += loss.item()", True),
+        ("total = 0.0", "total = total + loss.item()", True),
+        ("seen = []", "seen.append(loss)", True),
+        ("log = {}", 'log["loss"] = loss', False),  # the last one alone is left
+        ("total = 0.0", "total = loss.item()", False),
+        ("pass", "total = 0.0\nfor row in x:\n    total += row.sum()", False),  # each round begins it anew
+    ],
+)
+def test_what_is_changed_from_round_to_round(epoch: str, change: str, is_running: bool) -> None:
+    facts = training(epoch=epoch, step=STEP + change)
+    ranks = facts.script.metrics.ranks
+    assert isinstance(ranks.running, Running)
+    assert isinstance(ranks.shards, Shards)
+    loop = facts["for x, y in loader"]
+    name = change.splitlines()[-1].strip().split(" ")[0].split(".append")[0].split("[")[0]
+    defined = [
+        definition
+        for node in facts.program.parsed(loop).nodes
+        for definition in ranks.chains.facts(loop).at(node)
+        if definition.variable.name == name and facts.program.inside(node, loop)
+    ]
+    assert any(ranks.running.loop_in(d) is loop for d in defined) is is_running

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Role, Trait
+from accelify.codemod.metrics.ranks.expressions import is_self
 from accelify.codemod.metrics.ranks.labels import Mark
-from accelify.codemod.metrics.ranks.rank import Ranks, is_self
+from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.rows.trims import Summand
 from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, extreme
 from accelify.codemod.preparing.prepared import Prepared

@@ -443,6 +443,8 @@ class Sums:
                 isinstance(parent, (ast.UnaryOp, ast.Attribute))
                 or (isinstance(parent, ast.Subscript) and parent.value is node)
                 or (isinstance(parent, ast.Call) and self._hands_on(parent, node))
+                or (isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp)) and parent.elt is node)
+                or self._is_given_in_list(parent)
             ):
                 break
             assert isinstance(parent, ast.expr)
@@ -469,9 +471,14 @@ class Sums:
                     found |= self._named(value, depth - 1)
         return found
 
-    def _hands_on(self, call: ast.Call, node: ast.expr) -> bool:
+    def _hands_on(self, call: ast.Call, node: ast.AST | None) -> bool:
         """Whether what a library's function makes of a value is to be looked at in its place."""
         return (call.func is node or node in call.args) and not self.program.flow.callees.get(call)
+
+    def _is_given_in_list(self, parent: ast.AST | None) -> bool:
+        """Whether a library's function is given a value among others: `sum([a, b])`, `np.array((a, b))`."""
+        call = self.program.parent(parent) if isinstance(parent, (ast.List, ast.Tuple)) else None
+        return isinstance(call, ast.Call) and parent in call.args and self._hands_on(call, parent)
 
     def _taken(self, use: Use, node: ast.expr, anchor: ast.stmt, depth: int) -> Iterator[Use]:
         """The uses of a sum that is divided by nothing where it is read."""
@@ -489,6 +496,8 @@ class Sums:
                 yield use
             for call in self.program.flow.callers.get(frame, ()):
                 yield from self._returned(call, position, anchor, depth) if depth else [unknown]
+        elif isinstance(parent, (ast.comprehension, *LOOPS)) and not isinstance(parent, ast.While):
+            yield from self._of_elements(parent, anchor, depth) if depth else [unknown]
         elif isinstance(parent, ast.Call) and self.program.flow.callees.get(parent):
             yield unknown
         elif isinstance(parent, ast.AugAssign):  # `losses[epoch] /= rows`
@@ -497,6 +506,18 @@ class Sums:
             yield use
         else:
             yield use
+
+    def _of_elements(
+        self, over: ast.comprehension | ast.For | ast.AsyncFor, anchor: ast.stmt, depth: int
+    ) -> Iterator[Use]:
+        """How the elements of a table of sums are used: `[total / n for total in totals]`."""
+        names = [n for n in ast.walk(over.target) if isinstance(n, ast.Name)]
+        owners = {n.id: self.program.scope(n).owner(n.id) for n in names}
+        around = self.program.parent(over) if isinstance(over, ast.comprehension) else over
+        reads = [r for name, owner in owners.items() if owner for r in self.program.reads_of(owner, name)]
+        for read in sorted(reads, key=self.program.position):
+            if around is not None and self.program.inside(read, around) and self.ranks.is_own(read):
+                yield from self._use(read, anchor, depth - 1)
 
     def _followed(self, target: ast.expr, position: int | None, anchor: ast.stmt, depth: int) -> Iterator[Use]:
         if position is not None and isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) > position:

@@ -58,6 +58,24 @@ def test_a_tensor_that_is_added_to_in_place(added: str) -> None:
     assert summed(added, "total = torch.zeros(2)", "print(total.sum().item() / len(loader))") == [(("total",), "mean")]
 
 
+@pytest.mark.parametrize(
+    ("read", "how"),
+    [
+        ("print([t / len(loader) for t in total])", "mean"),
+        ("print({k: t / len(loader) for k, t in zip('ab', total)})", "mean"),
+        ("for i, t in enumerate(total): print(i, t / len(loader))", "mean"),
+        ("print(sum(t for t in total) / len(loader))", "mean"),
+        ("print(sum([total[0], total[1]]) / len(loader))", "mean"),
+        ("print([t / 8 for t in total])", "sum"),
+        ("for t in total: print(t)", "sum"),
+        ("print([t / len(loader) for t in total], total)", None),
+    ],
+)
+def test_what_the_elements_of_a_table_are_divided_by(read: str, how: str | None) -> None:
+    added = "total[0] += loss.item(); total[1] += x.sum().item()"
+    assert summed(added, "total = [0.0] * 2", read) == ([(("total",), how)] if how else [])
+
+
 def test_a_count_that_is_made_safe_to_divide_by_belongs_to_its_sum() -> None:
     divided = "d = max(1, n)\nprint(total / d)"
     (found,) = summed("total += loss.item()\nn += len(x)", read=divided)

@@ -27,7 +27,7 @@ from accelify.codemod.semantics.conditions import Conditions, Process, worlds_wh
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope, assigned_targets, main_guard, names_read_in
-from accelify.codemod.semantics.values import Instance, Made
+from accelify.codemod.semantics.values import Constant, Instance, Made
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 4
@@ -421,7 +421,7 @@ class Cpu:
 
     def _terms(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """The conditions that must hold besides that there is a GPU; none where they are not known."""
-        node = _asserted(node)
+        node = _asserted(node, self.tracer)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             return [term for value in node.values for term in self._terms(value, depth)]
         if any(self.roles.is_cuda_test(v) for v in self.program.values(node)) and isinstance(node, ast.Call):
@@ -468,7 +468,7 @@ class OnGpu:
         return self.conditions.truth_in(test, self._worlds)
 
     def _wished(self, test: ast.expr) -> bool | None:
-        test = _asserted(test)
+        test = _asserted(test, self.tracer)
         text = ast.unparse(test)
         if text in self.wishes:
             return True
@@ -485,12 +485,22 @@ class OnGpu:
         return None if value is None else self.holds(value)
 
 
-def _asserted(test: ast.expr) -> ast.expr:
-    """`args.cuda` of `args.cuda is True` and of `args.cuda == True`."""
+def _asserted(test: ast.expr, tracer: Tracer) -> ast.expr:
+    """`args.cuda` of `args.cuda is True` and of `args.cuda == True`; not of a number, as 2 is not equal to True."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.Eq)) and len(test.ops) == 1:
         right = test.comparators[0]
-        return test.left if isinstance(right, ast.Constant) and right.value is True else test
+        is_true = isinstance(right, ast.Constant) and right.value is True
+        return test.left if is_true and not _may_be_no_truth(test.left, tracer) else test
     return test
+
+
+def _may_be_no_truth(node: ast.expr, tracer: Tracer) -> bool:
+    """Whether an expression is known to hold, or to be an option for, something else than True and False."""
+    held = [v.value for v in tracer.program.values(node) if isinstance(v, Constant)]
+    given = tracer.option_values(node.attr, "type") if isinstance(node, ast.Attribute) else []
+    held += [value.value for value in given if isinstance(value, ast.Constant)]
+    converted = (name for value in given for name in tracer.program.externals(value) if name != "bool")
+    return any(map(names.converts, converted)) or any(not isinstance(v, bool) and v is not None for v in held)
 
 
 def _asks(code: ast.expr) -> bool:

@@ -408,6 +408,26 @@ def test_conditions_under_which_a_model_is_moved(before: str, model: str, settin
     assert (found and found.text) == setting
 
 
+@pytest.mark.parametrize(
+    ("option", "setting"),
+    [
+        ('"--cuda", type=int, default=1', "args.cuda != True"),  # 2 is not equal to True
+        ('"--cuda", default=0', "args.cuda != True"),
+        ('"--cuda", type=str', "args.cuda != True"),
+        ('"--cuda", action="store_true"', "not args.cuda"),
+        ('"--cuda", type=bool', "not args.cuda"),
+        ('"--cuda", default=False', "not args.cuda"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["args.cuda == True", "args.cuda is True and torch.cuda.is_available()"])
+def test_an_option_that_is_compared_with_true(option: str, setting: str, asked: str) -> None:
+    parsed = f"import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument({option})\n"
+    script = training(imports=f"{parsed}args = parser.parse_args()", model=f"if {asked}:\n    model.cuda()").script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert found is not None
+    assert found.text == (setting if "==" in asked else setting.replace("!= True", "is not True"))
+
+
 CHOSEN = """\
 import argparse
 import torch

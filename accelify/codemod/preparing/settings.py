@@ -351,9 +351,17 @@ class Settings:
             for w in self.program.attribute_writes.get(node.attr, ())
             if ast.unparse(w.value).rpartition(".")[2] == last and not self._is_kept_by(w, node.attr)
         ]
-        if not all(self._is_written_by(w) for w in writes):
+        if not all(self._is_written_by(w) and not self._is_replaced_by(w, node) for w in writes):
             return None
         return ast.Attribute(base, node.attr, ast.Load())
+
+    def _is_replaced_by(self, write: ast.AST, read: ast.Attribute) -> bool:
+        """Whether an option is read to give it another value: `args.device = gpu if args.device == "gpu" else cpu`."""
+        value = self.tracer.assigned(write) if isinstance(write, ast.expr) else None
+        asked = [value, *(branch.test for branch, _ in self.program.branches_round(write))]
+        is_read = any(part is not None and self.program.inside(read, part) for part in asked)
+        is_same = value is not None and self._comes_to(value, read.attr, _DEPTH) is True
+        return is_read and not is_same and not (isinstance(value, ast.Call) and read in value.args)
 
     def _is_kept_by(self, write: ast.Attribute, option: str) -> bool:
         """Whether an option is only given what it comes to: `args.cuda = args.cuda and torch.cuda.is_available()`."""

@@ -428,6 +428,24 @@ def test_an_option_that_is_compared_with_true(option: str, setting: str, asked: 
     assert found.text == (setting if "==" in asked else setting.replace("!= True", "is not True"))
 
 
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [
+        ("args.device = torch.device('cuda' if args.device == 'gpu' else 'cpu')", None),
+        (
+            "if args.device == 'gpu':\n    args.device = torch.device('cuda')\nelse:\n    args.device = 'cpu'",
+            "str(args.device).startswith('cpu')",
+        ),
+        ("args.device = 'cuda:0' if torch.cuda.is_available() and args.device == 'gpu' else 'cpu'", None),
+        ("where = 'cuda' if args.device == 'gpu' else 'cpu'\nargs.device = 'gpu'", "args.device != 'gpu'"),
+    ],
+)
+def test_an_option_that_the_script_gives_its_device(given: str, setting: str | None) -> None:
+    script = training(imports=PARSED, before=given, model="model.to(args.device)").script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+
+
 CHOSEN = """\
 import argparse
 import torch

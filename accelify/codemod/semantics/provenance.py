@@ -13,7 +13,7 @@ from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, gone_over, returned
+from accelify.codemod.semantics.scopes import Scope, gone_over, own_statements, returned
 from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, Value
 
 _DEPTH = 12
@@ -269,11 +269,17 @@ class Tracer:
 
     def _looped(self, statement: ast.For | ast.AsyncFor, write: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
         listed = statement.iter
-        if not isinstance(listed, (ast.List, ast.Tuple)):
-            return []
-        if statement.target is write:
-            return [c for e in listed.elts for c in self.chains(e, seen)]
-        return [c for e in self._at_position(statement, write, listed.elts) for c in self.chains(e, seen)]
+        is_literal = isinstance(listed, (ast.List, ast.Tuple))
+        elements = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else self._yielded(listed)
+        found = elements if statement.target is write else self._at_position(statement, write, elements)
+        return [c for e in found if is_literal or self._is_loader(e) for c in self.chains(e, seen)]
+
+    def _yielded(self, node: ast.expr) -> list[ast.expr]:
+        """What a generator of the project's own yields, as one of loaders: `for loader in folds(data):`."""
+        callees = self.flow.callees.get(node, ()) if isinstance(node, ast.Call) else ()
+        generators = [c for c in callees if c.generates] if all(c.generates for c in callees) else []
+        expressions = (s.value for c in generators for s in own_statements(c.body) if isinstance(s, ast.Expr))
+        return [e.value for e in expressions if isinstance(e, ast.Yield) and e.value is not None]
 
     @staticmethod
     def _at_position(statement: ast.For | ast.AsyncFor, write: ast.Name, listed: list[ast.expr]) -> list[ast.expr]:

@@ -92,6 +92,49 @@ def test_a_loader_that_a_generator_builds_is_prepared_there(generator: str, batc
     assert ("x, y = x.to(device), y.to(device)" in after) is not is_seen
 
 
+FOLDS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Subset
+def folds(rows):
+    for fold in range(4):
+        kept = DataLoader(Subset(rows, range(fold, 8)), batch_size=2)
+        yield {given}
+class Trainer:
+    def __init__(self, model):
+        self.model = model.cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def epoch(self, loader):
+        for x, y in loader:
+            x, y = x.cuda(), y.cuda()
+            loss = nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+    def train(self, rows):
+        for {target} in folds(rows):
+            self.epoch(loader)
+        {other}
+Trainer(nn.Linear(4, 1)).train(rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "target", "prepared"),
+    [
+        ("kept", "loader", "kept = accelerator.prepare(kept)"),
+        ("DataLoader(rows, batch_size=2)", "loader", "yield accelerator.prepare(DataLoader(rows, batch_size=2))"),
+        ("fold, kept", "fold, loader", "kept = accelerator.prepare(kept)"),
+    ],
+)
+@pytest.mark.parametrize("other", ["pass", "self.epoch(DataLoader(rows, batch_size=2))"])
+def test_loaders_that_a_generator_yields_are_prepared(given: str, target: str, prepared: str, other: str) -> None:
+    after = migrated(FOLDS.format(given=given, target=target, other=other))
+    assert prepared.replace("accelerator", "self.accelerator") in after or prepared in after
+    assert other == "pass" or "accelerator.prepare(DataLoader(rows, batch_size=2))" in after
+    assert "x.cuda()" not in after
+
+
 NET = """\
 class Net(nn.Module):
     def __init__(self):

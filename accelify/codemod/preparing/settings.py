@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -158,7 +159,7 @@ class Settings:
             return ast.Attribute(value.args[0], str(key.value), ast.Load())
         text = ast.unparse(node.value)
         writes = [w for w in self.program.item_writes.get(key.value, ()) if ast.unparse(w.value) == text]
-        return ast.Subscript(value, key, ast.Load()) if all(map(self._is_written_by, writes)) else None
+        return ast.Subscript(value, key, ast.Load()) if self._are_known(writes, node) else None
 
     def _call(self, node: ast.Call, depth: int) -> ast.expr | None:
         """The question for a GPU, what Python makes of an option, `int(args.gpu)`, and what its text says of itself."""
@@ -351,16 +352,18 @@ class Settings:
             for w in self.program.attribute_writes.get(node.attr, ())
             if ast.unparse(w.value).rpartition(".")[2] == last and not self._is_kept_by(w, node.attr)
         ]
-        if not all(self._is_written_by(w) and not self._is_replaced_by(w, node) for w in writes):
-            return None
-        return ast.Attribute(base, node.attr, ast.Load())
+        return ast.Attribute(base, node.attr, ast.Load()) if self._are_known(writes, node) else None
 
-    def _is_replaced_by(self, write: ast.AST, read: ast.Attribute) -> bool:
+    def _are_known(self, writes: Sequence[ast.AST], read: ast.Attribute | ast.Subscript) -> bool:
+        """Whether an option has its value from some statement of the home on, and still that which is read."""
+        return all(self._is_written_by(w) and not self._is_replaced_by(w, read) for w in writes)
+
+    def _is_replaced_by(self, write: ast.AST, read: ast.Attribute | ast.Subscript) -> bool:
         """Whether an option is read to give it another value: `args.device = gpu if args.device == "gpu" else cpu`."""
         value = self.tracer.assigned(write) if isinstance(write, ast.expr) else None
         asked = [value, *(branch.test for branch, _ in self.program.branches_round(write))]
         is_read = any(part is not None and self.program.inside(read, part) for part in asked)
-        is_same = value is not None and self._comes_to(value, read.attr, _DEPTH) is True
+        is_same = value is not None and self._comes_to(value, _option(read), _DEPTH) is True
         return is_read and not is_same and not (isinstance(value, ast.Call) and read in value.args)
 
     def _is_kept_by(self, write: ast.Attribute, option: str) -> bool:
@@ -369,12 +372,12 @@ class Settings:
         is_elsewhere = self.program.frame(write) is not self.frame
         return value is not None and is_elsewhere and self._comes_to(value, option, _DEPTH) is True
 
-    def _comes_to(self, node: ast.expr, option: str, depth: int) -> bool | None:
+    def _comes_to(self, node: ast.expr, option: object, depth: int) -> bool | None:
         """Whether a value is an option where there is a GPU; None where it is nothing but the question for a GPU."""
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             parts = [self._comes_to(v, option, depth) for v in node.values]
             return False if False in parts else True if True in parts else None
-        if isinstance(node, ast.Attribute) and node.attr == option:
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and _option(node) == option:
             return True
         if isinstance(node, ast.Call) and any(map(self.roles.is_cuda_test, self.program.values(node))):
             return None
@@ -435,6 +438,13 @@ class Settings:
             return ast.Attribute(ast.Name(self.frame.parameters[0].arg, ast.Load()), node.attr, ast.Load())
         value = self.tracer.assigned(write)
         return None if value is None or where.name != "__init__" else self._at_home(value, depth - 1)
+
+
+def _option(read: ast.Attribute | ast.Subscript) -> object:
+    """`device` of `args.device` and of `config["device"]`."""
+    if isinstance(read, ast.Attribute):
+        return read.attr
+    return read.slice.value if isinstance(read.slice, ast.Constant) else None
 
 
 def is_default_setting(program: Program, target: ast.expr, value: ast.expr) -> bool:

@@ -446,6 +446,20 @@ def test_an_option_that_the_script_gives_its_device(given: str, setting: str | N
     assert (found and found.text) == setting
 
 
+@pytest.mark.parametrize(
+    ("given", "device", "asks_option"),
+    [
+        ("cfg['device'] = torch.device('cuda' if cfg['device'] == 'gpu' else 'cpu')", "cfg['device']", False),
+        ("where = 'cuda' if cfg['device'] == 'gpu' else 'cpu'\ncfg['other'] = where", "where", True),
+    ],
+)
+def test_an_item_that_the_script_gives_its_device(given: str, device: str, asks_option: bool) -> None:
+    parsed = f"{PARSED}cfg = vars(args)\n"
+    script = training(imports=parsed, before=given, model=f"model.to({device})").script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found is not None and "'gpu'" in found.text) is asks_option
+
+
 CHOSEN = """\
 import argparse
 import torch

@@ -268,11 +268,11 @@ class Tracer:
         return [(binding,)]
 
     def _looped(self, statement: ast.For | ast.AsyncFor, write: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
-        listed = statement.iter
-        is_literal = isinstance(listed, (ast.List, ast.Tuple))
-        elements = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else self._yielded(listed)
-        found = elements if statement.target is write else self._at_position(statement, write, elements)
-        return [c for e in found if is_literal or self._is_loader(e) for c in self.chains(e, seen)]
+        if isinstance(statement.iter, (ast.List, ast.Tuple)):
+            given = self._at_position(statement, write, statement.iter.elts)
+        else:
+            given = list(filter(self._is_loader, self._at_position(statement, write, self._yielded(statement.iter))))
+        return [c for e in given for c in self.chains(e, seen)]
 
     def _yielded(self, node: ast.expr) -> list[ast.expr]:
         """What a generator of the project's own yields, as one of loaders: `for loader in folds(data):`."""
@@ -285,6 +285,8 @@ class Tracer:
     def _at_position(statement: ast.For | ast.AsyncFor, write: ast.Name, listed: list[ast.expr]) -> list[ast.expr]:
         """The values of a name in `for phase, loader in [("train", a), ("val", b)]`; of phases, the training one."""
         target = statement.target
+        if target is write:
+            return listed
         rows = [e for e in listed if isinstance(e, (ast.Tuple, ast.List))]
         if not isinstance(target, (ast.Tuple, ast.List)) or write not in target.elts or len(rows) != len(listed):
             return []

@@ -314,17 +314,16 @@ class Kinds:
 
     def _returned_parts(self, target: ast.expr) -> list[ast.expr]:
         """What functions of the project return for one of several targets: `loss` of `loss, n = step(batch)`."""
+        call, path = self.program.assigned(target)
         targets = self.program.parent(target)
-        statement = self.program.parent(targets) if isinstance(targets, (ast.Tuple, ast.List)) else None
-        call = statement.value if isinstance(statement, ast.Assign) else None
-        callees = self.flow.callees.get(call, ()) if isinstance(call, ast.Call) else ()
+        callees = self.flow.callees.get(call, ()) if isinstance(call, ast.Call) and len(path) == 1 else ()
         if not isinstance(targets, (ast.Tuple, ast.List)) or any(callee.generates for callee in callees):
             return []
         given = returned(callees)
         whole = [g.elts for g in given if isinstance(g, ast.Tuple) and len(g.elts) == len(targets.elts)]
         if len(whole) < len(given) or any(isinstance(e, ast.Starred) for each in (targets.elts, *whole) for e in each):
             return []
-        return [each[targets.elts.index(target)] for each in whole]
+        return [each[path[0]] for each in whole]
 
     def _is_counted(self, target: ast.expr) -> bool:
         """Whether a loop's variable is a number, however the loop is written: `for i in tqdm(range(n))`."""

@@ -89,7 +89,7 @@ class Rank:
 Label = Origin | Given
 Labels = frozenset[Label]
 NONE: Labels = frozenset()
-_PARTS = 16  # of an object that are told from each other, where they have the same label
+_PARTS = 16  # of an object that are kept apart, where they have the same label
 _ANY = "*"  # in place of the name of a part: one of them, whichever it is
 
 

@@ -93,6 +93,52 @@ def test_a_switch_is_read_where_the_accelerator_is_created(flag: str, condition:
     assert created(result) == f'accelerator = Accelerator(mixed_precision="fp16" if {condition} else "no")'
 
 
+@pytest.mark.parametrize(
+    ("option", "device", "precision"),
+    [
+        (
+            "'--cpu', action='store_true'",
+            "'cuda' if torch.cuda.is_available() and not args.cpu else 'cpu'",
+            'cpu=args.cpu, mixed_precision="fp16" if torch.cuda.is_available() and not args.cpu else "no"',
+        ),
+        (
+            "'--gpu', action='store_true'",
+            "'cuda' if torch.cuda.is_available() and args.gpu else 'cpu'",
+            'cpu=not args.gpu, mixed_precision="fp16" if torch.cuda.is_available() and args.gpu else "no"',
+        ),
+        (
+            "'--device', default='cuda'",
+            "args.device if torch.cuda.is_available() else 'cpu'",
+            "cpu=args.device.startswith('cpu'), mixed_precision=\"fp16\" if torch.cuda.is_available() "
+            "and not args.device.startswith('cpu') else \"no\"",
+        ),
+        (
+            "'--epochs', type=int",
+            "'cuda' if torch.cuda.is_available() else 'cpu'",
+            'mixed_precision="fp16" if torch.cuda.is_available() else "no"',
+        ),
+    ],
+)
+def test_an_option_for_the_cpu_keeps_the_precision_full(option: str, device: str, precision: str) -> None:
+    flag = f"""\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument({option})
+args = parser.parse_args()
+device = torch.device({device})"""
+    script = SCRIPT.replace(".cuda()", ".to(device)").format(
+        imports="",
+        flag=flag,
+        scaler="scaler = torch.amp.GradScaler('cuda', enabled=device.type == 'cuda')",
+        autocast="torch.autocast('cuda', enabled=device.type == 'cuda')",
+        step=STEP,
+        end="",
+    )
+    result = run(script)
+    assert_taken_over(result)
+    assert created(result).replace(",)", ")") == f"accelerator = Accelerator({precision})"
+
+
 @pytest.mark.parametrize("name", ["torch.GradScaler", "torch.cuda.amp.GradScaler", "torch.amp.GradScaler"])
 def test_each_name_of_the_scaler_is_known(name: str) -> None:
     assert_taken_over(made(scaler=f"scaler = {name}()"))

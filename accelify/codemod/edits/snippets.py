@@ -125,13 +125,16 @@ def _reindent(line: str, indent: str) -> str:
     return indent * ((len(line) - len(stripped)) // 4) + stripped
 
 
-def call_statement(targets: str, function: str, arguments: str, indent: int = 0) -> str:
-    """`targets = function(arguments)`, broken over three lines where one would be too long."""
+def call_statement(targets: str, function: str, arguments: str | Sequence[str], indent: int = 0) -> str:
+    """`targets = function(arguments)`, broken where it would be too long: over three lines, then at every argument."""
+    given = arguments if isinstance(arguments, str) else ", ".join(arguments)
     head = f"{targets} = {function}(" if targets else f"{function}("
-    line = f"{head}{arguments})"
+    line = f"{head}{given})"
     if indent + len(line) <= _LIMIT:
         return line
-    return f"{head}\n    {arguments}\n)"
+    if not isinstance(arguments, str) and len(arguments) > 1 and len(f"    {given}") > _LIMIT:
+        given = ",\n    ".join(arguments) + ","
+    return f"{head}\n    {given}\n)"
 
 
 def quoted_as(source: str, code: str) -> str:

@@ -26,9 +26,10 @@ from accelify.codemod.devices.options import CpuSetting
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, Found, Insert, Obstacle, Replace
 from accelify.codemod.libraries import vocabulary
+from accelify.codemod.precision.switches import HAS_CUDA
 from accelify.codemod.preparing.placing import kept_edit
 from accelify.codemod.preparing.reach import constructor, method_of, node_of
-from accelify.codemod.preparing.settings import imports_torch
+from accelify.codemod.preparing.settings import imports_torch, negated
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope, names_in
 
@@ -102,19 +103,31 @@ def _call(script: Script, home: Scope) -> str:
     if script.devices.together.mixed is not None:
         settings.append("mixed_devices=True")
     if script.precision is not None and script.precision.is_taken_over:
-        settings.append(f"mixed_precision={script.precision.code}")
-    return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))
+        settings.append(f"mixed_precision={_precision(script, home, script.precision.code)}")
+    return snippets.call_statement("", "Accelerator", settings, len("accelerator = "))
 
 
 def _cpu(script: Script, home: Scope) -> str:
     """The condition that keeps the accelerator on the CPU: an option, or that there is no GPU the script knows."""
-    cpu = script.devices.cpu
-    is_known = cpu is not None and (not isinstance(cpu, CpuSetting) or home in cpu.homes)
-    chosen = [cpu.text] if cpu is not None and is_known and cpu.text != "False" else []
+    chosen = _chosen(script, home)
     others = [text for text in chosen if not _is_about_gpus(text)]
     if others != chosen or (script.devices.is_for_cuda and imports_torch(script.reach.homes[0].root)):
         others.append("not torch.cuda.is_available()")
     return " or ".join(others)
+
+
+def _chosen(script: Script, home: Scope) -> list[str]:
+    cpu = script.devices.cpu
+    is_known = cpu is not None and (not isinstance(cpu, CpuSetting) or home in cpu.homes)
+    return [cpu.text] if cpu is not None and is_known and cpu.text != "False" else []
+
+
+def _precision(script: Script, home: Scope, code: str) -> str:
+    """The code for `mixed_precision=`: that there is a GPU says nothing where an option keeps the script on the CPU."""
+    wishes = [ast.parse(text, mode="eval").body for text in _chosen(script, home) if not _is_about_gpus(text)]
+    source = script.program.flow.parsed_of[script.reach.homes[0].module].text
+    on_gpu = " and ".join([HAS_CUDA, *(ast.unparse(negated(wish)) for wish in wishes)])
+    return code.replace(HAS_CUDA, snippets.quoted_as(source, on_gpu))
 
 
 def _is_about_gpus(text: str) -> bool:

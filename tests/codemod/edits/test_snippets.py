@@ -91,6 +91,8 @@ def test_a_long_call_is_broken() -> None:
     assert call_statement("a", "f", "b, c") == "a = f(b, c)"
     assert call_statement("", "f", "b") == "f(b)"
     assert call_statement("a", "f", "b" * 90) == f"a = f(\n    {'b' * 90}\n)"
+    assert call_statement("a", "f", ["b", "c" * 80]) == f"a = f(\n    b, {'c' * 80}\n)"
+    assert call_statement("a", "f", ["b", "c" * 90]) == f"a = f(\n    b,\n    {'c' * 90},\n)"
     assert "\n" in call_statement("a", "f", "b" * 60, indent=30)
 
 

@@ -1028,6 +1028,65 @@ def test_scripts_with_different_options_have_none_of_them(tmp_path: Path) -> Non
     assert b"Accelerator()" in found["other.py"].after
 
 
+STEPPING = """\
+import torch
+
+class Steps:
+    def __init__(self, parameters):
+        self.optimizer = torch.optim.SGD(parameters, lr=0.1)
+
+    def step(self):
+        self.optimizer.step()
+
+class Rows:
+    def __init__(self, device):
+        self.rows, self.device = torch.randn(64, 4), device
+
+    def batches(self):
+        for row in self.rows:
+            yield row.to(self.device)
+"""
+STEPPER = f"""\
+import argparse, torch
+from engine import Steps, Rows
+{PARSED.partition("use_cuda")[0].replace('"--no-cuda", action="store_true"', '"--device", default="cuda:1"')}
+device = torch.device(args.device)
+
+def main():
+    rows, model = Rows(device), torch.nn.Linear(4, 1).to(device)
+    steps = Steps(model.parameters())
+    for row in rows.batches():
+        loss = model(row).mean() + torch.zeros(1, device=device)
+        model.zero_grad()
+        loss.backward()
+        steps.step()
+
+if __name__ == "__main__":
+    for _ in range(2):
+        main()
+"""
+UNNAMED = """
+class Trainer:
+    def __init__(self, model, device):
+        self.model = model.to(device)
+        self.optimizer = torch.optim.Adam(model.parameters())
+
+    def train(self, x):
+        self.model(x).mean().backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("own", "others"), [("", ["other"]), ("", ["other", "third"]), (UNNAMED, [])])
+def test_scripts_that_change_with_a_module_get_their_devices(tmp_path: Path, own: str, others: list[str]) -> None:
+    files = {"engine": STEPPING + own, **dict.fromkeys(["main", *others], STEPPER)}
+    files |= {"user": "import sys\nfrom engine import Trainer\nTrainer(None, sys.argv[1])\n"} if own else {}
+    found = rewritten(tmp_path, "main.py", **files)
+    below = "accelerator = Accelerator(cpu=args.device.startswith('cpu'))\n    device = accelerator.device\n"
+    for path in ["main.py", *(f"{name}.py" for name in others)]:
+        assert below.replace("'", '"') in found[path].after.decode()
+
+
 def test_a_function_that_nothing_calls_decides_about_no_option(tmp_path: Path) -> None:
     found = rewritten(tmp_path, "main.py", engine=ENGINE + DEAD, main=OPTION)
     assert b"accelerator = Accelerator(cpu=args.no_cuda)\n" in found["main.py"].after

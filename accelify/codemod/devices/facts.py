@@ -44,7 +44,7 @@ class Devices:
     condition, in a way that no other accelerator's device can take the place of. set_elsewhere: the devices of moves
     that stay, of variables that another file sets and that this one reads for moves only. comparisons: those of a
     device with a named GPU. set_below: the devices of a module that are read where the accelerator is, and bound
-    above.
+    above, each with the module or function that creates it.
     keeps_moves: whether all of the script's own moves stay, and `prepare` moves nothing.
     """
 
@@ -69,7 +69,7 @@ class Devices:
     moved_early: tuple[ast.Call, ...] = ()
     set_elsewhere: frozenset[ast.expr] = frozenset()
     comparisons: tuple[Comparison, ...] = ()
-    set_below: tuple[Assignment, ...] = ()
+    set_below: tuple[tuple[Assignment, Scope], ...] = ()
     keeps_moves: bool = False
 
     def is_needless(self, move: Move) -> bool:
@@ -271,13 +271,13 @@ def _undecided(
                 yield device
 
 
-def _set_below(known: Moves, access: Access, needless: frozenset[ast.Call]) -> Iterator[Assignment]:
-    """The devices of a module, bound above the accelerator, that are read where it is: one for each variable."""
-    program, homes, done = known.program, access.reach.homes, set[str]()
-    for binding in known.bindings if len(homes) == 1 else ():
-        home, name = homes[0], binding.target.id if isinstance(binding.target, ast.Name) else ""
+def _set_below(known: Moves, access: Access, needless: frozenset[ast.Call]) -> Iterator[tuple[Assignment, Scope]]:
+    """The devices of a module, bound above an accelerator and read where it is: one for each variable and home."""
+    program, done = known.program, set[tuple[Scope, str]]()
+    for binding, home in ((b, h) for b in known.bindings for h in access.reach.homes):
+        name = binding.target.id if isinstance(binding.target, ast.Name) else ""
         is_above = program.scope(binding.target) is home.root and access.at(binding.node) is None
-        if name in done or not name or not is_above or known.is_for_the_cpu(binding):
+        if (home, name) in done or not name or not is_above or known.is_for_the_cpu(binding):
             continue
         reads, inner = program.reads_of(home.root, name), set(home.walk())
         if home.kind == "function":
@@ -285,8 +285,8 @@ def _set_below(known: Moves, access: Access, needless: frozenset[ast.Call]) -> I
         early = [r for r in reads if access.at(r) is None and (home.kind == "function" or program.frame(r) is home)]
         left = [r for r in reads if r not in early and needless.isdisjoint(program.ancestors(r))]
         if home.kind == "module" or (home.kind == "function" and name not in home.writes and not early):
-            done.add(name)
-            yield from [binding] if left else []
+            done.add((home, name))
+            yield from [(binding, home)] if left else []
 
 
 def _set_elsewhere(lattice: Lattice, moves: Sequence[Move], access: Access) -> Iterator[ast.expr]:
@@ -348,8 +348,7 @@ def _keeps_cuda(known: Moves, access: Access, needless: frozenset[ast.Call]) -> 
         owner = program.scope(binding.target).owner(name) if name and access.at(binding.node) is None else None
         reads = program.reads_of(owner, name) if owner is not None else []
         left = [r for r in reads if needless.isdisjoint(program.ancestors(r)) and not _is_only_shown(program, r)]
-        is_set_below = binding in below and access.reach.homes[0].kind == "module"
-        if is_set_below:
+        if any(each == binding and home.kind == "module" for each, home in below):
             continue
         if any([{d.now for d in at.of(read)} for at in (there, elsewhere)] == _CUDA_OR_HOST for read in left):
             return True

@@ -21,7 +21,7 @@ from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
-from accelify.codemod.preparing.reach import Reach
+from accelify.codemod.preparing.reach import Reach, constructor
 from accelify.codemod.preparing.settings import Setting, Settings, imports_torch, is_default_setting, negated
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
@@ -66,10 +66,12 @@ class Cpu:
     def find(self, files: Collection[str], *, by_branch: bool = False) -> CpuSetting | None:
         """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood.
 
-        Several homes must have the same one, but for functions that nothing calls. by_branch: as `Settings` says.
+        Several homes must have the same one, but for functions and classes that the named files do not run.
+        by_branch: as `Settings` says.
         """
         run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.named)
-        homes = [h for h in self.reach.homes if h.kind != "function" or h in run] or [*self.reach.homes]
+        entered = {h: constructor(self.program, h) if h.kind == "class" else h for h in self.reach.homes}
+        homes = [h for h, entry in entered.items() if h.kind == "module" or entry in run] or [*self.reach.homes]
         named, moving = [*self._named(files)], [*self._moving()] if not self._always_moves(files) else []
         if not named and not moving:
             named = [*self._named({parsed.path for parsed in self.program.files})]

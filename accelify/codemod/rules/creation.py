@@ -96,7 +96,7 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
 def _call(script: Script, home: Scope) -> str:
     settings = [script.options.runtime.sharing] if script.options.keep_global_batch else []
     if cpu := _cpu(script, home):
-        source = script.program.flow.parsed_of[script.reach.homes[0].module].text
+        source = script.program.flow.parsed_of[home.module].text
         settings.append(f"cpu={snippets.quoted_as(source, cpu)}")
     if script.devices.keeps_moves:
         settings.append("device_placement=False")
@@ -111,7 +111,7 @@ def _cpu(script: Script, home: Scope) -> str:
     """The condition that keeps the accelerator on the CPU: an option, or that there is no GPU the script knows."""
     chosen = _chosen(script, home)
     others = [text for text in chosen if not _is_about_gpus(text)]
-    if others != chosen or (script.devices.is_for_cuda and imports_torch(script.reach.homes[0].root)):
+    if others != chosen or (script.devices.is_for_cuda and imports_torch(home.root)):
         others.append("not torch.cuda.is_available()")
     return " or ".join(others)
 

@@ -169,8 +169,7 @@ def _set_options(script: Script) -> Iterator[Change]:
 def _set_below(script: Script) -> Iterator[Attempt]:
     """`device = accelerator.device` below the accelerator, for a module's `device` above it, which is read there."""
     launch = script.options.runtime.launch
-    for binding in script.devices.set_below:
-        (home,) = script.reach.homes
+    for binding, home in script.devices.set_below:
         if any("--cpu" in message for message in script.devices.ignored_options(launch, [binding.value])):
             continue  # it may be the CPU, which the accelerator does not know
         created, name = script.access.creation_edit(home, script.reach.name), ast.unparse(binding.target)

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import libcst as cst
 
@@ -27,6 +28,16 @@ from accelify.codemod.edits.values import (
     Wrap,
 )
 from accelify.codemod.files.parse import Parsed
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What becomes of a statement, or of some on one line, and the new statements beside it."""
+
+    old: Sequence[cst.CSTNode]
+    new: cst.BaseStatement
+    before: list[Insert]
+    after: list[Insert]
 
 
 @dataclass(frozen=True)
@@ -200,17 +211,20 @@ class _Applier(cst.CSTTransformer):
         pairs = list(zip(original.body, updated.body, strict=True))
         for index, (old, new) in enumerate(pairs):
             assert isinstance(new, cst.BaseStatement)
-            lines, before, after = list(lines_above(new)), self._inserts(old, "before"), self._inserts(old, "after")
             if old in self.removed:
                 follower = next((n for o, n in pairs[index + 1 :] if o not in self.removed), None)
-                block.remove(self._kept_above(old, lines, follower), [*before, *after])
+                inserts = [*self._inserts(old, "before"), *self._inserts(old, "after")]
+                block.remove(self._kept_above(old, list(lines_above(new)), follower), inserts)
                 continue
-            lines = block.reach(lines, before)
-            is_unwrapped = old in self.unwrapped
-            pieces = self._unwrapped(old, new, lines) if is_unwrapped else [new.with_changes(leading_lines=lines)]
-            for piece, wrap in self._wrapped_apart(old, pieces):
-                block.put(piece, wrap)
-            block.follow(after)
+            for part in self._parts(old, new):
+                lines = block.reach(list(lines_above(part.new)), part.before)
+                is_unwrapped = old in self.unwrapped
+                pieces = [part.new.with_changes(leading_lines=lines)]
+                for piece, wrap in self._wrapped_apart(
+                    part.old, self._unwrapped(old, new, lines) if is_unwrapped else pieces
+                ):
+                    block.put(piece, wrap)
+                block.follow(part.after)
         comments = block.close()
         self.placed.update(block.placed)
         self.touched.extend(block.wrapped)
@@ -218,17 +232,45 @@ class _Applier(cst.CSTTransformer):
             block.put(cst.SimpleStatementLine([cst.Pass()]))
         return updated.with_changes(body=block.body, footer=[*comments, *updated.footer])
 
-    def _wrapped_apart(
-        self, old: cst.BaseStatement, pieces: list[cst.BaseStatement]
-    ) -> Iterator[tuple[cst.BaseStatement, Wrap | None]]:
-        """The statements that replace a statement, each with its wrapper: `a; b` is split where the wrappers differ."""
-        wraps = [self.wrapped.get(s) for s in (old.body if isinstance(old, cst.SimpleStatementLine) else [old])]
-        (line,) = pieces if len(pieces) == 1 else (None,)
-        if all(wrap is wraps[0] for wrap in wraps) or not isinstance(line, cst.SimpleStatementLine):
-            yield from ((piece, wraps[0]) for piece in pieces)
+    def _parts(self, old: cst.BaseStatement, new: cst.BaseStatement) -> Iterator[_Part]:
+        """A statement with what comes before and after it; `a; b` in parts where something new comes between them."""
+        if not isinstance(old, cst.SimpleStatementLine) or len(old.body) == 1:
+            yield _Part([old], new, self._inserts(old, "before"), self._inserts(old, "after"))
             return
-        assert isinstance(old, cst.SimpleStatementLine)
-        wraps = [w for small, w in zip(old.body, wraps, strict=True) if small not in self.removed]
+        line = cst.ensure_type(new, cst.SimpleStatementLine)
+        kept = [small for small in old.body if small not in self.removed]
+        gaps: list[list[Insert]] = [[] for _ in range(len(kept) + 1)]
+        place = 0
+        for small in old.body:
+            gaps[place] += self._inserts(small, "before")
+            place += small not in self.removed
+            for insert in self._inserts(small, "after"):
+                gaps[-1 if insert.imports else place].append(insert)
+        gaps = [sorted(gap, key=lambda insert: insert.order) for gap in gaps]
+        starts = [0, *(i for i in range(1, len(kept)) if gaps[i]), len(kept)]
+        for start, end in pairwise(starts):
+            body = list(line.body[start:end])
+            is_last = end == len(kept)
+            body[-1] = body[-1] if is_last else body[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+            space = line.trailing_whitespace if is_last else cst.TrailingWhitespace()
+            part = line.with_changes(
+                body=body, leading_lines=() if start else line.leading_lines, trailing_whitespace=space
+            )
+            yield _Part(kept[start:end], part, gaps[start], gaps[end] if is_last else [])
+
+    def _wrapped_apart(
+        self, old: Sequence[cst.CSTNode], pieces: list[cst.BaseStatement]
+    ) -> Iterator[tuple[cst.BaseStatement, Wrap | None]]:
+        """The statements that replace others, each with its wrapper: `a; b` is split where the wrappers differ."""
+        (line,) = pieces if len(pieces) == 1 else (None,)
+        if not isinstance(line, cst.SimpleStatementLine):
+            yield from ((piece, self.wrapped.get(old[0])) for piece in pieces)
+            return
+        smalls = old[0].body if isinstance(old[0], cst.SimpleStatementLine) else old
+        wraps = [self.wrapped.get(small) for small in smalls]
+        if all(wrap is wraps[0] for wrap in wraps):
+            yield line, wraps[0]
+            return
         for at, (small, wrap) in enumerate(zip(line.body, wraps, strict=True)):
             end = line.trailing_whitespace if small is line.body[-1] else cst.TrailingWhitespace()
             bare = small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)

@@ -96,7 +96,7 @@ class Block:
             if self._last == (insert.code, len(self.body)):
                 continue
             made = snippets.statements(insert.code, self.indent)
-            if insert.where == "after" and insert.code.startswith(("from ", "import ")) and not insert.gap:
+            if insert.where == "after" and insert.imports and not insert.gap:
                 self.body.extend(made)
                 continue
             if insert.gap and not has_blank(left) and self.body:

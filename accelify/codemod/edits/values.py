@@ -50,6 +50,11 @@ class Insert:
     order: int = 0
     unless_before: tuple[ast.stmt, ...] = ()
 
+    @property
+    def imports(self) -> bool:
+        """Whether the new statement is an import."""
+        return self.code.startswith(("from ", "import "))
+
 
 @dataclass(frozen=True)
 class DropNames:

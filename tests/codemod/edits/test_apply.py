@@ -118,6 +118,29 @@ def test_the_same_statement_is_not_put_twice_in_succession(between: str, after: 
     assert (result.text, result.missed) == (after, [])
 
 
+@pytest.mark.parametrize(
+    ("before", "place", "code", "after"),
+    [
+        ("a(); b()  # c\n", "after", "d()", "a()\nd()\nb()  # c\n"),
+        ("# c\na(); b()\n", "before", "d()", "# c\nd()\na(); b()\n"),
+        ("b(); a(); e()\n", "before", "d()", "b()\nd()\na(); e()\n"),
+        ("b(); a()\n", "after", "d()", "b(); a()\nd()\n"),
+        ("def f():\n    a(); b(); e()\n", "after", "d()", "def f():\n    a()\n    d()\n    b(); e()\n"),
+        ("a(); b()\n", "after", "import d", "a(); b()\nimport d\n"),
+    ],
+)
+def test_a_new_statement_comes_between_those_of_a_line(before: str, place: str, code: str, after: str) -> None:
+    facts = Facts(before)
+    assert applied(facts, Insert(facts.program.statement(facts["a()"]), place, code)).text == after
+
+
+def test_a_new_statement_in_the_place_of_one_on_a_line() -> None:
+    facts = Facts("a(); b(); c()\n")
+    gone = facts.program.statement(facts["b()"])
+    assert applied(facts, Remove(gone), Insert(gone, "after", "d()")).text == "a()\nd()\nc()\n"
+    assert applied(facts, Remove(gone)).text == "a(); c()\n"
+
+
 def test_names_of_an_import() -> None:
     facts = Facts("from a import b, c as d, e\nimport f\n")
     first, second = facts.files[0].tree.body

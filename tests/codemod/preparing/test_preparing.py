@@ -659,3 +659,32 @@ for x, y in state.loader:
     assert "accelerator.prepare(state.model)\n" in after
     assert "optimizer = accelerator.prepare(optimizer)" in after
     assert "state.model = " not in after
+
+
+ON_ONE_LINE = """\
+import torch
+def train(data, model, optimizer):
+    for x in data.split(8):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+def main():
+    model = torch.nn.Linear(4, 1)
+    {line}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("model = model.cuda(); train(data, model, torch.optim.SGD(model.parameters()))", "train("),
+        ("model.cuda(); optimizer = torch.optim.SGD(model.parameters()); train(data, model, optimizer)", "train("),
+        ("optimizer = torch.optim.SGD(model.parameters()); model.cuda(); train(data, model, optimizer)", "train("),
+        ("model.cuda(); optimizer = torch.optim.SGD(model.parameters())\n    train(data, model, optimizer)", "train("),
+    ],
+)
+def test_what_a_line_makes_and_trains_is_prepared_between(line: str, first: str) -> None:
+    after = migrated(ON_ONE_LINE.format(line=f"data = torch.randn(64, 4).cuda()\n    {line}")).partition("def main")[2]
+    assert "accelerator.prepare(" in after.partition(first)[0]
+    assert "prepare(model" not in after.partition(first)[2]

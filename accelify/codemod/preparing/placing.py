@@ -49,6 +49,8 @@ class Access:
     def at(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""
         frame = self.program.frame(node)
+        if frame.kind == "class":
+            return self.at(frame.node)  # its body runs where it is defined
         found = self.reach.expression(frame)
         after = next((s for s in self.after if self.program.frame(s) is frame), None)
         if after is not None and not self._is_after(node, after):

@@ -9,8 +9,8 @@ import pytest
 from accelify.codemod.devices.moves import options_in
 from accelify.codemod.devices.options import Cpu
 from tests.codemod.facts import Facts
-from tests.codemod.pairs import run
-from tests.codemod.training_scripts import training
+from tests.codemod.pairs import migrated, run
+from tests.codemod.training_scripts import script, training
 
 
 @pytest.mark.parametrize(
@@ -640,3 +640,22 @@ def test_options_that_a_checkpoint_replaces_later(start: str, end: str, again: s
     text = run(earlier).after.decode().replace('"', "'")
     assert f"Accelerator({setting})" in text
     assert text.index("Accelerator(") > text.rindex("last.pth")
+
+
+IN_A_CLASS = "class CFG:\n    {device}\n    lr = 0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("device", "made"),
+    [
+        ("device = 'cuda'", "CFG"),
+        ("device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "CFG"),
+        ("device: str = 'cuda'", "CFG()"),
+    ],
+)
+def test_a_device_in_the_body_of_a_class_is_above_the_accelerator(device: str, made: str) -> None:
+    before = IN_A_CLASS.format(device=device) + f"cfg = {made}\n"
+    after = migrated(script(before=before, model="model.to(cfg.device)\n")).partition("loader =")[0]
+    assert f"    {device}\n" in after
+    assert "Accelerator(cpu=str(cfg.device).startswith('cpu'))" in after.replace('"', "'")
+    assert "accelerator.device" not in after.partition("accelerator = ")[0]

@@ -18,6 +18,7 @@ from accelify.codemod.metrics.updates import Updating, addition, assigned_to, up
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.first_rounds import set_in_first_round
+from accelify.codemod.semantics.program import COMPREHENSIONS
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
 
@@ -152,6 +153,9 @@ class Reports:
         is_drawn = self.is_all_drawn or self.ranks.running.loop_of(origin.node) in self.ranks.shards.drawn
         if sink.way not in (Way.SHOWN, Way.SAVED) and (is_drawn or origin.mark is Mark.DRAW):
             return  # what each rank draws for itself is meant to be its own
+        if isinstance(origin.node, COMPREHENSIONS):
+            self._of_pass(sink, origin.node)
+            return
         if origin.mark is Mark.RUNNING:
             self._of_running(sink, origin)
             return
@@ -211,6 +215,15 @@ class Reports:
         self._found.setdefault(key, report)
         if sink.way in (Way.SHOWN, Way.SAVED, Way.HANDED_OVER):
             self._leaves[key].append(sink.node)
+
+    def _of_pass(self, sink: Sink, collected: ast.expr) -> None:
+        """Report what a comprehension over a sharded loader gives, by the variable that keeps it."""
+        statement = self.program.statement(collected)
+        targets = statement.targets if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else []
+        text = ast.unparse(targets[0] if targets else collected)
+        report = Report(About.LIST, collected, text, collected)
+        self._add((collected,), report, sink)
+        self._beyond.add((collected,))
 
     def _of_running(self, sink: Sink, origin: Origin) -> None:
         loop = self.ranks.running.loop_of(origin.node)

@@ -730,3 +730,35 @@ def test_what_a_pass_over_the_shard_scales_inputs_by() -> None:
 def test_a_loss_with_weights_that_all_ranks_have_is_not_reported() -> None:
     text = training(before="loss_of = nn.CrossEntropyLoss(weight=torch.tensor([0.2, 0.8]))")
     assert not script_of(text.replace("criterion(out, y)", "loss_of(out, y)")).metrics.reports
+
+
+@pytest.mark.parametrize(
+    "collected",
+    [
+        "n = sum(x.size(0) for x, _ in loader)",
+        "n = sum([len(b[0]) for b in loader]) / 2",
+        "n = len([b for b in loader])",
+        "n = max(x.max() for i, (x, y) in enumerate(loader))",
+        "n = torch.cat([x for x, _ in loader]).mean()",
+        "n = len({int(v) for _, y in loader for v in y})",
+        "n = {i: len(x) for i, (x, y) in enumerate(loader)}",
+    ],
+)
+def test_what_a_comprehension_collects_from_a_sharded_loader(collected: str) -> None:
+    assert [r.text for r in reports(begin=collected, end="print(n)")] == ["n"]
+
+
+@pytest.mark.parametrize(
+    "collected",
+    [
+        "n = sum(len(x) for x, _ in DataLoader(dataset))",  # every process has all of it
+        "n = sum(len(row) for row in dataset)",
+        "n = sum(1 for _ in loader)",  # of the steps of one process, as `len(loader)` is
+    ],
+)
+def test_what_a_comprehension_collects_of_all_data(collected: str) -> None:
+    assert not reports(begin=collected, end="print(n)")
+
+
+def test_a_generator_that_only_changes_the_batches_of_a_loader() -> None:
+    assert not reports(begin="pairs = ((x * 2, y) for x, y in loader)", end="for x, y in pairs:\n    print(len(x))")

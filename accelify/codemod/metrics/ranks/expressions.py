@@ -28,6 +28,8 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue, View
 
+Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+
 
 class Expressions(Functions):
     """The labels of expressions."""
@@ -77,12 +79,16 @@ class Expressions(Functions):
             found |= self._at(self._without_place(labels), key.value) if is_known else labels  # type: ignore[union-attr]
         return found
 
-    def _comprehension(self, node: ast.expr, parts: list[ast.expr]) -> Labels:
+    def _comprehension(self, node: Comprehension, parts: list[ast.expr]) -> Labels:
+        """The labels of what a comprehension collects: over a sharded loader, a running value like that of a loop."""
         found = self._all(parts)
-        for generator in getattr(node, "generators", ()):
+        for generator in node.generators:
             for test in generator.ifs:
                 found |= self._chosen(self._of(test), node)
-        return found
+        over, is_lazy = node.generators[0], isinstance(node, ast.GeneratorExp)
+        if (is_lazy and not isinstance(self.program.parent(node), ast.Call)) or not self.shards.is_loader(over.iter):
+            return found
+        return self._updated(found, node) | {Origin(Mark.STEPS, over, differs=False)}
 
     def _read(self, node: ast.expr) -> Labels:
         """The labels of the definitions that reach a name or an attribute."""

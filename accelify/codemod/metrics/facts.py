@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Role, Row, Same
 from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
+from accelify.codemod.metrics.counted_passes import CountedPass, counted_passes
 from accelify.codemod.metrics.meters import Metered, Metering
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.ranks.shards import Shards
@@ -43,9 +44,9 @@ class Metrics:
     sharded: the loops that evaluate, sharded batch by batch. shared_loops: the others whose items are sharded over the
     processes, each of which keeps what it makes of them. reductions: the sums that are reduced after their loops; a
     script that distributes itself does that by itself. metered: the meters and lists of loops over shared data, but for
-    those of `sharded`. divided_by_steps: sums over all data that a number of one process's batches divides,
-    with that. ranks: which values are one process's own, once what is reduced is everyone's. reports: those that leave
-    the training though nothing reduced them over all ranks.
+    those of `sharded`. counted: the comprehensions that count rows for all processes. divided_by_steps: sums over all
+    data that a number of one process's batches divides, with that. ranks: which values are one process's own, once what
+    is reduced is everyone's. reports: those that leave the training though nothing reduced them over all ranks.
     draws_alike: whether all ranks draw the same training data, as a step sets its own learning rate by what it draws.
     """
 
@@ -54,6 +55,7 @@ class Metrics:
     shared_loops: tuple[Loop, ...]
     reductions: tuple[Reduction, ...]
     metered: tuple[Metered, ...]
+    counted: tuple[CountedPass, ...]
     divided_by_steps: tuple[tuple[str, ast.expr], ...]
     ranks: Ranks
     reports: tuple[Report, ...]
@@ -235,7 +237,10 @@ def metrics_of(
     reduced += [(loop, name) for loop, names in _put_together(sharded, metered) for name in names]
     settled = _Settled(measured.chains, tuple(reduced), tuple(_reduced_by_hand(measured.chains)) if by_hand else ())
     shared_at_times = [*shared, *measured.loops_shared_for_some(files, {*shared, *evaluations})]
-    shards = measured.shards(shared_at_times)
+    reduces = not by_hand and measured.options.runtime.has("reduce")
+    passes = counted_passes(sums.ranks, measured.tracer, files) if reduces else ()
+    counted = tuple(c for c in passes if access.at(c.call) is not None)
+    shards = replace(measured.shards(shared_at_times), whole=frozenset(c.call for c in counted))
     ranks = Ranks(measured.chains, shards, settled)
     draws_alike = shards.draws and measured.sets_learning_rate(shared, ranks)
     if draws_alike:
@@ -246,7 +251,7 @@ def metrics_of(
     reports = tuple(r for r in found if not measured.is_of_whole_phase(r.node, evaluations))
     over_all = () if by_hand or measured.options.keep_global_batch else measured.loops_over_all(files, shared)
     divided = tuple(pair for loop in over_all for pair in sums.divided_by_steps(loop))
-    return Metrics(measured, sharded, shared, reductions, metered, divided, ranks, reports, draws_alike)
+    return Metrics(measured, sharded, shared, reductions, metered, counted, divided, ranks, reports, draws_alike)
 
 
 def ranks_by_hand(chains: Chains, shards: Shards) -> Ranks:

@@ -27,6 +27,8 @@ latter where it evaluates: `for x, y in loader if training else accelerator.shar
 A loop that evaluates, where all that leaves it is added up or collected, has its batches sharded as they are, and
 sums, meters and lists are combined after the loop: the numbers are those of one process. Any other evaluation is not
 sharded: every process evaluates all of it, which is right but no faster.
+Rows that a comprehension counts, as `n = sum(len(x) for x, _ in train_loader)` does, are counted by all processes
+together; a note names what any other comprehension collects from a prepared loader.
 Left alone: a sum that does not begin at zero just outside its loop, or that is read nowhere after it; one whose use
 after the loop cannot be followed. A note names each.
 """
@@ -42,6 +44,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.metrics.batch_evaluations import Collected, ShardedEvaluation
+from accelify.codemod.metrics.counted_passes import CountedPass
 from accelify.codemod.metrics.meters import Metered
 from accelify.codemod.metrics.rows.recomputation import Recomputation
 from accelify.codemod.metrics.rows.trims import Trim
@@ -61,6 +64,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
         yield _sharded(script, evaluation)
     for metered in script.metrics.metered:
         yield from _metered(script, metered)
+    for counted in script.metrics.counted:
+        yield _counted(script, counted)
     for name, divisor in script.metrics.divided_by_steps:
         message = (
             f"`{ast.unparse(divisor)}` counts the batches of one process, on N processes 1/N of them all, and `{name}` "
@@ -90,6 +95,25 @@ def find(script: Script) -> Iterator[Change | Remark]:
             if message:
                 yield Remark(NAME, script.path(whole), whole, message, Tier.REVIEW)
                 break
+
+
+def _counted(script: Script, counted: CountedPass) -> Change:
+    """`accelerator.reduce(sum(len(x) for x, _ in accelerator.shard(loader, even=False)), "sum")`."""
+    accelerator = script.accelerator(counted.call)
+    assert accelerator is not None
+    shared = partial(_loader_shard, function=f"{accelerator}.shard", phase=None, source="")
+    reduced = partial(_reduced, function=f"{accelerator}.reduce")
+    reads = (accelerator.split(".")[0],)
+    return Change(
+        rule=NAME,
+        path=script.path(counted.call),
+        line=counted.call.lineno,
+        reason="each process counts the rows of its batches, and their sum is the number of all rows",
+        edits=(
+            Replace(counted.source, shared, keeps=(counted.source,), reads=reads),
+            Replace(counted.call, reduced, keeps=(counted.call,), reads=reads),
+        ),
+    )
 
 
 def _miscounted(script: Script, reduction: Reduction, trim: Trim | None, whole: ast.expr) -> str:
@@ -183,6 +207,12 @@ def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None, source:
     branches = ("{loader}", share) if phase.trains else (share, "{loader}")
     test = snippets.quoted_as(source, ast.unparse(phase.test))
     return snippets.expression(f"{branches[0]} if {test} else {branches[1]}", loader=node)
+
+
+def _reduced(node: cst.CSTNode, function: str) -> cst.CSTNode:
+    """`accelerator.reduce(value, "sum")`."""
+    assert isinstance(node, cst.BaseExpression)
+    return snippets.expression(f'{function}({{value}}, "sum")', value=node)
 
 
 def _trimming(trim: Trim, accelerator: str, source: str) -> Iterator[Edit]:

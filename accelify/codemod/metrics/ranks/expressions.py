@@ -39,7 +39,7 @@ class Expressions(Functions):
         self._seen_at = cache(self._find_seen)
 
     def _of(self, node: ast.expr) -> Labels:
-        if isinstance(node, ast.Constant) or self.shards.is_alike(node):
+        if isinstance(node, ast.Constant) or node in self.shards.whole or self.shards.is_alike(node):
             return NONE
         if isinstance(node, (ast.Name, ast.Attribute)):
             labels = self._read(node) if isinstance(node, ast.Name) else self._attribute(node)

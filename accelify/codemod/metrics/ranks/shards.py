@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
@@ -20,6 +20,7 @@ class Shards:
     prepared model, an optimizer. draws: whether each rank draws random numbers of its own, outside of the loops, too.
     drawn: those `rounds` in which it draws its batches. loader_draws: what loaders draw that all ranks have whole.
     sequences: those `loops` whose items are sharded as the loop gets them, the numbers that these have been given, too.
+    whole: calls whose results are reduced at once.
     """
 
     loops: Sequence[Loop]
@@ -30,3 +31,4 @@ class Shards:
     drawn: Sequence[Loop] = ()
     loader_draws: LoaderDraws | None = None
     sequences: Sequence[Loop] = ()
+    whole: Collection[ast.Call] = ()

@@ -120,6 +120,63 @@ for step in range({count}):
     assert is_reported == any("`next` fails after them" in note.message for note in run(text).notes)
 
 
+@pytest.mark.parametrize(
+    ("sampler", "is_reported"),
+    [
+        ("sampler=RandomSampler(data, replacement=True, num_samples=2 * rounds)", True),
+        ("batch_sampler=BatchSampler(RandomSampler(data, True, 2 * rounds), 2, False)", True),
+        ("batch_sampler=Pairs(SequentialSampler(data))", True),
+        ("sampler=Some(rounds)", True),
+        ("sampler=Forever(data)", False),
+        ("batch_sampler=Pairs(Forever(data))", False),
+        ("batch_sampler=Pairs(cycle(range(8)))", False),
+    ],
+)
+def test_a_sampler_that_ends_has_a_shard_for_each_process(sampler: str, is_reported: bool) -> None:
+    text = f"""\
+from itertools import cycle
+import torch
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, SequentialSampler, TensorDataset
+class Pairs(Sampler):
+    def __init__(self, sampler):
+        self.sampler = sampler
+    def __iter__(self):
+        pair = []
+        for index in self.sampler:
+            pair.append(index)
+            if len(pair) == 2:
+                yield pair
+                pair = []
+class Some(Sampler):
+    def __init__(self, rounds):
+        self.rounds = rounds
+    def __iter__(self):
+        for _ in range(self.rounds):
+            yield from (0, 1)
+class Forever(Sampler):
+    def __init__(self, data):
+        self.data = data
+    def __iter__(self):
+        while True:
+            yield from torch.randperm(len(self.data)).tolist()
+data, rounds = TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), 5
+loader = DataLoader(data, {sampler})
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = iter(loader)
+for step in range(rounds):
+    x, y = next(batches)
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    messages = [note.message for note in run(text).notes]
+    assert is_reported == any("`next` fails after them" in message for message in messages)
+    assert is_reported != any("the same number of steps" in message for message in messages)
+
+
 def test_an_optimizer_that_training_hands_back_is_not_prepared_again() -> None:
     text = """\
 import torch

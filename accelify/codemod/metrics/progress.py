@@ -334,9 +334,15 @@ class StepCounts:
             yield from ((chain[-1].node, name) for chain in self.metrics.measured.tracer.chains(held))
 
     def rounds(self) -> list[ast.stmt]:
-        """The training loops with as many steps as in one process, where all are: they ask for a batch in each."""
+        """The training loops with as many steps as in one process, where all are: they find a batch for each."""
         loops = dict.fromkeys(d.loop for d in self.metrics.measured.training.data if d.loop is not None)
-        return [*loops] if self.fixed_rounds.issuperset(loops) else []
+        if not self.fixed_rounds.issuperset(loops) or any(map(self._is_overlong, loops)):
+            return []
+        return [*loops]
+
+    def _is_overlong(self, loop: Loop | ast.While) -> bool:
+        count = _rounds_of(self.metrics, loop)
+        return count is not None and _is_overlong(self.metrics, loop, count)
 
     @cached_property
     def fixed_rounds(self) -> set[ast.AST]:
@@ -550,14 +556,18 @@ def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
     """How many rounds take the next batch of a shard each, where that is worked out from no prepared loader."""
     asking = [d for d in metrics.measured.training.data if d.kind == "loaders" and d.loop is not None]
     for loop in dict.fromkeys([*metrics.shared_loops, *(d.loop for d in asking if d.loop is not None)]):
-        count = _rounds_of(metrics, loop)
-        if count is None or metrics.ranks.of(count).of(Mark.STEPS):
-            continue
-        called = metrics.measured.program.run_through([n for n in ast.walk(loop) if isinstance(n, ast.Call)])
-        bodies = (loop, *sorted((f.node for f in called), key=metrics.measured.program.position))
-        asked = dict.fromkeys(n for body in bodies for n in ast.walk(body))
-        if any(_runs_out(metrics, n, loop, called, _counts_all(metrics, count)) for n in asked):
+        if (count := _rounds_of(metrics, loop)) is not None and _is_overlong(metrics, loop, count):
             yield count
+
+
+def _is_overlong(metrics: Metrics, loop: Loop | ast.While, count: ast.expr) -> bool:
+    """Whether a loop with a number of rounds asks for more batches than a process has of a shard."""
+    if metrics.ranks.of(count).of(Mark.STEPS):
+        return False
+    called = metrics.measured.program.run_through([n for n in ast.walk(loop) if isinstance(n, ast.Call)])
+    bodies = (loop, *sorted((f.node for f in called), key=metrics.measured.program.position))
+    asked = dict.fromkeys(n for body in bodies for n in ast.walk(body))
+    return any(_runs_out(metrics, n, loop, called, _counts_all(metrics, count)) for n in asked)
 
 
 def _rounds_of(metrics: Metrics, loop: Loop | ast.While) -> ast.expr | None:
@@ -608,16 +618,47 @@ def _begins(metrics: Metrics, value: ast.AST | None, is_worked_out: bool) -> boo
 
 
 def _has_end(metrics: Metrics, loader: Value) -> bool:
-    """Whether nothing but a data set that can be indexed says how many batches a loader has."""
+    """Whether a data set that can be indexed, or a sampler that ends, says how many batches a loader has."""
     call = loader.node if isinstance(loader, Made) else None
-    if (
-        not isinstance(call, ast.Call)
-        or not call.args
-        or any((k.arg or "sampler").endswith("sampler") for k in call.keywords)
-    ):
+    if not isinstance(call, ast.Call) or not call.args:
+        return False
+    samplers = [k.value for k in call.keywords if (k.arg or "sampler").endswith("sampler")]
+    if not all(_ends(metrics, sampler) for sampler in samplers):
         return False
     data = metrics.measured.program.values(call.args[0])
-    return not any(isinstance(v, Instance) and metrics.measured.program.flow.method(v.cls, "__iter__") for v in data)
+    return not any(_iterates(metrics, value) for value in data)
+
+
+def _iterates(metrics: Metrics, value: Value) -> bool:
+    """Whether this is an object of the project's own that says itself what it yields."""
+    return isinstance(value, Instance) and metrics.measured.program.flow.method(value.cls, "__iter__") is not None
+
+
+def _ends(metrics: Metrics, sampler: ast.expr, depth: int = DEPTH) -> bool:
+    """Whether a sampler is known to end: a library's, or one of the project's that only goes over others."""
+    held = [v for v in metrics.measured.program.values(sampler) if not isinstance(v, Constant)]
+    is_counted = isinstance(sampler, ast.Call) and "range" in metrics.measured.program.called(sampler)
+    return is_counted or (bool(held) and all(_is_finite(metrics, value, depth) for value in held))
+
+
+def _is_finite(metrics: Metrics, sampler: Value, depth: int) -> bool:
+    if isinstance(sampler, Instance):
+        method = metrics.measured.program.flow.method(sampler.cls, "__iter__")
+        nodes = [*ast.walk(method.node)] if method is not None else []
+        given = [n.iter for n in nodes if isinstance(n, (ast.For, ast.comprehension))]
+        if not given or any(isinstance(n, ast.While) for n in nodes):
+            return False
+    else:
+        call = sampler.node if isinstance(sampler, Made) and names.is_sampler(sampler.name) else None
+        if not isinstance(call, ast.Call):
+            return False
+        given = [n for n in (*call.args, *(k.value for k in call.keywords)) if _is_sampler(metrics, n)]
+    return depth > 0 and all(_ends(metrics, n, depth - 1) for n in given)
+
+
+def _is_sampler(metrics: Metrics, node: ast.expr) -> bool:
+    held = metrics.measured.program.values(node)
+    return any((isinstance(v, Made) and names.is_sampler(v.name)) or _iterates(metrics, v) for v in held)
 
 
 def _has_length(metrics: Metrics, number: ast.expr) -> bool:

@@ -118,12 +118,14 @@ class GroupCollectives(Collectives):
 
     def _completed(self, asked: str, tree: Any) -> Any:
         """The tree of a sum with this rank's zeros as the others have them, where that is all in which they differ."""
-        kinds = None if tree is None else kinds_of(tree)
-        everyone: list[Any] = self._transport.objects((f"{call_site()} {asked}", kinds))
-        completed = filled(tree, [kinds for _, kinds in everyone], self._world.device)
-        if completed is None:
-            raise disagreement([call for call, _ in everyone])
-        return completed
+        known = () if tree is None else tuple(kinds_of(tree, is_leaf) for is_leaf in _ZEROS)
+        everyone: list[Any] = self._transport.objects((f"{call_site()} {asked}", known))
+        for at, is_leaf in enumerate(_ZEROS if tree is not None else ()):
+            kinds = [known[at] if known else None for _, known in everyone]
+            completed = filled(tree, kinds, self._world.device, is_leaf)
+            if completed is not None:
+                return completed
+        raise disagreement([call for call, _ in everyone])
 
     def barrier(self, name: str = "wait_for_everyone") -> None:
         """Return once every rank has come here."""
@@ -183,7 +185,7 @@ class GroupCollectives(Collectives):
     def reduce(self, tree: Any, reduction: str) -> Any:
         """The sum, mean, max or min over ranks of each tensor or number, in kind: a number stays a number.
 
-        The mean of integers is a float. In a sum a rank may have 0 for what is a tensor on others.
+        The mean of integers is a float. In a sum a rank may have 0, or a list of zeros, for what is a tensor on others.
         Raises: Desync when structure, dtype or shape differ between ranks otherwise.
         """
         _check_reduction(reduction)
@@ -287,10 +289,20 @@ def outline(tree: Any, dim: int) -> str:
     return f"{signature(map_leaves(lambda leaf: 0, tree))} {' '.join(map(outlined, leaves(tree)))}"
 
 
-def kinds_of(tree: Any) -> Kinds:
+def is_list_of_zeros(tree: Any) -> bool:
+    """Whether this is `[0.0] * 3`, which becomes an array where arrays are added to it."""
+    return type(tree) is list and bool(tree) and all(_is_number(part) and part == 0 for part in tree)
+
+
+# What a rank's nothing is where others have a tensor: a number 0, or a list of as many (`[0.0] * 3`).
+_ZEROS: tuple[Callable[[Any], bool], ...] = (lambda tree: False, is_list_of_zeros)
+
+
+def kinds_of(tree: Any, is_leaf: Callable[[Any], bool] = _ZEROS[0]) -> Kinds:
     """The facts that ranks exchange to fill in their zeros: the structure of the containers, each leaf's kind."""
-    held = signature(map_leaves(lambda leaf: 0, tree))
-    return (held, *(_kind(leaf) for leaf in leaves(tree)))
+    found: list[Any] = []
+    map_leaves(lambda leaf: found.append(_kind(leaf)), tree, is_leaf=is_leaf)
+    return (signature(map_leaves(lambda leaf: 0, tree, is_leaf=is_leaf)), *found)
 
 
 def _kind(leaf: Any) -> Any:
@@ -298,27 +310,40 @@ def _kind(leaf: Any) -> Any:
         return leaf.dtype, tuple(leaf.shape), leaf.device.type
     if isinstance(leaf, numpy.ndarray):
         return leaf.dtype.str, leaf.shape, "numpy"
+    if isinstance(leaf, list):
+        return len(leaf)
     return None if isinstance(leaf, (int, float)) and leaf == 0 else "number"
 
 
-def filled(tree: Any, everyone: Sequence[Kinds | None], device: torch.device) -> Any:
+def filled(
+    tree: Any, everyone: Sequence[Kinds | None], device: torch.device, is_leaf: Callable[[Any], bool] = _ZEROS[0]
+) -> Any:
     """The tree with its zeros as the others have them; None where that is not the only difference between ranks."""
     known = [kind for kind in everyone if kind is not None]
     if len(known) < len(everyone) or len({(kind[0], len(kind)) for kind in known}) > 1:
         return None
-    agreed: list[Any] = []
-    for position in range(1, len(known[0])):
-        found = {kind[position] for kind in known} - {None}
-        if len(found) > 1:
-            return None
-        agreed.append(found.pop() if found else "number")
+    agreed = [_agreed({kind[position] for kind in known}) for position in range(1, len(known[0]))]
+    if None in agreed:
+        return None
     wanted = iter(agreed)
 
     def fill(leaf: Any) -> Any:
         kind = next(wanted)
-        return leaf if kind == "number" or _kind(leaf) is not None else _zeros(kind, device)
+        return _zeros(kind, device) if isinstance(kind, tuple) and not isinstance(_kind(leaf), tuple) else leaf
 
-    return map_leaves(fill, tree)
+    return map_leaves(fill, tree, is_leaf=is_leaf)
+
+
+def _agreed(kinds: set[Any]) -> Any:
+    """What all ranks have, or would have; None where they differ in more than in zeros."""
+    lengths = {kind for kind in kinds if isinstance(kind, int)}
+    found = kinds - lengths - {None}
+    if len(found) > 1:
+        return None
+    kind = found.pop() if found else "number"
+    is_as_long = isinstance(kind, tuple) and lengths == {*kind[1][-1:]}
+    is_alike = not lengths or (kinds == lengths and len(lengths) == 1)
+    return kind if is_as_long or is_alike else None
 
 
 def _zeros(kind: tuple[Any, tuple[int, ...], str], device: torch.device) -> Any:

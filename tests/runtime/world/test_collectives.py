@@ -1,0 +1,43 @@
+"""Which zeros of a rank stand for the tensors that other ranks have in a sum; in processes, see `checks`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from accelify.runtime.world.collectives import filled, is_list_of_zeros, kinds_of
+
+CPU = torch.device("cpu")
+
+
+def of_rank(trees: list[Any], rank: int) -> Any:
+    """What a rank has after its zeros are filled in; None where ranks differ in more."""
+    by_numbers = filled(trees[rank], [kinds_of(tree) for tree in trees], CPU)
+    if by_numbers is not None:
+        return by_numbers
+    return filled(trees[rank], [kinds_of(tree, is_list_of_zeros) for tree in trees], CPU, is_list_of_zeros)
+
+
+def test_a_list_of_zeros_beside_an_array() -> None:
+    array = numpy.array([1, 2])
+    assert of_rank([array, [0.0, 0.0]], 1).tolist() == [0, 0]
+    assert of_rank([array, [0.0, 0.0]], 0) is array
+
+
+def test_a_list_of_zeros_beside_a_tensor_within_a_tuple() -> None:
+    total, counts = of_rank([(1.5, torch.ones(2, 3)), (0, [0] * 3)], 1)
+    assert (total, counts.tolist()) == (0, torch.zeros(2, 3).tolist())
+
+
+@pytest.mark.parametrize("other", [[0.0], [0, 1], (0, 0), [[0, 0]]])
+def test_other_lists_are_no_zeros(other: object) -> None:
+    trees = [numpy.array([1, 2]), other]
+    assert of_rank(trees, 0) is of_rank(trees, 1) is None
+
+
+def test_a_list_of_tensors_beside_one_of_zeros() -> None:
+    first, second = of_rank([[torch.ones(1), torch.ones(2)], [0, 0]], 1)
+    assert (first.shape, second.shape) == ((1,), (2,))

@@ -20,6 +20,7 @@ from accelify.codemod.semantics.values import (
     Parameters,
 )
 from accelify.codemod.training.loops import Training, takes_one_step
+from accelify.codemod.training.origins import RoundTensors
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.weights import changes_in_place, viewed, written_by_hand
 
@@ -234,6 +235,7 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
 def _tensors_by_hand(script: Script) -> Found:
     """Tensors of no model that steps change by their gradients, `w -= lr * w.grad`: nothing would average those."""
     program, rounds = script.program, script.metrics.ranks.rounds
+    tensors = RoundTensors(program, script.roles, script.tracer, script.training.rounds)
     gradients = (n for n in program.flow.values if isinstance(n, ast.Attribute) and n.attr == "grad")
     for gradient in gradients if rounds else ():
         frame = program.frame(gradient)
@@ -243,7 +245,8 @@ def _tensors_by_hand(script: Script) -> Found:
         held, name = program.values(gradient.value), ast.unparse(gradient.value)
         lasting = [v for v in held if isinstance(v, Made) and not any(program.inside(v.node, r) for r in rounds)]
         changed = [ast.unparse(viewed(t)) for t in _changed_by(program.statement(gradient))]
-        if name in changed and lasting and not any(isinstance(v, Parameters) for v in held):
+        is_weight = any(isinstance(v, Parameters) for v in held)
+        if name in changed and lasting and not is_weight and not tensors.holds(gradient.value):
             message = (
                 f"`{name}` is a tensor of no model, and is changed by its gradient without an "
                 "optimizer, so nothing averages that across processes: use a model or an optimizer"

@@ -448,3 +448,40 @@ TENSOR = "torch.randn(4, 2, requires_grad=True)"
 def test_tensors_that_steps_change_by_their_own_gradients(weight: str, update: str, is_obstacle: bool) -> None:
     found = Facts(BY_HAND.format(weight=weight, update=update)).verdict.obstacles
     assert any("is a tensor of no model" in message for _, _, message in found) is is_obstacle
+
+
+ATTACK = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+shared = torch.zeros(2, 4, requires_grad=True)
+
+def attack(x, y):
+    delta = {delta}
+    for _ in range(3):
+        nn.functional.cross_entropy(model(x + delta), y).backward()
+        {update}
+        model.zero_grad()
+    return delta.detach()
+
+for x, y in DataLoader(range(8), batch_size=2):
+    loss = nn.functional.cross_entropy(model(x + attack(x, y)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("delta", "update", "is_obstacle"),
+    [
+        ("torch.zeros_like(x, requires_grad=True)", "delta.data += 0.1 * delta.grad.sign()", False),
+        ("torch.rand(2, 4)", "delta = (delta.grad / delta.grad.norm()).requires_grad_()", False),
+        ("shared", "delta.data += 0.1 * delta.grad.sign()", True),
+    ],
+)
+def test_perturbations_that_a_function_makes_for_each_batch(delta: str, update: str, is_obstacle: bool) -> None:
+    found = Facts(ATTACK.format(delta=delta, update=update)).verdict.obstacles
+    assert any("is a tensor of no model" in message for _, _, message in found) is is_obstacle

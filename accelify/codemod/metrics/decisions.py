@@ -17,6 +17,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements, returned
 from accelify.codemod.semantics.values import Constant, Instance, Made
 from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.origins import RoundTensors, owners_of_gradients
 from accelify.codemod.training.row_groups import collate_functions
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
@@ -429,28 +430,16 @@ class _Steps:
 
 def gradients_apart(metrics: Metrics) -> Iterator[ast.AST]:
     """`p.grad = g`, `p.grad += g`, `p.grad.copy_(g)`, where `g` comes from a rank's own batch or its own draws."""
-    program = metrics.measured.program
+    measured, program = metrics.measured, metrics.measured.program
+    tensors = RoundTensors(program, measured.roles, measured.tracer, measured.training.rounds)
     for parsed in program.files:
         for node in parsed.parents:
             if (
                 any(_is_own_gradient(metrics, value) for value in _put_into_gradients(node))
                 and program.frame(node) in program.reachable
-                and not _are_of_one_round(metrics, node)
+                and not all(map(tensors.holds, owners_of_gradients(node)))
             ):
                 yield node
-
-
-def _are_of_one_round(metrics: Metrics, node: ast.AST) -> bool:
-    """Whether gradients are only those of a tensor that each round makes: `delta` of `x + delta`. No ranks share it."""
-    program = metrics.measured.program
-    owners = [n.value for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "grad"]
-    held = {v for owner in owners for v in program.values(owner) or {None}}
-    made = [v.node for v in held if isinstance(v, Made) and names.gives_tensor(v.name)]
-    loops = {d.loop for d in metrics.measured.training.data if d.loop is not None}
-    calls = (c for loop in loops for c in ast.walk(loop) if isinstance(c, ast.Call))
-    run = program.run_through(calls)
-    in_round = [m for m in made if program.frame(m) in run or not loops.isdisjoint(program.loops_round(m))]
-    return bool(held) and len(in_round) == len(held)
 
 
 def _put_into_gradients(node: ast.AST) -> list[ast.expr]:

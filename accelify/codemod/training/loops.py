@@ -84,6 +84,11 @@ class Training:
     phases: Mapping[ast.AST, Phase] = field(default_factory=dict)
     nested: tuple[Nested, ...] = ()
 
+    @property
+    def rounds(self) -> frozenset[Loop]:
+        """The loops over data."""
+        return frozenset(d.loop for d in self.data if d.loop is not None)
+
 
 class Loops:
     """Find the training code."""

@@ -276,12 +276,15 @@ def attack(model, x, y):
         ("torch.zeros_like(x).normal_().requires_grad_()", "delta.grad.div_(delta.grad.norm())", 0),
         ("torch.rand(x.shape, requires_grad=True)", "delta.grad = delta.grad + torch.randn_like(x)", 0),
         ("torch.zeros_like(x, requires_grad=True)", "delta.grad *= x.mean()", 0),
+        ("Variable((0.1 * torch.randn(x.shape)).data, requires_grad=True)", "delta.grad.div_(delta.grad.norm())", 0),
+        ("Variable(shared.data, requires_grad=True)", "delta.grad *= x.mean()", 1),
         ("shared", "delta.grad *= x.mean()", 1),
         ("torch.zeros_like(x, requires_grad=True)", "model.weight.grad *= x.mean()", 1),
     ],
 )
 def test_gradients_of_what_each_round_makes_are_shared_by_none(delta: str, line: str, found: int) -> None:
-    before = f"shared = torch.zeros(4, requires_grad=True)\n{ATTACK.format(delta=delta, line=line)}"
+    before = "from torch.autograd import Variable\nshared = torch.zeros(4, requires_grad=True)\n"
+    before += f"{ATTACK.format(delta=delta, line=line)}"
     step = f"x = attack(model, x, y)\n{STEP}"
     assert len(list(gradients_apart(training(before=before, step=step).script.metrics))) == found
 

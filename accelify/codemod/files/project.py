@@ -17,6 +17,9 @@ from accelify.errors import FileError
 # A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
 _MOST_FILES = 100
 _MOST_LISTED = 200  # files that are looked at for an import of another
+_ADDING = ("sys.path.append", "sys.path.insert", "sys.path.extend")
+_DEPTH = 4  # names that a name is made of
+_MOST_FOLDERS = 20  # that one expression may mean
 _IMPORTING = ("import_module", "__import__")
 _OF_ENTRIES = (".parameters()", "__main__")  # what scripts have that a user starts
 
@@ -341,7 +344,9 @@ class Project:
         if key not in self._added:
             parsed = self._parsed.get(key)
             calls = [n for n in parsed.nodes if _adds_a_folder(n)] if parsed and "sys.path" in parsed.text else []
-            texts = ["/".join(_texts(argument)) for call in calls for argument in call.args]  # type: ignore[attr-defined]  # calls
+            bound = _bound(parsed.nodes) if parsed and calls else {}
+            given = [argument for call in calls for argument in call.args]  # type: ignore[attr-defined]  # calls
+            texts = dict.fromkeys("/".join(found) for argument in given for found in _texts(argument, bound, _DEPTH))
             starts = self._search_path(Path(importer).parent)
             self._added[key] = [start / text for text in filter(None, texts) for start in starts]
         return self._added[key]
@@ -375,14 +380,38 @@ class Project:
 
 
 def _adds_a_folder(node: ast.AST) -> bool:
-    """`sys.path.append(folder)`, `sys.path.insert(0, folder)`"""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.path.append", "sys.path.insert")
+    """`sys.path.append(folder)`, `sys.path.insert(0, folder)`, `sys.path.extend(folders)`"""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in _ADDING
 
 
-def _texts(node: ast.AST) -> list[str]:
-    """The texts in an expression, in their order: `..` and `src` of `join(dirname(__file__), "..", "src")`."""
-    found = [n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-    return [str(n.value) for n in sorted(found, key=lambda n: (n.lineno, n.col_offset))]
+def _bound(nodes: Sequence[ast.AST]) -> dict[str, list[ast.expr]]:
+    """What a file's names are given, as it is written there: in `src = root / "src"`, `for src in (...)`."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
+            value = node.iter if isinstance(node, ast.For) else node.value
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in (t.id for t in targets if isinstance(t, ast.Name) and value is not None):
+                found.setdefault(name, []).append(value)  # type: ignore[arg-type]  # not None
+    return found
+
+
+def _texts(node: ast.AST, bound: dict[str, list[ast.expr]], depth: int) -> list[list[str]]:
+    """The texts in an expression, in their order: `..` and `src` of `join(dirname(__file__), "..", "src")`.
+
+    One list for each value that its names may have, or for each element of a list.
+    """
+    if isinstance(node, ast.Constant):
+        return [[node.value]] if isinstance(node.value, str) else [[]]
+    if isinstance(node, ast.Name):
+        values = bound.get(node.id, []) if depth else []
+        return [texts for value in values for texts in _texts(value, bound, depth - 1)] or [[]]
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [texts for element in node.elts for texts in _texts(element, bound, depth)]
+    found: list[list[str]] = [[]]
+    for part in ast.iter_child_nodes(node):
+        found = [[*before, *texts] for before in found for texts in _texts(part, bound, depth)][:_MOST_FOLDERS]
+    return found
 
 
 def absolute(path: str) -> str:

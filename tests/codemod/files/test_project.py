@@ -56,6 +56,36 @@ def test_a_folder_that_a_file_adds_to_the_path(folder: str) -> None:
     assert [[p and absolute(p) for p in each] for each in resolved] == [[absolute("lib/data.py"), None], [None, None]]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "root = Path(__file__).parents[1]\nlib: Path = root / 'lib'\nsys.path.insert(0, str(lib))",
+        "here = dirname(__file__)\nfor f in (join(here, '../other'), join(here, '../lib')):\n    sys.path.append(f)",
+        "if True:\n    folders = ['../other', '../lib']\nfor folder in folders:\n    sys.path.append(folder)",
+        "sys.path.extend(['../other', '../lib'])",
+    ],
+)
+def test_a_folder_that_has_a_name(code: str) -> None:
+    text = f"import sys\n{code}\nimport data\n".encode()
+    found = project(**{"books/use": text})
+    path = found.resolve(found.load("books/use.py").path, "data", 0)
+    assert path is not None
+    assert absolute(path) == absolute("lib/data.py")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "lib = read()\nsys.path.append(lib)",
+        "lib = '../lib'\nshow(lib)\nsys.path.append(other)",
+        "path = path\nsys.path.append(path)",
+    ],
+)
+def test_a_folder_that_is_not_added_or_not_known(code: str) -> None:
+    found = project(**{"books/use": f"import sys\n{code}\nimport data\n".encode()})
+    assert found.resolve(found.load("books/use.py").path, "data", 0) is None
+
+
 def test_a_program_is_what_a_script_imports_and_what_that_does() -> None:
     found = project()
     train = found.load("train.py")

@@ -84,7 +84,8 @@ class LoaderData:
         for call in self.program.calls:
             if self._makes_a_loader(call):
                 given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "dataset")]
-                self._add((v for g in given for v in self.program.values(g)), found)
+                values = (v for g in given for v in self.program.values(g))
+                self._add((v for v in values if not isinstance(v, Collection)), found)  # a list's elements are items
         return frozenset(found)
 
     def _makes_a_loader(self, call: ast.Call) -> bool:

@@ -46,6 +46,12 @@ def made(facts: Facts) -> list[str]:
         ("rows = fancy.rows(torch.ones(4, 1))", []),
         ("rows = torch.load('x')\nother = fancy.Data('d')", []),
         ("class Own(torch.utils.data.Dataset): pass\nrows = Own('d')", []),
+        ("rows = [fancy.graph(path) for path in paths]", []),  # items, not data sets
+        ("def kept(path):\n    return fancy.Graph(path)\nrows = [kept('a'), kept('b')]", []),
+        ("rows = []\nfor path in paths:\n    rows.append(fancy.Graph(path))", []),
+        ("rows = torch.utils.data.ConcatDataset([fancy.Data('a'), own])", ["fancy.Data('a')"]),
+        ("parts = [fancy.Data('a'), fancy.Data('b')]\nrows = parts[0]", ["fancy.Data('a')"]),
+        ("parts = {'train': fancy.Data('a')}\nrows = parts['train']", ["fancy.Data('a')"]),
     ],
 )
 def test_data_sets_of_code_that_is_not_known(before: str, calls: list[str]) -> None:

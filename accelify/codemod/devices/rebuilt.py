@@ -49,7 +49,7 @@ def rebuilt(program: Program, move: ast.Call) -> Rebuilt | None:
         called = {n for n in program.called(outer) if names.is_copy(n) and table.kind_made_by(n) == n}
         if called:
             return Rebuilt(outer, items, min(called))
-    return None if isinstance(node, ast.GeneratorExp) else Rebuilt(node, items, kind)
+    return Rebuilt(node, items, kind)
 
 
 def is_unpacked(program: Program, node: ast.expr) -> bool:

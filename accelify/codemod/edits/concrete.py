@@ -96,7 +96,15 @@ class Concrete:
                     return candidate
             elif isinstance(candidate, _EXPRESSIONS.get(type(node), (cst.BaseExpression,))):
                 return candidate
+        if isinstance(node, ast.GeneratorExp) and (within := self._within(span)):
+            return within
         raise LookupError(f"no {type(node).__name__} at {span}")
+
+    def _within(self, span: Span) -> cst.CSTNode | None:
+        """The generator between some parentheses, which are not part of its place."""
+        inner = {s: n for s, n in self._spans.items() if span[:2] <= s[:2] and s[2:] <= span[2:]}
+        found = [(s[:2], n) for s, nodes in inner.items() for n in nodes if isinstance(n, cst.GeneratorExp)]
+        return min(found, key=lambda f: f[0])[1] if found else None
 
     def _start(self, node: ast.AST) -> tuple[int, int]:
         line: int = node.lineno  # type: ignore[attr-defined]  # statements and expressions have places

@@ -15,6 +15,8 @@ from tests.codemod.facts import Facts
     [
         ("batch = tuple(t.to(d) for t in batch)\n", "tuple"),
         ("batch = [t.to(d) for t in batch]\n", "list"),
+        ("x, y = (t.to(d) for t in batch)\n", None),
+        ("x, y = map(lambda t: t.to(d), batch)\n", None),
     ],
 )
 def test_containers_of_moved_items(text: str, kind: str | None) -> None:

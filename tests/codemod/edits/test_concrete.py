@@ -63,6 +63,13 @@ def test_the_node_for_a_node(spelled: str) -> None:
     assert printed.startswith(spelled)
 
 
+def test_a_generator_in_parentheses_of_its_own() -> None:
+    facts = Facts("a = ( c for c in (d for d in e) )\n")
+    node = facts.expression("(c for")
+    concrete = Concrete(facts.files[0], fold(facts.files[0], [Replace(node, identity)]))
+    assert concrete.module.code_for_node(concrete.find(node)) == "( c for c in (d for d in e) )"
+
+
 def test_a_folded_statement_has_its_name() -> None:
     facts = Facts(TEXT)
     at = facts.statement("b = 1")

@@ -85,7 +85,8 @@ class Owners:
 
     def _named_beside(self, binding: Binding, known: list[ast.expr]) -> list[ast.expr]:
         """The names, beside an optimizer's, of models that it trains and that are not known yet."""
-        missing = self._missing(binding, {v for expression in known for v in self.program.values(expression)})
+        held = {v for expression in known for v in self.program.values(expression)}
+        missing = self._missing(binding, set(map(self.roles.container, held)))
         # Instances of one class are not distinguished: where some have no name, none is taken for the one that trains.
         missing = {v for v in missing if all(map(self._gets_a_name, self._makers(v)))}
         found: dict[ast.AST, ast.expr] = {}

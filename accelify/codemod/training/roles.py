@@ -203,7 +203,8 @@ class Roles:
         found: set[Value] = set()
         for value in values:
             if isinstance(value, Parameters) or (isinstance(value, Member) and self.is_module(value.owner)):
-                found |= set() if self.learns_from_arrays(value.owner) else {value.owner}
+                owner = self.container(value.owner)
+                found |= set() if self.learns_from_arrays(owner) else {owner}
             elif isinstance(value, Element):
                 found |= self._asked_for_parts(value.owner)
             elif depth and isinstance(value, Generated):
@@ -211,6 +212,12 @@ class Roles:
             elif depth and isinstance(value, (Collection, View)):
                 found |= self.parameter_owners(self.inside(value), depth - 1)
         return found
+
+    def container(self, model: Value) -> Value:
+        """The network that a network is taken out of, by its name, its number or by going over it: `body` of `body[0]`."""
+        while isinstance(model, (Element, Member)) and self.is_module(model.owner):
+            model = model.owner
+        return model
 
     def _asked_for_parts(self, value: Value) -> set[Value]:
         """The networks of which a call gives the parts: `model.modules()`; `m.weight` is a part of what it gives."""

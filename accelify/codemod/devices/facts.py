@@ -14,14 +14,15 @@ from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.placed import TEXTUAL, Own, named_by, places_elsewhere
 from accelify.codemod.devices.staying import Together, staying_of, together_of
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access, EarlyCode
 from accelify.codemod.preparing.settings import Setting
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Assignment, Scope
+from accelify.codemod.semantics.scopes import Assignment
+from accelify.codemod.semantics.set_by_text import setters
 from accelify.codemod.semantics.values import Constant
 
 _CUDA_OR_HOST = [{Where.ACCELERATOR}, {Where.HOST}]
@@ -162,7 +163,7 @@ class Devices:
         program = self.known.program
         owner = program.scope(read).owner(read.id)
         is_text = any(isinstance(v, Constant) and isinstance(v.value, str) for v in program.values(read))
-        return is_text and owner is not None and owner in program.once(open_modules)
+        return is_text and owner is not None and owner in program.once(setters)
 
     def _compared(self, node: ast.AST) -> ast.expr | None:
         """The call whose value a choice compares with text: `read()` of `device == "cuda"`."""
@@ -178,22 +179,6 @@ def cpu_instead(option: str, launch: str) -> str:
     """What takes the place of an option, or of other code, that may have chosen the CPU."""
     how = f"use `{launch} --cpu` or `Accelerator(cpu=True)`"
     return f"`{option}` no longer selects the device: to train on the CPU, {how}"
-
-
-def open_modules(program: Program) -> frozenset[Scope]:
-    """The modules whose own code runs other code, or sets variables by their names: `globals()[name] = value`."""
-    calls = [c for c in program.calls if any(map(names.reads_variables, program.called(c)))]
-    return frozenset(program.frame(c) for c in calls if program.frame(c).kind == "module" and _may_set(program, c))
-
-
-def _may_set(program: Program, call: ast.Call) -> bool:
-    """Whether a call that sees all variables may set them: `exec(text)`, `globals()[name] = value`, and `update`."""
-    holder = program.parent(call)
-    rows = [table.function(name) for name in program.called(call)]
-    if any(row is not None and row.returns == "dict" for row in rows):
-        is_set = isinstance(holder, ast.Subscript) and isinstance(holder.ctx, ast.Store)
-        return is_set or (isinstance(holder, ast.Attribute) and holder.attr == "update")
-    return isinstance(holder, ast.Expr)
 
 
 def devices_of(

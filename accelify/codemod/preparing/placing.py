@@ -15,6 +15,7 @@ from accelify.codemod.preparing.reach import CURRENT, Reach, constructor, node_o
 from accelify.codemod.preparing.settings import is_default_setting
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, code, main_guard
+from accelify.codemod.semantics.set_by_text import setters
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
@@ -103,7 +104,8 @@ class Access:
 
     def _creation(self, root: Scope) -> ast.stmt | None:
         above = root.body[: self._first_use(root)]
-        before = [s for s in above if _runs_other_code(s)]
+        calls = self.program.once(setters).get(root, ())
+        before = [s for s in above if any(self.program.inside(c, s) for c in calls)]
         return max([*self.import_block(root)[-1:], *before], key=root.body.index, default=None)
 
     def _shared(self, root: Scope) -> tuple[ast.stmt, str] | None:
@@ -264,14 +266,6 @@ def chooses_gpus(node: ast.AST) -> bool:
     else:
         is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
     return is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node)
-
-
-def _runs_other_code(statement: ast.stmt) -> bool:
-    """`exec(open("configurator.py").read())`, which reads what the user says of the settings above it."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return False
-    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
-    return any(isinstance(c.func, ast.Name) and c.func.id == "exec" for c in calls)
 
 
 def _is_future(statement: ast.stmt) -> bool:

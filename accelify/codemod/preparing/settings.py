@@ -14,6 +14,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, code
+from accelify.codemod.semantics.set_by_text import setters
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 6
@@ -219,6 +220,7 @@ class Settings:
             if condition is not None:
                 return self._at_home(condition, depth - 1)
             own = self.program.reaching(node, writes) if self.program.frame(node) is home else writes
+            self._note_setters(owner, node)
             return ast.Name(node.id, ast.Load()) if self._is_known_after(own) else None
         writes = [w for w in writes if not self._is_what_there_is(w)]
         if owner.kind != "function" or len(writes) != 1:
@@ -285,6 +287,14 @@ class Settings:
     def frame_node(self) -> ast.AST | None:
         """The node whose own block holds the statements among which the accelerator is created."""
         return self.guard if self.guard is not None else self.frame.node if self.frame is not None else None
+
+    def _note_setters(self, owner: Scope, node: ast.Name) -> None:
+        """Note what may set a module's variable by its text before it is read: `exec(open("overrides.py").read())`."""
+        if owner is self.frame:
+            is_later = self.program.frame(node) is not owner
+            calls = self.program.once(setters).get(owner, ())
+            tops = [self.top(c) for c in calls if is_later or self.program.before_end(c, node)]
+            self._after += [s for s in tops if s is not None]
 
     def _is_known_after(self, writes: list[ast.AST]) -> bool:
         """Whether a name has its value from some statement of the home on; it is noted."""

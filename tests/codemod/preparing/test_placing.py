@@ -45,6 +45,20 @@ def test_after_what_sets_the_settings_anew(settings: str) -> None:
     assert after.index("exec(") < after.index("= Accelerator(") < after.index("loader = DataLoader")
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "exec(open(path).read())",
+        "for name in sys.argv[1:]: globals()[name] = True",
+        "globals().update(dict.fromkeys(sys.argv[1:], True))",
+    ],
+)
+def test_after_what_sets_the_option_that_the_device_depends_on(settings: str) -> None:
+    text = SCRIPT.format(settings=f"use_cpu = False\n{settings}\ndevice = 'cpu' if use_cpu else 'cuda'")
+    after = migrated(text.replace("nn.Linear(4, 1)", "nn.Linear(4, 1).to(device)"))
+    assert after.index(settings) < after.index("= Accelerator(cpu=use_cpu)") < after.index("loader = DataLoader")
+
+
 def test_after_the_imports_where_nothing_does() -> None:
     after = migrated(SCRIPT.format(settings="print(lr)"))
     assert after.index("= Accelerator(") < after.index("lr, path")

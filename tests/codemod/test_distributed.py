@@ -138,6 +138,18 @@ def test_the_sampler_leaves_its_order(sampler: str, loader: str, comes_out: str)
         ("dist.all_reduce(loss, op=dist.ReduceOp.AVG)", 'loss = accelerator.reduce(loss, reduction="mean")'),
         ("dist.reduce(loss, dst=0)", "loss = accelerator.reduce(loss)"),
         ("torch.save(model.module.state_dict(), 'm.pt')", "accelerator.save(model.state_dict(), 'm.pt')"),
+        ("w = torch.zeros(1, device=local_rank)", "w = torch.zeros(1, device=accelerator.device)"),
+        ("w = torch.zeros(1, device=f'cuda:{local_rank}')", "w = torch.zeros(1, device=accelerator.device)"),
+        (
+            "w = torch.zeros(1, device=torch.device('cuda', dist.get_rank()))",
+            "w = torch.zeros(1, device=accelerator.device)",
+        ),
+        ("w = torch.ones(1).to(device=torch.device('cuda:%d' % local_rank))", "(1).to(device=accelerator.device)"),
+        (
+            "w = torch.load('w.pt', map_location=f'cuda:{local_rank}')",
+            "torch.load('w.pt', map_location=accelerator.device)",
+        ),
+        ("print(f'cuda:{local_rank}')", "print(f'cuda:{local_rank}')"),
     ],
 )
 def test_the_accelerator_is_asked_instead(asked: str, answer: str) -> None:

@@ -12,6 +12,7 @@ from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.settings import is_default_setting
 from accelify.codemod.preparing.tensors import Tensors
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, assignment, code, main_guard, own_statements, returned
@@ -172,7 +173,8 @@ class Moves:
                 return False
             return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
         is_named = name == "device" and is_setting and last_name(value) in ("device", "dev")
-        return is_named or (isinstance(value, ast.Call) and self._is_for_models(target))
+        is_called = isinstance(value, ast.Call) and self.program.once(Kinds).of(value) != {"number"}
+        return is_named or (is_called and self._is_for_models(target))
 
     def is_of_round(self, device: ast.expr, depth: int = 3) -> bool:
         """Whether a device is another in each round of a loop: that of a setting to be tried, of a CPU and a GPU."""

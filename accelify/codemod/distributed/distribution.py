@@ -361,8 +361,10 @@ class Ranks:
 
     def devices(self, calls: list[ast.Call]) -> None:
         """Where a process's number stands for its GPU."""
-        moves = [c for c in calls if isinstance(c.func, ast.Attribute) and methods.moves(c.func.attr) and c.args]
-        self.found.devices = {c.args[0] for c in moves if self.rank_of(c.args[0]) is not None}
+        moves = [c for c in calls if isinstance(c.func, ast.Attribute) and methods.moves(c.func.attr)]
+        given = [a for c in moves for a in c.args[:1]]
+        given += [k.value for c in calls for k in c.keywords if k.arg in ("device", "map_location")]
+        self.found.devices = {device for device in given if self.rank_of(device) is not None}
         for function in self.program.reachable:
             for parameter in function.parameters:
                 is_rank = (

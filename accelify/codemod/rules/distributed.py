@@ -3,6 +3,7 @@
     dist.init_process_group("nccl")                        ->    (nothing)
     torch.cuda.set_device(local_rank)                      ->    (nothing)
     local_rank = int(os.environ["LOCAL_RANK"])             ->    local_rank = accelerator.local_process_index
+    torch.zeros(1, device=f"cuda:{local_rank}")            ->    torch.zeros(1, device=accelerator.device)
     sampler = DistributedSampler(train_set)                ->    (nothing)
     loader = DataLoader(train_set, sampler=sampler)        ->    loader = DataLoader(train_set, shuffle=True)
     sampler.set_epoch(epoch)                               ->    (nothing)
@@ -27,9 +28,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import partial
+from typing import TypeGuard
 
 import libcst as cst
 
+from accelify.codemod.devices.destinations import gpu_texts_at, is_numbered_call
+from accelify.codemod.devices.placed import named_by
 from accelify.codemod.distributed.findings import Distribution, stays_for
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace, Wrap
@@ -55,6 +59,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     for rank, word in found.ranks.items():
         if rank not in inside and not any(rank in ast.walk(question) for question in found.firsts):
             yield from _ask(script, rank, word, "the accelerator knows the rank of the process")
+    for device in _own_gpus(script, found):
+        yield from _ask(script, device, "device", "each process has a device of its own")
     for question, word in found.firsts.items():
         if question not in inside:
             yield from _ask(script, question, word, "only the main process does this")
@@ -68,6 +74,20 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield Remark(NAME, script.path(call), call, stays_for("--local_rank", readers), Tier.REVIEW)
     for loader, shuffles in found.samplers.items():
         yield from _loader(script, loader, shuffles)
+
+
+def _own_gpus(script: Script, found: Distribution) -> Iterator[ast.expr]:
+    """What names the GPU of a process, where something is made or loaded, by the number of the process."""
+    for call in (c for c in script.program.calls if script.path(c) in script.files):
+        for device in named_by(script.program, call) if not script.program.flow.callees.get(call) else ():
+            text = device.args[0] if _is_device(device, script) and len(device.args) == 1 else device
+            is_named = is_numbered_call(text) or (gpu_texts_at(text) and not isinstance(text, ast.Constant))
+            if (device in found.devices or is_named) and script.accelerator(device) is not None:
+                yield device
+
+
+def _is_device(node: ast.expr, script: Script) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and "torch.device" in script.program.called(node)
 
 
 def _together(script: Script, found: Distribution) -> Iterator[Change | Obstacle]:

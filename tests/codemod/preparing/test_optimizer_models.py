@@ -28,7 +28,10 @@ def owners(text: str) -> list[str]:
         ("m = A()\no = torch.optim.SGD(m.features.parameters())\nuse(o)\n", ["m.features"]),
         ("def build(net):\n    return torch.optim.SGD(net.parameters())\nm = A()\no = build(m)\nuse(o)\n", ["m"]),
         ("m = nn.Sequential(A(), B())\no = torch.optim.SGD(m[1].parameters())\nuse(o)\n", ["m"]),
-        ("m = nn.Sequential(A(), B())\np = []\nfor x in m: p += x.parameters()\no = torch.optim.SGD(p)\nuse(o)\n", ["m"]),
+        (
+            "m = nn.Sequential(A(), B())\np = []\nfor x in m: p += x.parameters()\no = torch.optim.SGD(p)\nuse(o)\n",
+            ["m"],
+        ),
         (
             "m = nn.Sequential(A(), B())\np = []\nfor i in range(2): p.extend(m[i].parameters())\n"
             "o = torch.optim.SGD(p)\nuse(o)\n",

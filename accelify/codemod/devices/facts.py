@@ -21,7 +21,7 @@ from accelify.codemod.preparing.settings import Setting
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Assignment
+from accelify.codemod.semantics.scopes import Assignment, Scope
 from accelify.codemod.semantics.set_by_text import setters
 from accelify.codemod.semantics.values import Constant
 

@@ -214,7 +214,7 @@ class Roles:
         return found
 
     def container(self, model: Value) -> Value:
-        """The network that a network is taken out of, by its name, its number or by going over it: `body` of `body[0]`."""
+        """The network that a network is a part of, by its name, its number or by going over it: `net` of `net[0]`."""
         while isinstance(model, (Element, Member)) and self.is_module(model.owner):
             model = model.owner
         return model

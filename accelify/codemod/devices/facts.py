@@ -19,10 +19,10 @@ from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access, EarlyCode
 from accelify.codemod.preparing.settings import Setting
 from accelify.codemod.semantics.conditions import Conditions
+from accelify.codemod.semantics.effects.set_by_text import setters
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope
-from accelify.codemod.semantics.set_by_text import setters
 from accelify.codemod.semantics.values import Constant
 
 _CUDA_OR_HOST = [{Where.ACCELERATOR}, {Where.HOST}]

@@ -13,9 +13,9 @@ from accelify.codemod.libraries import methods
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import CURRENT, Reach, constructor, node_of
 from accelify.codemod.preparing.settings import is_default_setting
+from accelify.codemod.semantics.effects.set_by_text import setters
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, code, main_guard
-from accelify.codemod.semantics.set_by_text import setters
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles

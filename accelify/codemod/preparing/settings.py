@@ -11,10 +11,10 @@ from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.reach import Reach, method_of
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.set_by_text import setters
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, code
-from accelify.codemod.semantics.set_by_text import setters
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.semantics.set_by_text import setters
+from accelify.codemod.semantics.effects.set_by_text import setters
 from tests.codemod.facts import Facts
 
 

@@ -17,6 +17,7 @@ from accelify.codemod.edits.values import Remark
 from accelify.codemod.files.notebook import Notebook
 from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import Scope
 
 NAME = "notebooks"
 
@@ -31,7 +32,7 @@ def find(script: Script) -> Iterator[Remark]:
             made = script.access.creation_edit(homes[0], "").node if homes else calls[0]
             frames = homes or list(dict.fromkeys(map(script.program.frame, calls)))
             functions = [frame for frame in frames if frame.kind == "function" and not frame.is_method]
-            launched = functions[0].name if functions and (homes or len(frames) == 1) else None
+            launched = _launched_as(script, functions[0]) if functions and (homes or len(frames) == 1) else None
             yield _launched(script, parsed.path, notebook, made, launched)
 
 
@@ -43,6 +44,23 @@ def _leading(script: Script, path: str) -> list[ast.Call]:
     calls = [call for call in program.calls if script.path(call) == path]
     others = {call: [f for f in program.flow.callees.get(call, ()) if f.module != path] for call in calls}
     return sorted((c for c, run in others.items() if program.run_from(run) & trained), key=program.position)
+
+
+def _launched_as(script: Script, function: Scope) -> str:
+    """What `notebook_launcher` is given: `train, args=(model, 3)` for the one call `train(model, epochs=3)`."""
+    node = function.node
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    parameters = [*node.args.posonlyargs, *node.args.args]
+    names = [p.arg for p in parameters]
+    calls = [c for c in script.program.calls_of(function) if script.program.frame(c).kind == "module"]
+    given: dict[str, ast.expr] = dict(zip(names[::-1], node.args.defaults[::-1], strict=False))
+    last = len(names) - len(given)
+    if len(calls) == 1 and not any(isinstance(a, ast.Starred) for a in calls[0].args):
+        said = dict(zip(names, calls[0].args, strict=False)) | {k.arg: k.value for k in calls[0].keywords if k.arg}
+        given |= said
+        last = max([last, *(names.index(n) + 1 for n in said if n in names)])
+    texts = [ast.unparse(given[n]) if n in given else n for n in names[:last]]
+    return f"{function.name}, args=({', '.join(texts)}{',' * (len(texts) == 1)})" if texts else function.name
 
 
 def _launched(script: Script, path: str, notebook: Notebook, made: ast.AST, name: str | None) -> Remark:

@@ -45,6 +45,33 @@ def test_what_a_function_cannot_hold_is_named() -> None:
     assert "__future__" not in note(f"{future}import os", IMPORTS, SETUP, OPTIMIZER, TRAINING)
 
 
+WHOLE = """\
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "call", "launched"),
+    [
+        ("fit(model, epochs=2, rate=0.1)", "fit(model, rate=0.5)", "fit, args=(model, 2, 0.5)"),
+        ("fit(model, epochs=2, rate=0.1)", "fit(nn.Linear(4, 1), 3)", "fit, args=(nn.Linear(4, 1), 3)"),
+        ("fit(model)", "fit(model=model)", "fit, args=(model,)"),
+        ("fit(model, epochs=2)", "pass", "fit, args=(model,)"),  # as its parameters are called
+        ("fit(model, epochs=2)", "fit(*given)", "fit, args=(model,)"),
+        ("fit(epochs=2)", "fit()", "fit"),
+    ],
+)
+def test_a_function_is_launched_with_its_arguments(head: str, call: str, launched: str) -> None:
+    function = f"def {head}:\n{WHOLE if 'model' in head else f'    model = nn.Linear(4, 1){chr(10)}{WHOLE}'}"
+    assert f"start it with `notebook_launcher({launched})`" in note(IMPORTS, "model = nn.Linear(4, 1)", function, call)
+
+
 FETCH = "import urllib.request\nurllib.request.urlretrieve('http://a.b/c', 'c')"
 
 

@@ -9,7 +9,7 @@ from accelify.codemod.files_written.one_process import opened_round
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.semantics.effects.effects import Effects
-from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
 
 _DEPTH = 2
@@ -60,22 +60,31 @@ def _opened(files: Files, node: ast.expr) -> ast.expr:
     return opened.args[0] if isinstance(opened, ast.Call) and opened.args else node
 
 
-def waits_as_well(effects: Effects, statement: ast.stmt) -> Iterator[ast.stmt]:
+def waits_as_well(effects: Effects, statement: ast.stmt, depth: int = _DEPTH) -> Iterator[ast.stmt]:
     """The statements before which to wait would do as well as before one: from them on, no file is written.
 
-    A command may write files as well.
+    A command may write files as well. Those round the only call of a function are among them.
     """
     program = effects.program
     for later in [statement, *(a for a in program.ancestors(statement) if isinstance(a, ast.stmt))]:
         if isinstance(later, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             break
+        if isinstance(later, LOOPS) and later is not statement and _writes(effects, later):
+            return
         yield later
         block = program.block(later)
         for earlier in reversed(block[: block.index(later)]):
-            summary = effects.of(earlier)
-            if Effect.STARTS in summary.effects or any(not use.is_folder for use in summary.files_written):
+            if _writes(effects, earlier):
                 return
             yield earlier
+    calls = program.flow.callers.get(program.frame(statement), set()) if depth else set()
+    if len(calls) == 1 and program.frame(statement) not in program.flow.escaped:
+        yield from waits_as_well(effects, program.statement(next(iter(calls))), depth - 1)
+
+
+def _writes(effects: Effects, statement: ast.stmt) -> bool:
+    summary = effects.of(statement)
+    return Effect.STARTS in summary.effects or any(not use.is_folder for use in summary.files_written)
 
 
 def _comes_first(files: Files, load: ast.Call, save: ast.Call) -> bool:

@@ -78,3 +78,32 @@ def test_a_load_of_the_last_file_waits_once_before_the_listing(listing: str) -> 
     ).after.decode()
     assert after.count("wait_for_everyone") == 1
     assert "accelerator.wait_for_everyone()\nlast = " in after
+
+
+SHOWN = """\
+def shown(folder):
+    {first}
+    for name in os.listdir(folder):
+        print(torch.load(os.path.join(folder, name))["loss"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "waits"),
+    [
+        ("found = []", "shown('logs')", 1),
+        ("found = []", "print('done')\nif len(rows) > 2:\n    shown('logs')", 1),
+        ("found = []", "def ended():\n    shown('logs')\nended()", 1),
+        ("torch.save(model.state_dict(), folder + '/net.pt')", "shown('logs')", 2),  # written after the first wait
+    ],
+)
+def test_a_function_waits_for_no_file_that_its_caller_has_waited_for(first: str, end: str, waits: int) -> None:
+    after = run(
+        script(
+            imports="import os",
+            before=SHOWN.format(first=first),
+            end_of_epoch="torch.save({'loss': loss.item()}, f'logs/{epoch}.pt')",
+            end=end,
+        )
+    ).after.decode()
+    assert after.count("wait_for_everyone()") == waits, after

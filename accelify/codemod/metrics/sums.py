@@ -140,7 +140,11 @@ class Sums:
         ]
 
     def divided_by_steps(self, loop: Loop) -> Iterator[tuple[str, ast.expr]]:
-        """What a loop over all data adds up, with the number of one process's batches that it is divided by."""
+        """What a loop over all data adds up, with the number of one process's batches that it is divided by.
+
+        Its own counter is none, though that has the name of another loop's, which is still there if it has no rounds.
+        """
+        own = names_in(loop.target)
         for name, additions in self.added(loop).items():
             variable = self._variable(additions)
             inside = None if variable is None else self._changes_in(variable, loop, additions)
@@ -150,7 +154,7 @@ class Sums:
             divisors = [d for use in uses for d in use.divisors]
             parts = (n for a in additions for part in a.parts for n in ast.walk(part))
             divisors += [n.right for n in parts if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
-            yield from ((name, d) for d in dict.fromkeys(divisors) if self.ranks.of(d).steps)
+            yield from ((name, d) for d in dict.fromkeys(divisors) if self.ranks.of(d).steps and not own & names_in(d))
 
     def _leaves_out_its_end(self, loop: Loop) -> bool:
         """Whether a loop leaves out what does not fill its last batch, or the last round of a generator's batches."""

@@ -102,13 +102,18 @@ def test_what_a_constant_switches_off_is_not_reported(before: str, end: str) -> 
         ("total.data.resize_(x.size(0)).fill_(1)", False),
         ("total.normal_(0, 1)", False),
         ("total[: len(x)] = x", False),
+        ("for j in range(len(x)):\n    total[j] = x[j]", False),
+        ("for j, row in enumerate(x):\n    total[j] = row", False),
+        ("for j in range(2, 4):\n    total[j] = x[j]", True),
+        ("for j in range(8):\n    if y[j]:\n        total[j] = x[j]", True),  # others stay as they were
+        ("for j in range(8):\n    total[y[j]] = x[j]", True),
         ("total[i : i + 2] = x", True),
         ("total.add_(x)", True),
         ("total[x.argmax()] = 1", True),
     ],
 )
 def test_a_buffer_that_is_filled_anew_collects_nothing(fill: str, is_reported: bool) -> None:
-    found = reports(begin="total, i = torch.zeros(8), 0", batch=f"{fill}; save_image(total.data, 'x.png')")
+    found = reports(begin="total, i = torch.zeros(8), 0", batch=f"{fill}\nsave_image(total.data, 'x.png')")
     assert any(r.about in (About.LIST, About.SUM, About.RUNNING) for r in found) is is_reported
 
 

@@ -9,7 +9,7 @@ import pytest
 from accelify.codemod.metrics.sums import Reduction
 from accelify.codemod.options import Options
 from tests.codemod.facts import Facts
-from tests.codemod.training_scripts import STEP, training
+from tests.codemod.training_scripts import STEP, script, training
 
 Reduced = list[tuple[tuple[str, ...], str]]  # names, and how
 
@@ -359,6 +359,14 @@ def test_a_sum_that_the_length_of_another_loader_divides(read: str, found: tuple
 
 def test_summands_that_the_length_of_another_loader_divides() -> None:
     assert divided("print(total)", "model(x).sum().item() / len(loader)") == [("total", "len(loader)")]
+
+
+def test_a_counter_that_the_loops_share_by_name_counts_those_of_the_last() -> None:
+    text = EVALUATED.format(added="model(x).sum().item()", read="print(total / (i + 1))")
+    numbered = text.replace("for x, y in held_out:\n    total", "for i, (x, y) in enumerate(held_out):\n    total")
+    for end, found in ((numbered, []), (text, [("total", "i + 1")])):
+        facts = Facts(script(end=end).replace("for x, y in loader:", "for i, (x, y) in enumerate(loader):"))
+        assert [(n, ast.unparse(d)) for n, d in facts.script.metrics.divided_by_steps] == found
 
 
 @pytest.mark.parametrize("read", ["print(total / len(held_out))", "print(total / 8, len(loader))", "print(total)"])

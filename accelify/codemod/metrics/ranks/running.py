@@ -151,12 +151,26 @@ class Running:
             return bool(rows) and all(row.has(Trait.REPLACES) or row.has(Trait.SAME_VALUES) for row in rows)
         if isinstance(parent, ast.AugAssign) or not isinstance(node, (ast.Attribute, ast.Subscript)):
             return False
-        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant) and not _from_start(node.slice):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant) and not self._is_filled(node):
             return False
         value, text, holder = self.program.assigned(node)[0], ast.unparse(node), ast.unparse(node.value)
         parts = [n for n in ast.walk(value) if isinstance(n, ast.expr)] if value is not None else []
         asked = [n.func.value for n in parts if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
         return all(ast.unparse(n) != text for n in parts) and all(ast.unparse(n) != holder for n in asked)
+
+    def _is_filled(self, node: ast.Subscript) -> bool:
+        """Whether each round begins to fill a buffer anew: `x[:n] = y`, or `x[j] = y` in a loop over `range(n)`."""
+        if _from_start(node.slice) or not isinstance(node.slice, ast.Name):
+            return _from_start(node.slice)
+        loop = self.program.parent(self.program.statement(node))
+        if not isinstance(loop, ast.For) or loop in self.rounds or not isinstance(loop.iter, ast.Call):
+            return False
+        called, is_plain = self.program.called(loop.iter), len(loop.iter.args) == 1 and not loop.iter.keywords
+        target = loop.target
+        if "enumerate" in called and isinstance(target, ast.Tuple):
+            target = target.elts[0]
+        is_number = isinstance(target, ast.Name) and target.id == node.slice.id
+        return is_number and is_plain and not called.isdisjoint({"range", "enumerate"})
 
     def keeps_values(self, node: ast.AST, variable: Variable | None, depth: int = 3) -> bool:
         """Whether a call only moves the object of a variable, switches its mode or has it draw: `to_gpu(x)`."""

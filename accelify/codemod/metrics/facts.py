@@ -25,7 +25,7 @@ from accelify.codemod.semantics.conditions import Conditions, Process, worlds_wh
 from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.values import Constant, Element, Made, Value
+from accelify.codemod.semantics.values import Constant, Element, Instance, Made, Value
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.item_numbers import sets_learning_rate
@@ -167,11 +167,20 @@ class Measured:
         if any(isinstance(v, Element) and self.roles.is_loader(v.owner) for v in held):
             return False
         is_role = bool(held) and all(map(self._is_in_training, held))
-        if self.chains.kinds.of(node) == {"loss"} and not self.prepared.is_model(node):
+        if self._is_of_losses(node, held) and not self.prepared.is_model(node):
             return False  # the weights of its classes are what it was made with
         if isinstance(node, ast.Attribute) and node.attr == "param_groups":
             return is_role or any(map(self.roles.is_optimizer, self.program.values(node.value)))
         return is_role or self.prepared.is_model(node) or self.roles.adds_up_itself(node)
+
+    def _is_of_losses(self, node: ast.expr, held: Sequence[Value]) -> bool:
+        """Whether an expression is a loss, of a library or a module of the project's own that has no weights."""
+        return self.chains.kinds.of(node) == {"loss"} or (bool(held) and all(map(self._has_no_weights, held)))
+
+    def _has_no_weights(self, value: Value) -> bool:
+        roles, prepared = self.roles, self.prepared.preparation.models
+        is_own = isinstance(value, Instance) and roles.is_module(value) and not roles.has_weights(value.cls)
+        return is_own and value not in prepared and value not in roles.trained
 
     def _is_in_training(self, value: Value) -> bool:
         roles = self.roles

@@ -48,6 +48,7 @@ class Roles:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.flow = program.flow
+        self._weighted: dict[Scope, bool] = {}
 
     # Built as.
 
@@ -301,6 +302,11 @@ class Roles:
 
     def has_weights(self, cls: Scope) -> bool:
         """Whether a module of the project's own has weights, or parts that have some, as far as can be seen."""
+        if cls not in self._weighted:
+            self._weighted[cls] = self._find_weights(cls)
+        return self._weighted[cls]
+
+    def _find_weights(self, cls: Scope) -> bool:
         queue, seen = [cls], {cls}
         kept = [w for ws in self.program.attribute_writes.values() for w in ws]
         while queue:

@@ -726,6 +726,34 @@ def test_what_a_pass_over_the_shard_weighs_a_loss_by(before: str, weight: str, n
     assert (About.STATE, named) in {(r.about, r.text) for r in script_of(text).metrics.reports}
 
 
+OWN_LOSS = """\
+class Weighted(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        {keep}
+        self.inner = nn.CrossEntropyLoss(reduction="none")
+    def forward(self, out, y):
+        return (self.inner(out, y) * self.weight).mean()
+weight = {weight}
+loss_of = Weighted(weight)
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "weight", "is_reported"),
+    [
+        ("self.weight = weight", "torch.stack([y.float().mean() for _, y in loader]).mean()", True),
+        ("self.weight = weight.detach()", "next(iter(loader))[1].float().mean()", True),
+        ("self.weight = weight", "torch.tensor(0.3)", False),
+        ("self.weight = nn.Parameter(weight)", "torch.tensor(0.3)", False),
+    ],
+)
+def test_what_a_loss_of_the_projects_own_weighs_by(keep: str, weight: str, is_reported: bool) -> None:
+    text = training(before=OWN_LOSS.format(keep=keep, weight=weight)).replace("criterion(out, y)", "loss_of(out, y)")
+    found = {r.text for r in script_of(text).metrics.reports if r.about is About.STATE}
+    assert found == ({"loss_of"} if is_reported else set())
+
+
 def test_what_a_pass_over_the_shard_scales_inputs_by() -> None:
     before = "xs = torch.cat([x for x, _ in loader])\nmean = xs.mean(0)"
     text = training(before=before).replace("model(x)", "model(x - mean)")

@@ -339,7 +339,9 @@ class Expressions(Functions):
             return frozenset({Origin(Mark.STEPS, call, differs=False)})
         callees = self.program.flow.callees.get(call, set())
         if callees and not self.shards.is_alike(call.func):
-            return self._run(call, callees, position)
+            is_of_module = any(isinstance(v, Instance) for v in self.program.values(call.func))
+            drawn = self.draws.by_model(call, callees) if is_of_module else NONE  # a loss, or another without weights
+            return self._run(call, callees, position) | drawn
         if "getattr" in self.program.called(call) and len(call.args) > 1 and not self._is_run(call):
             return self._of_arguments(call) | self._by_name(call)
         if "dict" in self.program.called(call) and all(k.arg for k in call.keywords) and not call.args:

@@ -149,8 +149,20 @@ class Kinds:
         if isinstance(node.func, ast.Attribute):
             if any(isinstance(v, SuperOf) for v in self.program.values(node.func.value)):
                 return self._of_super(node)
-            return self.rows(node.func.value, node.func.attr)
-        return self.rows(node.func, "__call__") if self.of(node.func) != {UNKNOWN} else None
+            return self.rows(node.func.value, node.func.attr) or self._of_kept(node.func)
+        return self.rows(node.func, "__call__") if self.of(node.func) != {UNKNOWN} else self._of_kept(node.func)
+
+    def _of_kept(self, function: ast.expr) -> tuple[Row, ...] | None:
+        """The rows of methods that are kept under another name: `self.log = logging.getLogger(__name__).info`."""
+        held, rows = self.program.values(function), dict[Row, None]()
+        for value in held:
+            owner = value.owner if isinstance(value, Member) else None
+            kind = table.kind_made_by(owner.name) if isinstance(owner, Made) else None
+            found = _row_of(kind, value.name) if kind is not None and isinstance(value, Member) else ()
+            if not found or any(row.mutates or row.returns == "self" for row in found):
+                return None  # whose object cannot be seen here
+            rows.update(dict.fromkeys(found))
+        return tuple(sorted(rows, key=str)) or None
 
     def _of_super(self, node: ast.Call) -> tuple[Row, ...] | None:
         """`super().__init__()` of a class whose bases are a library's, or none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.codemod.libraries.row import SHOWN
 from accelify.codemod.semantics.effects.kinds import OWN, UNKNOWN, Kinds
 from tests.codemod.facts import Facts
 
@@ -68,3 +69,21 @@ def test_rows_of_calls() -> None:
     assert "self" in row.mutates
     assert found.called(facts.call("unknown()")) in (None, ())
     assert found.name_of(facts.call("torch.save").func) == {"torch.save"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_known"),
+    [
+        ("log = logging.getLogger().info", True),
+        ("log = logging.getLogger().info if flag else logging.getLogger().warning", True),
+        ("log = rows.append", False),  # changes what the call does not name
+        ("log = torch.optim.SGD(p).step", False),
+        ("log = logging.getLogger().info if flag else own.note", False),
+    ],
+)
+def test_rows_of_methods_that_are_kept_under_another_name(kept: str, is_known: bool) -> None:
+    facts = Facts(f"import logging\n{BEFORE}{kept}\nown.log = log\nlog('a')\nown.log('b')\n")
+    for call in ("log('a')", "own.log('b')"):
+        rows = Kinds(facts.program).called(facts.call(call)) or ()
+        assert bool(rows) is is_known
+        assert all(row.effects & SHOWN for row in rows)

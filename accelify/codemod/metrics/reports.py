@@ -153,7 +153,8 @@ class Reports:
         is_drawn = self.is_all_drawn or self.ranks.running.loop_of(origin.node) in self.ranks.shards.drawn
         if sink.way not in (Way.SHOWN, Way.SAVED) and (is_drawn or origin.mark is Mark.DRAW):
             return  # what each rank draws for itself is meant to be its own
-        if isinstance(origin.node, COMPREHENSIONS):
+        is_mapped = isinstance(origin.node, ast.Call) and "map" in self.program.called(origin.node)
+        if isinstance(origin.node, COMPREHENSIONS) or (is_mapped and origin.mark is Mark.RUNNING):
             self._of_pass(sink, origin.node)
             return
         if origin.mark is Mark.RUNNING:
@@ -216,8 +217,8 @@ class Reports:
         if sink.way in (Way.SHOWN, Way.SAVED, Way.HANDED_OVER):
             self._leaves[key].append(sink.node)
 
-    def _of_pass(self, sink: Sink, collected: ast.expr) -> None:
-        """Report what a comprehension over a sharded loader gives, by the variable that keeps it."""
+    def _of_pass(self, sink: Sink, collected: ast.AST) -> None:
+        """Report what a comprehension or `map` over a sharded loader gives, by the variable that keeps it."""
         statement = self.program.statement(collected)
         targets = statement.targets if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else []
         text = ast.unparse(targets[0] if targets else collected)

@@ -773,6 +773,7 @@ def test_a_loss_with_weights_that_all_ranks_have_is_not_reported() -> None:
         "n = len([b for b in loader])",
         "n = max(x.max() for i, (x, y) in enumerate(loader))",
         "n = torch.cat([x for x, _ in loader]).mean()",
+        "n = sum(map(lambda b: len(b[0]), loader))",
         "n = len({int(v) for _, y in loader for v in y})",
         "n = {i: len(x) for i, (x, y) in enumerate(loader)}",
     ],
@@ -786,6 +787,7 @@ def test_what_a_comprehension_collects_from_a_sharded_loader(collected: str) -> 
     [
         "n = sum(len(x) for x, _ in DataLoader(dataset))",  # every process has all of it
         "n = sum(len(row) for row in dataset)",
+        "n = sum(map(len, dataset))",
         "n = sum(1 for _ in loader)",  # of the steps of one process, as `len(loader)` is
     ],
 )
@@ -793,5 +795,6 @@ def test_what_a_comprehension_collects_of_all_data(collected: str) -> None:
     assert not reports(begin=collected, end="print(n)")
 
 
-def test_a_generator_that_only_changes_the_batches_of_a_loader() -> None:
-    assert not reports(begin="pairs = ((x * 2, y) for x, y in loader)", end="for x, y in pairs:\n    print(len(x))")
+@pytest.mark.parametrize("pairs", ["((x * 2, y) for x, y in loader)", "enumerate((x * 2, y) for x, y in loader)"])
+def test_a_generator_that_only_changes_the_batches_of_a_loader(pairs: str) -> None:
+    assert not reports(begin=f"pairs = {pairs}", end="for x, y in pairs:\n    print(len(x))")

@@ -85,10 +85,15 @@ class Expressions(Functions):
         for generator in node.generators:
             for test in generator.ifs:
                 found |= self._chosen(self._of(test), node)
-        over, is_lazy = node.generators[0], isinstance(node, ast.GeneratorExp)
-        if (is_lazy and not isinstance(self.program.parent(node), ast.Call)) or not self.shards.is_loader(over.iter):
+        over = node.generators[0]
+        if not self.shards.is_loader(over.iter) or (isinstance(node, ast.GeneratorExp) and not self._is_used_up(node)):
             return found
         return self._updated(found, node) | {Origin(Mark.STEPS, over, differs=False)}
+
+    def _is_used_up(self, node: ast.expr) -> bool:
+        """Whether a call goes over all that a generator gives, at once: `sum(...)`, not `enumerate(...)`."""
+        user = self.program.parent(node)
+        return isinstance(user, ast.Call) and not any(map(names.iteration, self.program.called(user)))
 
     def _read(self, node: ast.expr) -> Labels:
         """The labels of the definitions that reach a name or an attribute."""
@@ -337,6 +342,8 @@ class Expressions(Functions):
             return drawn
         if self._is_length_of_loader(call):
             return frozenset({Origin(Mark.STEPS, call, differs=False)})
+        if "map" in self.program.called(call) and self._is_used_up(call) and any(map(self.shards.is_loader, call.args)):
+            return frozenset({Origin(Mark.RUNNING, call), Origin(Mark.STEPS, call, differs=False)})
         callees = self.program.flow.callees.get(call, set())
         if callees and not self.shards.is_alike(call.func):
             is_of_module = any(isinstance(v, Instance) for v in self.program.values(call.func))

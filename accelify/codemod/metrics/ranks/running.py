@@ -165,12 +165,11 @@ class Running:
         loop = self.program.parent(self.program.statement(node))
         if not isinstance(loop, ast.For) or loop in self.rounds or not isinstance(loop.iter, ast.Call):
             return False
-        called, is_plain = self.program.called(loop.iter), len(loop.iter.args) == 1 and not loop.iter.keywords
-        target = loop.target
-        if "enumerate" in called and isinstance(target, ast.Tuple):
-            target = target.elts[0]
-        is_number = isinstance(target, ast.Name) and target.id == node.slice.id
-        return is_number and is_plain and not called.isdisjoint({"range", "enumerate"})
+        first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
+        counter = "enumerate" if first is not loop.target else "range"
+        is_from_start = len(loop.iter.args) == 1 and not loop.iter.keywords
+        is_number = isinstance(first, ast.Name) and first.id == node.slice.id
+        return is_number and is_from_start and counter in self.program.called(loop.iter)
 
     def keeps_values(self, node: ast.AST, variable: Variable | None, depth: int = 3) -> bool:
         """Whether a call only moves the object of a variable, switches its mode or has it draw: `to_gpu(x)`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -20,7 +20,9 @@ _MOST_SEARCHED = 2000  # files of a repository that are searched for a name
 _MOST_KEPT = 2**20  # bytes of a file
 _ENDS = (".py", ".ipynb")
 _IMPORT = re.compile(rb"(?:^|\r)\s*(?:from|import)\b([^\r\n(]*(?:\([^)]*)?[^\r\n]*)", re.M)
-_WORD = re.compile(rb"[\w\x80-\xff]+")
+# One that stands in a comment, in a cell or behind a colon, too.
+_MAY_IMPORT = re.compile(rb"\b(?:from|import)\b((?:[^\r\n(\\]|\\\r?\n)*(?:\([^)]*)?[^\r\n]*)")
+_WORD = re.compile(rb"[\w\x80-\xff]+|(?<=\s)\.")  # and a dot at the beginning: `from . import lib`
 
 
 class Disk:
@@ -29,6 +31,7 @@ class Disk:
     def __init__(self) -> None:
         self.asked: dict[Question, str] = {}
         self._searched: dict[str, bytes] = {}  # files that words were looked for in
+        self._named: dict[str, frozenset[str]] = {}  # the words in what may be imports
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises: CannotRead."""
@@ -63,6 +66,14 @@ class Disk:
         data = self._search(path)
         found = (may_train(data) and name.encode() in data) or name in _words_of_imports(data)
         self.asked[f"imports {name}", path] = str(found)
+        return found
+
+    def may_name(self, path: str, words: Collection[str]) -> bool:
+        """Whether one of some words may stand in a script's imports, wherever these are; `.` stands for a dot."""
+        if path not in self._named:
+            self._named[path] = _words_in(_MAY_IMPORT, self._search(path))
+        found = not self._named[path].isdisjoint(words)
+        self.asked[f"names {','.join(sorted(words))}", path] = str(found)
         return found
 
     def words_of_imports(self, path: str) -> frozenset[str]:
@@ -113,6 +124,7 @@ _KINDS: dict[str, Callable[[Disk, str, str], object]] = {
     "bytes": _read,
     "has": lambda disk, path, word: disk.has(path, word),
     "imports": lambda disk, path, word: disk.may_import(path, word),
+    "names": lambda disk, path, words: disk.may_name(path, words.split(",")),
     "words": lambda disk, path, word: disk.words_of_imports(path),
     "there": lambda disk, path, word: disk.is_there(Path(path)),
     "files": lambda disk, path, word: disk.files(Path(path), word),
@@ -121,7 +133,11 @@ _KINDS: dict[str, Callable[[Disk, str, str], object]] = {
 
 
 def _words_of_imports(data: bytes) -> frozenset[str]:
-    return frozenset(word.decode(errors="replace") for part in _IMPORT.findall(data) for word in _WORD.findall(part))
+    return _words_in(_IMPORT, data) - {"."}
+
+
+def _words_in(imports: re.Pattern[bytes], data: bytes) -> frozenset[str]:
+    return frozenset(word.decode(errors="replace") for part in imports.findall(data) for word in _WORD.findall(part))
 
 
 def digest(parts: Iterable[bytes]) -> str:

@@ -85,6 +85,11 @@ class Parsed:
         return {name: holder.value for name, holder in once.items() if isinstance(holder, ast.Assign)}
 
     @cached_property
+    def imports(self) -> list[ast.AST]:
+        """The nodes that may import something: statements, and calls such as `import_module("lib")`."""
+        return [n for n in self.nodes if isinstance(n, (ast.Import, ast.ImportFrom, ast.Call))]
+
+    @cached_property
     def lines(self) -> list[str]:
         """The text's lines, without their ends; line 1 is `lines[0]`."""
         return self.text.split("\n")

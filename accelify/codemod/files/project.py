@@ -33,7 +33,7 @@ class Project:
         self.is_on_disk = given is None
         self._parsed: dict[str, Parsed | None] = {}
         self._errors: dict[str, FileError] = {}
-        self._exists: dict[Path, bool] = {}
+        self._exists: dict[str, bool] = {}
         self._resolved: dict[tuple[str, str, int], str | None] = {}
         self._search: dict[Path, list[Path]] = {}
         self._added: dict[str, list[Path]] = {}
@@ -123,7 +123,7 @@ class Project:
 
     def import_line(self, parsed: Parsed, path: str) -> int:
         """The line of the import by which a file leads to another, itself or through others; 1 where none does."""
-        for node in parsed.nodes:
+        for node in parsed.imports:
             for imported in self._imported_at(parsed, node):
                 led_to = [imported, *(other.path for other in self.imported_by(imported))]
                 if absolute(path) in map(absolute, led_to):
@@ -180,12 +180,21 @@ class Project:
     def callers(self, parsed: Parsed, names: Collection[str]) -> list[Parsed]:
         """The files of the repository that have one of some names and import a file, or a package that imports it."""
         found = []
+        words = self._words_to_import(Path(parsed.path)) if self.is_on_disk else frozenset()
         for path in map(str, self._repository(Path(parsed.path)) if self.is_on_disk else ()):
-            if any(self.disk.has(path, name) for name in names) and absolute(path) != absolute(parsed.path):
-                other = self._try(path)
+            if any(self.disk.has(path, name) for name in names) and self.disk.may_name(path, words):
+                other = self._try(path) if absolute(path) != absolute(parsed.path) else None
                 if other is not None and self._may_call(other, parsed):
                     found.append(other)
         return found
+
+    def _words_to_import(self, path: Path) -> frozenset[str]:
+        """The words one of which stands in each import of a file, or of a package that may import it in turn."""
+        name = _module_name(path)
+        inits = [p for p in self._repository(path) if p.stem == "__init__" and self.disk.may_name(str(p), {name})]
+        packages = [*inits, *([path] if path.stem == "__init__" else [])]
+        nameless = {"."} if packages else set()  # `from . import Net`
+        return frozenset({name, *_IMPORTING, *(_module_name(p.resolve()) for p in packages), *nameless})
 
     def users(self, parsed: Parsed, name: str) -> list[Parsed]:
         """The files of the repository, its tests and notebooks, too, that have a name and import its file.
@@ -205,7 +214,7 @@ class Project:
         """The names under which a file may be imported, alone or in its packages: `train`, `lib.train`, `lib`."""
         parts = path.resolve().with_suffix("").parts
         ends = [len(parts)]
-        while self._is_there(Path(*parts[: ends[-1] - 1]) / "__init__.py"):
+        while self._is_there(str(Path(*parts[: ends[-1] - 1], "__init__.py"))):
             ends.append(ends[-1] - 1)
         return {".".join(parts[start:end]) for end in ends for start in range(max(end - 6, 1), end)}
 
@@ -234,11 +243,11 @@ class Project:
     def _around(self, here: Path) -> list[Path]:
         """A folder and those above it, up to the repository's; without one, to that of its package and its program."""
         folders = self._search_path(here)
-        if self._is_there(folders[-1] / ".git"):
+        if self._is_there(str(folders[-1] / ".git")):
             return folders
         program = os.path.commonpath([f.resolve() for f in [here, *self._folders]])
         is_within = [f.resolve().is_relative_to(program) for f in folders]
-        return folders[: max(sum(is_within), 1 + self._is_there(here / "__init__.py"))]
+        return folders[: max(sum(is_within), 1 + self._is_there(str(here / "__init__.py")))]
 
     def _may_call(self, importer: Parsed, imported: Parsed) -> bool:
         """Whether a script imports a file, itself or from a package round it, and calls anything."""
@@ -255,7 +264,7 @@ class Project:
 
     def unreadable(self, parsed: Parsed) -> Iterator[tuple[ast.AST, FileError]]:
         """The imports in a file of files of the project that cannot be parsed, and why they cannot."""
-        for node in parsed.nodes:
+        for node in parsed.imports:
             for path in self._imported_at(parsed, node):
                 if self._try(path) is None:
                     yield node, self._errors[absolute(path)]
@@ -280,7 +289,7 @@ class Project:
 
     def _imported(self, parsed: Parsed) -> Iterator[str]:
         self._resolve_elsewhere(parsed)
-        for node in parsed.nodes:
+        for node in parsed.imports:
             yield from self._imported_at(parsed, node)
 
     def _imported_at(self, parsed: Parsed, node: ast.AST) -> Iterator[str]:
@@ -356,7 +365,7 @@ class Project:
         absolute = here.resolve()
         up = here
         for _ in range(6):
-            if self._is_there(absolute / ".git"):
+            if self._is_there(str(absolute / ".git")):
                 return
             parent = absolute.parent
             if parent == absolute:
@@ -366,16 +375,15 @@ class Project:
             yield up
 
     def _file(self, folder: Path, parts: list[str]) -> str | None:
-        target = folder.joinpath(*parts)
-        module = target.parent / f"{target.name}.py"
+        module = f"{Path(folder, *parts)}.py"
         if parts and self._is_there(module):
-            return str(module)
-        package = target / "__init__.py"
-        return str(package) if self._is_there(package) else None
+            return module
+        package = str(Path(folder, *parts, "__init__.py"))
+        return package if self._is_there(package) else None
 
-    def _is_there(self, path: Path) -> bool:
+    def _is_there(self, path: str) -> bool:
         if path not in self._exists:
-            self._exists[path] = self.disk.is_there(path) or absolute(str(path)) in self._given
+            self._exists[path] = self.disk.is_there(Path(path)) or (bool(self._given) and absolute(path) in self._given)
         return self._exists[path]
 
 
@@ -419,10 +427,10 @@ def absolute(path: str) -> str:
     return _resolved(str(Path.cwd()), path)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**16)
 def _resolved(folder: str, path: str) -> str:
     """A path as it is seen from a folder; the current one may change."""
-    return str(Path(folder, path).resolve())
+    return os.path.realpath(Path(folder, path))
 
 
 def _module_name(path: Path) -> str:

@@ -90,3 +90,25 @@ def test_a_word_is_all_that_is_asked_for() -> None:
     assert changed(disk) == [("has lib", "a.py"), ("imports lib", "a.py")]
     assert disk.words_of_imports("a.py") == {"lib"}
     assert changed(disk)[-1] == ("words", "a.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "found"),
+    [
+        ("if True: import lib\n", "lib", True),
+        ("from p import a, \\\n    lib\n", "lib", True),
+        ("from p import (  # x\n    a,\n    lib,\n)\n", "lib", True),
+        ('{"source": ["from p.lib import x\\n"]}', "lib", True),
+        ("from . import x\n", ".", True),
+        ("from p import x\nx.lib()\n", "lib", False),
+        ("from p.library import x\n", "lib", False),
+        ("from p import x\n", ".", False),
+    ],
+)
+def test_the_words_that_may_stand_in_imports(text: str, word: str, found: bool) -> None:
+    Path("a.py").write_text(text)
+    disk = Disk()
+    assert disk.may_name("a.py", ["other", word]) is found
+    assert changed(disk) == []
+    Path("a.py").write_text("" if found else f"from {word} import {word}\n")
+    assert changed(disk) == [(f"names {','.join(sorted(['other', word]))}", "a.py")]

@@ -232,3 +232,39 @@ def test_the_files_that_have_a_word_and_import_a_file_in_some_way(tmp_path: Path
     found = Project()
     readers = found.readers(found.load(str(tmp_path / "options.py")), "local_rank")
     assert [Path(p.path).name for p in readers] == ["a.py", "d.py"]
+
+
+@pytest.mark.parametrize(
+    ("package", "user", "is_caller"),
+    [
+        ("", "from lib.train import fit\nfit()\n", True),
+        ("", "if True: import lib.train\nlib.train.fit()\n", True),
+        ("", "from importlib import import_module\nimport_module('lib.' + 'tr' 'ain').fit()\n", True),
+        ("from .train import fit\n", "from lib import fit\nfit()\n", True),
+        ("from .train import fit\n", "import lib as library\nlibrary.fit()\n", True),
+        ("", "from lib import other\nother.fit()\n", False),
+        ("", "fit = print\nfit()\n", False),
+    ],
+)
+def test_files_that_call_functions_of_a_file(
+    package: str, user: str, is_caller: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lib").mkdir()
+    Path(".git").mkdir()
+    texts = {"lib/__init__": package, "lib/other": "", "lib/train": "def fit():\n    pass\n", "use": user}
+    for name, text in texts.items():
+        Path(f"{name}.py").write_text(text)
+    found = Project()
+    assert [p.path for p in found.callers(found.load("lib/train.py"), ["fit"])] == ["use.py"] * is_caller
+
+
+def test_a_package_s_own_files_import_from_it_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lib").mkdir()
+    Path(".git").mkdir()
+    Path("lib/__init__.py").write_text("from .train import fit\n")
+    Path("lib/train.py").write_text("def fit():\n    pass\n")
+    Path("lib/use.py").write_text("from . import fit\nfit()\n")
+    found = Project()
+    assert [p.path for p in found.callers(found.load("lib/train.py"), ["fit"])] == ["lib/use.py"]

@@ -1537,3 +1537,41 @@ def test_a_method_of_an_object_overrules_no_device_of_it() -> None:
     text = OVERRULED.replace("cfg = CfgNode()", "learner = Learner()").replace("cfg", "learner")
     after = run(text.replace("MORE", "learner.fit(1)")).after.decode()
     assert "learner.DEVICE = accelerator.device.type\n" in after
+
+
+BEFORE_A_CLASS = """\
+import torch
+from torch import nn
+{chosen}
+class Agent:
+    def __init__(self):
+        self.policy = nn.Linear(4, 1).to(device)
+        self.old = nn.Linear(4, 1).to(device)
+        self.optimizer = torch.optim.Adam(self.policy.parameters())
+
+    def update(self, states):
+        loss = (self.policy(torch.stack(states).to(device)) - self.old(states[0].to(device))).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+agent = Agent()
+for _ in range(3):
+    agent.update([torch.randn(4) for _ in range(8)])
+"""
+SHOWN = "    torch.cuda.empty_cache()\n    print('on', torch.cuda.get_device_name(device))\n"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_noted"),
+    [
+        (f"device = torch.device('cpu')\nif torch.cuda.is_available():\n    device = 'cuda:0'\n{SHOWN}", False),
+        (f"device = 'cpu'\nif (torch.cuda.is_available()):\n    device = 'cuda'\n{SHOWN}else:\n    print(1)", False),
+        (f"if torch.cuda.is_available():\n    device = 'cuda'\n{SHOWN}else:\n    print(1)\n    device = 'cpu'", False),
+        ("device = torch.device('cpu')\nif torch.cuda.is_available():\n    print('a GPU is not used')", True),
+        ("device = torch.device('cpu')", True),
+    ],
+)
+def test_a_device_that_is_the_cpu_only_without_a_gpu_needs_no_note(chosen: str, is_noted: bool) -> None:
+    notes = [n.message for n in run(BEFORE_A_CLASS.format(chosen=chosen)).notes]
+    assert any("this is the CPU" in n for n in notes) is is_noted

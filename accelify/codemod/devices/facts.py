@@ -22,7 +22,7 @@ from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects.set_by_text import setters
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Assignment, Scope
+from accelify.codemod.semantics.scopes import Assignment, Scope, assigned_targets
 from accelify.codemod.semantics.values import Constant
 
 _CUDA_OR_HOST = [{Where.ACCELERATOR}, {Where.HOST}]
@@ -127,6 +127,20 @@ class Devices:
     def is_for_the_cpu(self, assigned: Assignment) -> bool:
         """Whether a variable sends something other than training to the CPU: `device = torch.device("cpu")`."""
         return self.known.is_for_the_cpu(assigned)
+
+    def is_without_a_gpu(self, assigned: Assignment) -> bool:
+        """Whether a device is one on machines without a GPU: `device = "cpu"` above `if cuda: device = "cuda"`."""
+        program, text = self.tracer.program, ast.unparse(assigned.target)
+        statement = program.statement(assigned.node)
+        if any(self.lattice.holds(b.test) is (not is_body) for b, is_body in program.branches_round(statement)):
+            return True
+        block = program.block(statement)
+        for later in block[block.index(statement) + 1 :]:
+            if isinstance(later, ast.If) and self.is_for_a_gpu(later.test):
+                return any(ast.unparse(t) == text for inner in later.body for t in assigned_targets(inner))
+            if any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(later)):
+                return False
+        return False
 
     def trains_on_cpu(self, assigned: Assignment) -> bool:
         """Whether a variable is nothing but the CPU, where the plain script had its models: `device = "cpu"`."""

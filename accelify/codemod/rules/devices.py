@@ -312,8 +312,8 @@ def _holds_device(script: Script, target: ast.Name, call: ast.Call) -> bool:
 def _unnumbered(script: Script, binding: Assignment) -> Iterator[Change | Remark]:
     """`"cuda"`, the process's own GPU, for `"cuda:0"` where the accelerator does not reach."""
     if is_cpu(binding.value):
-        if script.devices.cpu is not None:
-            return  # the option that chooses it keeps the accelerator there
+        if script.devices.cpu is not None or script.devices.is_without_a_gpu(binding):
+            return  # what chooses it keeps the accelerator there, too
         message = (
             "this is the CPU, but prepared models and batches are on the process's own device: use `accelerator.device`"
         )

@@ -490,6 +490,8 @@ class _Ledger:
         plan.kept += [
             (s.name, n) for s, n in self.touched if self.is_dead((s, n)) and any(map(self._is_kept, s.writes[n]))
         ]
+        dead = [(s, n) for s, n in self.touched if self.is_dead((s, n))]
+        unread = {self.program.assigned(w)[0] for s, n in dead for w in s.writes[n]} - {None}
         said: set[tuple[str, str]] = set()  # what is gone is gone for all files
         plan.kept += [(s.name, n) for s, n in self.touched if n in self._exported(s) and self._all_gone(s, n)]
         remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]
@@ -500,7 +502,7 @@ class _Ledger:
             remarks.append(Remark(NAME, function.module, parameter, message))
         for remark in sorted(remarks, key=lambda r: r.once):
             at = remark.of or remark.node
-            is_gone = at in removed if isinstance(at, ast.stmt) else at in out
+            is_gone = at in removed if isinstance(at, ast.stmt) else at in out or at in unread
             holds = {
                 When.ALWAYS: True,
                 When.KEPT: at not in out,

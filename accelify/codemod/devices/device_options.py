@@ -17,7 +17,7 @@ from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, code, main_guard, returned
-from accelify.codemod.semantics.values import Constant, Made, Value
+from accelify.codemod.semantics.values import Constant, External, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
 Option = ast.Attribute | ast.Subscript
@@ -276,6 +276,13 @@ class Asked:
             return
         self._done.add(node)
         seen |= {node}
+        if isinstance(node, ast.expr) and self._comes_from_outside(node):
+            is_asked = isinstance(node, ast.Call) and any(map(names.reads_settings, self.program.called(node)))
+            said = ast.Call(node.func, node.args[:1], []) if isinstance(node, ast.Call) and is_asked else node
+            texts = (n.value for n in ast.walk(said) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+            if all(vocabulary.asked_by_variable(text) is None for text in texts):  # else the launcher says it
+                yield said
+            return
         if isinstance(node, _PLACES):
             yield from self._of_place(node, seen)
             return
@@ -286,7 +293,34 @@ class Asked:
         given = [n for n in returned(called) if n is not None]
         inner = self._with_tests(given, given if len(given) > 1 else []) if called else _parts(node)
         self.behind += inner if called else []
-        yield from (leaf for part in inner for leaf in self._leaves(part, seen))
+        found = [leaf for part in inner for leaf in self._leaves(part, seen)]
+        is_unknown = isinstance(node, ast.Call) and not called and self._is_unknown(node)
+        yield from found or ([node] if is_unknown else [])
+
+    def _comes_from_outside(self, node: ast.expr) -> bool:
+        """Whether the environment, a command line or a file says something itself: `getenv("GPU")`, `"-c" in argv`.
+
+        Not options and variables that are known by their own names.
+        """
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            return self._holds_settings(node.comparators[0])
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            return not is_option(node) and self._holds_settings(node.value)
+        if isinstance(node, ast.Call) and not _looks_up(node):
+            is_method = isinstance(node.func, ast.Attribute) and self._holds_settings(node.func.value)
+            return is_method or any(map(names.reads_settings, self.program.called(node)))
+        return False
+
+    def _is_unknown(self, call: ast.Call) -> bool:
+        """Whether a call is a library's that nothing is known of, and that may ask anything: `cluster.has_gpu()`."""
+        called = self.program.called(call)
+        return bool(called) and not any(n.startswith("torch.") or table.function(n) is not None for n in called)
+
+    def _holds_settings(self, node: ast.expr) -> bool:
+        """Whether all that an object may be holds what users say outside the program: `os.environ`, an opened file."""
+        held = {v.root if isinstance(v, Member) else v for v in self.program.values(node)}
+        made = {v.name for v in held if isinstance(v, (Made, External))}
+        return bool(held) and len(made) == len(held) and all(n is not None and names.reads_settings(n) for n in made)
 
     def _of_place(self, node: ast.expr, seen: frozenset[ast.AST]) -> Iterator[ast.AST]:
         writes = [w for w in self._writes(node) if not self._is_in_its_own(node, w)]
@@ -301,6 +335,7 @@ class Asked:
         self.behind += behind
         is_part = isinstance(node, (ast.Attribute, ast.Subscript)) and not (behind or is_option(node))
         holder = [node.value] if is_part and code(node.value) not in ("self", "cls") else []  # type: ignore[attr-defined]  # a part
+        holder += [node.slice] if isinstance(node, ast.Subscript) else []
         yield from (leaf for part in (*behind, *holder) for leaf in self._leaves(part, seen))
 
     def _with_tests(self, values: Sequence[ast.expr], places: Sequence[ast.AST]) -> list[ast.expr]:

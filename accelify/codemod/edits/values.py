@@ -157,7 +157,7 @@ class When(Enum):
 
     ALWAYS = auto()
     KEPT = auto()  # where its node is still there once all changes are made
-    GONE = auto()  # where its node is taken out, by itself and not with something round it
+    GONE = auto()  # where its node is taken out by itself, not with something round it, or a variable's that none reads
     CHANGED = auto()  # where something else changes in its file
 
 

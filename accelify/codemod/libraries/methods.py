@@ -324,7 +324,7 @@ def is_of(kind: str, name: str) -> bool:
 
 def only_asks(name: str) -> bool:
     """Methods that say something of a text, or look something up: `startswith`, `lower`, `get`; not `pop`."""
-    rows = [row for kind in ("string", "dict") if (row := table.member(kind, name)) is not None]
+    rows = [row for kind in ("string", "dict", "settings") if (row := table.member(kind, name)) is not None]
     return bool(rows) and all(row.is_pure for row in rows)
 
 

@@ -590,6 +590,13 @@ def reads_files(name: str | None) -> bool:
     return _has_effect(name, Effect.READS_FILES)
 
 
+def reads_settings(name: str | None) -> bool:
+    """`os.environ`, `os.getenv`, `sys.argv`, `yaml.safe_load`, `ConfigParser`: what users say outside the program."""
+    row = table.function(name)
+    outside = {Effect.READS_ENVIRONMENT, Effect.READS_INPUT, Effect.READS_FILES}
+    return row is not None and (not outside.isdisjoint(row.effects) or row.returns == "settings")
+
+
 def reads_named(name: str | None) -> bool:
     """`eval`."""
     return _has_trait(name, Trait.READS_NAMED)

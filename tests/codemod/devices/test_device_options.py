@@ -212,13 +212,66 @@ def test_an_option_that_puts_what_another_file_makes_on_one_gpu(default: str, op
         ('"cuda" if use and torch.cuda.is_available() else "cpu"', {"args.no_cuda"}),
         ("pick(args.cpu)", {"args.cpu"}),
         ("torch.cuda.device_count() * args.local_rank", set()),
+        ("DEVICES[args.on]", {"args.on"}),
+        ("os.environ['GPU'] == '1'", {"os.environ['GPU']"}),
+        ("os.getenv('GPU', '0') is None", {"os.getenv('GPU')"}),
+        ("'GPU' in os.environ", {"'GPU' in os.environ"}),
+        ("int(os.environ['LOCAL_RANK'])", set()),
+        ("int(sys.argv[1])", {"sys.argv[1]"}),
+        ("parsed.getboolean('train', 'gpu')", {"parsed.getboolean('train', 'gpu')"}),
+        ("loaded.train.device", {"loaded.train.device"}),
+        ("cluster.has_gpu()", {"cluster.has_gpu()"}),
+        ("cluster.pick(args.gpu)", {"args.gpu"}),
+        ("'mps' if platform.system() == 'Darwin' else 'cpu'", set()),
     ],
 )
 def test_what_a_choice_goes_by(code: str, asked: set[str]) -> None:
     facts = Facts(
-        "import torch\nargs = parse()\nuse = not args.no_cuda\nclass Net:\n    def __init__(self, opt):\n"
+        "import cluster, configparser, os, platform, sys, torch, yaml\nDEVICES = {'g': 'cuda', 'c': 'cpu'}\n"
+        "loaded, parsed = yaml.safe_load(open('c')), configparser.ConfigParser()\n"
+        "args = parse()\nuse = not args.no_cuda\nclass Net:\n    def __init__(self, opt):\n"
         "        self.ids = opt.gpu_ids\ndef pick(cpu):\n    if cpu:\n        return 'cpu'\n    return 'cuda'\n"
         f"chosen = {code}\n"
     )
     value = facts.statement("chosen = ").value
     assert Asked(facts.program, facts.roles, facts.tracer, [value]).by == asked
+
+
+OUTSIDE = """\
+import cluster, configparser, os, sys, torch
+from torch import nn
+from torch.utils.data import DataLoader
+parsed = configparser.ConfigParser()
+parsed.read("settings.ini")
+DEVICES = {"g": "cuda", "c": "cpu"}
+"""
+PLAIN = "\n".join(line[4:] for line in LOOP.replace("args.device", "device").splitlines()) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "asked"),
+    [
+        ("device = 'cuda' if os.getenv('GPU') else 'cpu'", "os.getenv('GPU')"),
+        ("device = 'cuda'\nif 'CPU' in os.environ: device = 'cpu'", "'CPU' in os.environ"),
+        ("device = DEVICES[sys.argv[1]]", "sys.argv[1]"),
+        ("if cluster.has_gpu():\n    device = 'cuda'\nelse:\n    device = 'cpu'", "cluster.has_gpu()"),
+        ("device = 'cuda' if cluster.has_gpu() else 'cpu'", "cluster.has_gpu()"),
+    ],
+)
+def test_what_chose_the_device_outside_the_program_is_named(chosen: str, asked: str) -> None:
+    result = run(f"{OUTSIDE}{chosen}\n{PLAIN}")
+    notes = [n.message for n in result.notes if n.rule == "devices"]
+    is_asked = f"`{asked}` no longer selects the device" in "".join(notes)
+    assert is_asked or f"cpu={asked}" in result.after.decode().replace('"', "'")
+
+
+def test_a_file_of_settings_keeps_it_on_the_cpu() -> None:
+    chosen = "device = 'cuda' if parsed.getboolean('train', 'gpu') else 'cpu'\n"
+    result = run(f"{OUTSIDE}{chosen}{PLAIN}")
+    assert "Accelerator(cpu=not parsed.getboolean('train', 'gpu'))" in result.after.decode().replace('"', "'")
+    assert not [n for n in result.notes if n.rule == "devices"]
+
+
+def test_a_device_that_the_machine_alone_chooses_is_not_named() -> None:
+    chosen = "device = 'cuda' if torch.cuda.is_available() and sys.platform != 'darwin' else 'cpu'\n"
+    assert not [n for n in run(f"{OUTSIDE}{chosen}{PLAIN}").notes if n.rule == "devices"]

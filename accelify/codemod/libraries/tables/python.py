@@ -299,7 +299,6 @@ returns=string
     re: compile match search sub split findall finditer fullmatch subn
     struct: pack unpack calcsize pack_into unpack_from
     toml tomllib tomli: loads
-    configparser: ConfigParser RawConfigParser
     string: Template Formatter
     <regex>: match search sub split findall finditer fullmatch
     <match>: group groups start end span groupdict
@@ -420,6 +419,12 @@ returns=number
     resource: getrusage getrlimit
 
 # --- environment, options ---
+returns=settings
+    configparser: ConfigParser RawConfigParser
+effects=reads_files mutates=self
+    <settings>: read
+same=yes
+    <settings>: get getboolean getint getfloat sections options has_option has_section items
 effects=reads_environment returns=string asks=variable
     os: getenv environ.get environ.__getitem__
 effects=reads_environment returns=string

@@ -149,7 +149,7 @@ def test_phases_that_choose_a_loader_by_its_key() -> None:
         {"add": "total += loss.item() / (1 + total)"},
         {"add": "total = total * 0.9 + loss.item()"},
         {"add": "if not training and total > 3: break\n        total += loss.item()"},
-        {"calls": "print(epoch(first), epoch(second, False) if model(data[0][0]).sum() > 0 else 0)"},
+        {"calls": "import time\n    print(epoch(first), epoch(second, False) if time.time() % 2 > 1 else 0)"},
     ],
 )
 def test_what_is_not_understood_stays_whole_and_no_less_right(slots: dict[str, str]) -> None:

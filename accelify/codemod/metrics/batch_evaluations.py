@@ -62,8 +62,8 @@ class Batchwise:
         self.prepared = prepared
         self.sums = sums
         self.loops = Loops(program, roles, tracer)
-        self.certainty = Certainty(program, tracer, training)
         self.harmless = Harmless(program, roles)
+        self.certainty = Certainty(program, training, self._is_alike)
         self.meters = Meters(program)
         self.metering = Metering(program, tracer, prepared, self.harmless)
         self.modes = Modes(program, roles, tracer, self.harmless)
@@ -91,6 +91,12 @@ class Batchwise:
         if not self.loops.is_loader_loop(loop) or not self.certainty.of(loop):
             return False
         return self.modes.evaluates(loop, phase)
+
+    def _is_alike(self, test: ast.expr) -> bool:
+        """Whether a condition has the same answer in every process."""
+        calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
+        reads = any(self.harmless.effects.of_call(c).files_read for c in calls)  # which another may write meanwhile
+        return not reads and all(map(self.harmless.is_call, calls)) and not self.sums.ranks.is_own(test)
 
     def _trains(self, loop: ast.For) -> bool:
         return loop in {d.loop for d in self.training.data} or any(

@@ -83,3 +83,30 @@ def test_a_phase_of_any_name(key: str, old: str, new: str) -> None:
     assert (found.sums, [c.name for c in found.lists]) == (("hits",), ["losses"])
     assert [r.names for r in metrics.reductions] == [("hits",)]
     assert metrics.reports == ()
+
+
+INDENTED = LOOP.replace("\n", "\n    ").rstrip(" ")
+
+
+@pytest.mark.parametrize(
+    "test",
+    ["epoch % config.every == 0", "args.valid and epoch % args.every == 0", "best > epoch", "int(best) > 3"],
+)
+def test_a_condition_that_all_processes_answer_alike(test: str) -> None:
+    before = "from configs import read\nbest, args, config = 0, read(1), read(2)\n"
+    found = Facts(script(before=before, end_of_epoch=f"if {test}:\n    {INDENTED}")).script.metrics.sharded
+    assert [f.sums for f in found] == [("total",)]
+
+
+@pytest.mark.parametrize(
+    "test", ["loss < 3", "f()", "args.rank == 0", "os.path.exists(p)", "time.time() > 3", "random.random() > 0.5"]
+)
+def test_a_condition_that_processes_may_answer_otherwise(test: str) -> None:
+    text = script(imports="import os, random, time", end_of_epoch=f"if {test}:\n    {INDENTED}")
+    assert Facts(text).script.metrics.sharded == ()
+
+
+def test_a_function_that_trains_and_is_called_from_elsewhere() -> None:
+    body = script(before="import hydra", end=LOOP).split("import hydra\n")
+    text = body[0] + "import hydra\ndef main(c):\n    " + body[1].replace("\n", "\n    ") + "\nhydra.main()(main)()\n"
+    assert [f.sums for f in Facts(text).script.metrics.sharded] == [("total",)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.training.certainty import Certainty, asks_for_one
 from tests.codemod.facts import Facts
 
 TEXT = """\
-import argparse, torch, random
+import argparse, torch
 args = argparse.ArgumentParser().parse_args()
-lr, loss, best = 0.1, f(), 3
-drawn = random.random()
 for epoch in range(10):
     {0}
 """
@@ -19,7 +19,11 @@ for epoch in range(10):
 
 def certain(text: str) -> bool:
     facts = Facts(TEXT.format(text.replace("\n", "\n    ")))
-    return Certainty(facts.program, facts.tracer, facts.training).of(facts.call("here()"))
+    return Certainty(facts.program, facts.training, is_alike).of(facts.call("here()"))
+
+
+def is_alike(test: ast.expr) -> bool:
+    return "own" not in ast.unparse(test)
 
 
 @pytest.mark.parametrize(
@@ -28,9 +32,7 @@ def certain(text: str) -> bool:
         "here()",
         "if epoch % 2 == 0:\n    here()",
         "if args.save:\n    here()",
-        "if lr > 0:\n    here()",
         "for k in range(3):\n    here()",
-        "if len(args.names) > 2:\n    here()",
         "with torch.no_grad():\n    here()",
     ],
 )
@@ -41,14 +43,13 @@ def test_what_is_the_same_everywhere(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "if loss < best:\n    here()",
-        "if f():\n    here()",
-        "if drawn > 0.5:\n    here()",
+        "if own < 3:\n    here()",
+        "here() if own else 3",
         "if args.rank == 0:\n    here()",
         "if is_main_process:\n    here()",
         "try:\n    f()\nexcept E:\n    here()",
         "g = lambda: here()",
-        "while f():\n    here()",
+        "while own:\n    here()",
     ],
 )
 def test_what_depends_on_a_process(text: str) -> None:
@@ -57,7 +58,7 @@ def test_what_depends_on_a_process(text: str) -> None:
 
 def test_through_functions() -> None:
     assert certain("def save():\n    here()\nif args.save:\n    save()")
-    assert not certain("def save():\n    here()\nif loss < best:\n    save()")
+    assert not certain("def save():\n    here()\nif own:\n    save()")
     assert not certain("def save():\n    here()\nother(save)")
     assert not certain("def save():\n    here()")  # that nothing calls
 

@@ -62,8 +62,12 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
         if parallel_models(program) and may_be_divided(program, roles, tracer, code.training):
             # The batch size was that of all GPUs together.
             code = replace(code, options=replace(options, keep_global_batch=True))
-    script = _script(code, _decided(code, precision_stays))
-    return Verdict(script, tuple(obstacles_of(script)))
+    script = _script(code, layout := _decided(code, precision_stays))
+    obstacles = tuple(obstacles_of(script))
+    if any(code.program.path(site) in layout.further for site, _, _ in obstacles):
+        script = _script(code, _decided(replace(code, may_go_further=False), precision_stays))
+        obstacles = tuple(obstacles_of(script))
+    return Verdict(script, obstacles)
 
 
 def modelled(program: Program, options: Options) -> Script:
@@ -76,7 +80,10 @@ def modelled(program: Program, options: Options) -> Script:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """A program with what is known of it before anything is decided."""
+    """A program with what is known of it before anything is decided.
+
+    may_go_further: whether evaluation loops may be sharded in files that need no other change.
+    """
 
     program: Program
     roles: Roles
@@ -85,6 +92,7 @@ class _Code:
     options: Options
     distribution: Distributions | None
     chains: Chains
+    may_go_further: bool = True
 
     @property
     def is_by_hand(self) -> bool:
@@ -102,7 +110,7 @@ class _Layout:
     """The prepared objects, where the accelerator has to be, and how it gets there.
 
     sharded: the evaluation loops whose batches are sharded. reached: what the accelerator has to reach for a move,
-    besides.
+    besides. further: the files that change only because of those loops.
     """
 
     preparation: Preparation
@@ -113,6 +121,7 @@ class _Layout:
     files: frozenset[str]
     sharded: tuple[ShardedEvaluation, ...] = ()
     reached: tuple[ast.AST, ...] = ()
+    further: frozenset[str] = frozenset()
     precision: Precision | None = None
     cpu: CpuSetting | None = None
 
@@ -255,7 +264,7 @@ def _is_no_worse(found: _Layout, layout: _Layout) -> bool:
 
 
 def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
-    """With the evaluation loops whose batches are sharded: all, or those that the accelerator reaches anyway."""
+    """With the evaluation loops whose batches are sharded: all, those of its files, or those that are reached anyway."""
     if not (code.options.runtime.has("shard") and code.options.runtime.has("reduce")):
         return layout
     measured = Measured(
@@ -269,12 +278,14 @@ def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
         layout.prepared,
         measured.sums(measured.shared_loops(layout.files, ())),
     )
-    sharded = tuple(d for d in batchwise.find(layout.files) if not _is_left_whole(code, d.loop))
-    near = tuple(d for d in sharded if layout.access.at(d.loop) is not None)
-    for some in filter(None, dict.fromkeys((sharded, near))):
-        found = _further(layout, _laid(code, some, layout.reached))
-        if found is not layout:
-            return found
+    found = batchwise.find([p.path for p in code.program.files] if code.may_go_further else layout.files)
+    sharded = tuple(d for d in found if not _is_left_whole(code, d.loop))
+    here = tuple(d for d in sharded if code.program.path(d.loop) in layout.files)
+    near = tuple(d for d in here if layout.access.at(d.loop) is not None)
+    for some in filter(None, dict.fromkeys((sharded, here, near))):
+        more = _further(layout, _laid(code, some, layout.reached))
+        if more is not layout:
+            return more
     return layout
 
 
@@ -297,8 +308,9 @@ def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
 
 def _further(base: _Layout, more: _Layout) -> _Layout:
     """A layout in which more is shared or reached, if nothing else becomes another by that; else the one without."""
-    more = replace(more, access=replace(more.access, after=base.access.after), cpu=base.cpu)
-    is_same = more.reach.homes == base.reach.homes and more.files == base.files and _is_no_worse(more, base)
+    further = more.files - base.files
+    more = replace(more, access=replace(more.access, after=base.access.after), cpu=base.cpu, further=further)
+    is_same = more.reach.homes == base.reach.homes and _is_no_worse(more, base)
     is_there = all(more.access.at(d.loop) is not None for d in more.sharded)
     return more if is_same and is_there else base
 

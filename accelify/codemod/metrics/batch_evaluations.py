@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods
@@ -68,7 +68,7 @@ class Batchwise:
         self.metering = Metering(program, tracer, prepared, self.harmless)
         self.modes = Modes(program, roles, tracer, self.harmless)
 
-    def find(self, files: Collection[str]) -> list[ShardedEvaluation]:
+    def find(self, files: Iterable[str]) -> list[ShardedEvaluation]:
         """The loops in some files."""
         found: list[ShardedEvaluation] = []
         if any(isinstance(c.func, ast.Attribute) and methods.adds_a_hook(c.func.attr) for c in self.program.calls):

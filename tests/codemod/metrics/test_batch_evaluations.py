@@ -110,3 +110,26 @@ def test_a_function_that_trains_and_is_called_from_elsewhere() -> None:
     body = script(before="import hydra", end=LOOP).split("import hydra\n")
     text = body[0] + "import hydra\ndef main(c):\n    " + body[1].replace("\n", "\n    ") + "\nhydra.main()(main)()\n"
     assert [f.sums for f in Facts(text).script.metrics.sharded] == [("total",)]
+
+
+HELPER = """\
+import torch
+from torch import nn
+def evaluate(model, loader):
+    total = 0.0
+    model.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            total += nn.functional.mse_loss(model(x), y).item()
+    return total / len(loader)
+"""
+
+
+def test_a_loop_in_another_file() -> None:
+    end = "from helper import evaluate\nprint(evaluate(model, DataLoader(others, batch_size=3)))\n"
+    facts = Facts({"main.py": script(end=end), "helper.py": HELPER})
+    assert [f.sums for f in facts.script.metrics.sharded] == [("total",)]
+    assert facts.script.files == {"main.py", "helper.py"}
+    alone = Facts({"main.py": script(end=end.replace("model, ", "model, *") + "print(3)"), "helper.py": HELPER})
+    assert alone.script.metrics.sharded == ()
+    assert alone.script.files == {"main.py"}

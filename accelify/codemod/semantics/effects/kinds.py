@@ -35,7 +35,7 @@ _UNKNOWN: Held = frozenset({UNKNOWN})
 _NOTHING: Held = frozenset()
 _NUMBER: Held = frozenset({"number"})
 _DEEPEST = 40  # variables whose kinds wait for that of another
-_ITSELF = ("tensor", "ndarray", "string", "bytes")  # kinds whose items are of the same kind
+_ITSELF = frozenset({"tensor", "ndarray", "string", "bytes"})  # kinds whose items are of the same kind
 
 
 class Kinds:
@@ -322,7 +322,14 @@ class Kinds:
         value = self._tracer.assigned(write)
         if value is not None:
             return self.of(value)
-        return _united(map(self.of, self._returned_parts(write))) or self._of_values(self.program.values(write))
+        parts = self._returned_parts(write)
+        return _united(map(self.of, parts)) or self._unpacked(write) or self._of_values(self.program.values(write))
+
+    def _unpacked(self, target: ast.expr) -> Held:
+        """The kind of a part of what a call gives, if that is the kind of all parts: `scores, best = x.max(1)`."""
+        value, path = self.program.assigned(target)
+        held = self.of(value) if path and isinstance(value, ast.Call) else _NOTHING
+        return held if held <= _ITSELF else _NOTHING
 
     def _returned_parts(self, target: ast.expr) -> list[ast.expr]:
         """What functions of the project return for one of several targets: `loss` of `loss, n = step(batch)`."""

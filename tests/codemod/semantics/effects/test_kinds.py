@@ -52,6 +52,15 @@ def test_parts_of_what_a_function_returns(returned: str, expected: set[str]) -> 
     assert Kinds(facts.program).of(facts.call("use(").args[0]) == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("x.max(0)", {"tensor"}), ("torch.max(x, dim=0)", {"tensor"}), ("(x, rows)", {"tensor"}), ("f(x)", {UNKNOWN})],
+)
+def test_parts_of_what_a_call_gives(given: str, expected: set[str]) -> None:
+    facts = Facts(f"{BEFORE}first, second = {given}\nuse(first)\n")
+    assert Kinds(facts.program).of(facts.call("use(").args[0]) == expected
+
+
 def test_the_project_s_own() -> None:
     assert OWN in kinds("own")
     assert kinds("net") >= {OWN, "module"}

@@ -129,6 +129,44 @@ def test_sums_are_reduced_after_the_loop(slots: dict[str, str]) -> None:
     assert not notes
 
 
+@pytest.mark.parametrize(
+    ("source", "counted"),
+    [
+        ("enumerate(loader)", "(i + 1)"),
+        ("tqdm(enumerate(loader))", "(1 + i)"),
+        ("enumerate(tqdm(loader), 1)", "i"),
+        ("enumerate(loader, start=1)", "i"),
+    ],
+)
+def test_the_number_of_the_last_batch_becomes_that_of_all(source: str, counted: str) -> None:
+    after, notes = rewritten(target="i, (x, y)", source=source, end=f"return total / {counted}")
+    assert f"{SUMMED}    return total / len(loader)\n" in after
+    assert not notes
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"source": "enumerate(loader)", "end": "return total / i"},
+        {"source": "enumerate(loader, 5)", "end": "return total / (i + 1)"},
+        {"source": "enumerate(loader)", "end": "loader = None\n    return total / (i + 1)"},
+        {"source": "enumerate(loader)", "end": "return total / (i + 1)", "call": "print(evaluate(other()))"},
+    ],
+)
+def test_a_number_of_a_batch_that_is_not_known_to_be_the_last_s(slots: dict[str, str]) -> None:
+    after, _ = rewritten(target="i, (x, y)", **slots)
+    assert "even=False" not in after
+
+
+def test_a_name_that_another_loop_binds_anew_is_not_read_after_this() -> None:
+    call = "for x, y in loader: loss = F.cross_entropy(model(x), y)\n    print(loss)\n    model.eval()\n    total = 0.0\n"
+    call += "    for x, y in valid:\n        loss = criterion(model(x), y)\n        total += loss.item()\n    print(total)"
+    after, _ = rewritten(call=call)
+    assert "    for x, y in accelerator.shard(valid, even=False):\n        loss" in after
+    after, _ = rewritten(call=f"{call}\n    print(loss)")
+    assert "    for x, y in valid:\n        loss" in after
+
+
 def test_meters_are_reduced_and_their_means_taken_again() -> None:
     after, notes = rewritten(**METER, end="return total.avg")
     summed = '    total.sum, total.count = accelerator.reduce((total.sum, total.count), "sum")\n'
@@ -247,8 +285,7 @@ def test_what_the_loop_shows_is_said_with_the_batch_size() -> None:
         {"call": "print(evaluate(valid), evaluate(loader))"},
         {"source": "[next(iter(loader))]"},
         {"call": "every = time.time() % 2\n    if epoch % every: print(evaluate(valid))"},
-        {"call": "every = model.predict()\n    if epoch % every: print(evaluate(valid))"},
-        {"call": "options = note(3); every = options['every']\n    if epoch % every: print(evaluate(valid))"},
+        {"call": "every = os.path.exists('this')\n    if every and os.path.exists('that'): print(evaluate(valid))"},
         {"begin": "total, kept = 0, []\n    model[0].register_forward_hook(lambda *given: kept.append(given))"},
     ],
 )

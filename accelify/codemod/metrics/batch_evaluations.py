@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.metrics.meters import Elements, Metering, statements_of_each_round
-from accelify.codemod.metrics.rounds import Rounds
+from accelify.codemod.metrics.rounds import Rounds, stored_in
 from accelify.codemod.metrics.sums import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.certainty import Certainty
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops import Loops, Training
@@ -37,7 +38,8 @@ class ShardedEvaluation:
     """An evaluation loop whose loader, at `source`, is sharded in whole batches.
 
     sums and meters: what is added up over the processes after it. lists: what is gathered. shown: where it shows what
-    is one process's own. phase: when it trains, if it does that too.
+    is one process's own. phase: when it trains, if it does that too. lengths: what is read of the number of the last
+    batch, and is the number of all batches.
     """
 
     loop: ast.For
@@ -47,6 +49,7 @@ class ShardedEvaluation:
     lists: tuple[Collected, ...]
     shown: tuple[ast.AST, ...]
     phase: Phase | None = None
+    lengths: tuple[ast.expr, ...] = ()
 
 
 class Batchwise:
@@ -125,7 +128,8 @@ class Batchwise:
         rounds = Rounds(self.program, self.tracer, self.harmless, self.meters, loop, phase)
         if source is None or not rounds.are_independent() or not self._forwards(loop):
             return None
-        if self._is_read_elsewhere(loop, rounds):
+        lengths = self._lengths(loop, rounds)
+        if lengths is None:
             return None
         rounds.forget(name for name in rounds.sums if self._is_read_inside_alone(name, loop))
         if not all(self._begins(name, loop, rounds) for name in rounds.accumulators):
@@ -147,7 +151,7 @@ class Batchwise:
             return None
         if not rounds.accumulators or (phase is not None and not self._are_shared(sums, rounds.lists, loop)):
             return None
-        return ShardedEvaluation(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase)
+        return ShardedEvaluation(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase, lengths)
 
     def _unit(self, parts: list[ast.expr], loop: ast.For) -> str | None:
         """The unit that one element of a list stands for, where each round appends the same."""
@@ -233,16 +237,83 @@ class Batchwise:
             return isinstance(parent.ctx, ast.Store) or methods.puts_in(parent.attr)
         return isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
 
-    def _is_read_elsewhere(self, loop: ast.For, rounds: Rounds) -> bool:
-        """Whether what a round binds is read outside of it: of the last batch, which only one process has."""
+    def _lengths(self, loop: ast.For, rounds: Rounds) -> tuple[ast.expr, ...] | None:
+        """What counts all batches after a loop; None where else a round's is read: of the last, which one process has."""
         frame = self.program.frame(loop)
-        for name in rounds.local:
+        lengths: list[ast.expr] = []
+        for name in sorted(rounds.local):
             inside = [w for w in frame.writes.get(name, ()) if self.program.inside(w, loop)]
             for read in self.program.reads_of(frame, name):
-                is_own = self.program.frame(read) is frame
-                if not is_own or (not self.program.inside(read, loop) and self.program.reaching(read, inside)):
+                if self.program.frame(read) is not frame:
+                    return None
+                if self.program.inside(read, loop) or not self.program.reaching(read, inside):
+                    continue
+                if self._is_bound_anew(read, loop):
+                    continue
+                length = self._length(read, loop) if name in rounds.counters else None
+                if length is None:
+                    return None
+                lengths.append(length)
+        return tuple(lengths)
+
+    def _is_bound_anew(self, read: ast.Name, loop: ast.For) -> bool:
+        """Whether other code binds a name for sure after a loop has, unless a loader there has no batches."""
+        child: ast.AST = read
+        for ancestor in self.program.ancestors(read):
+            block = self.program.block(child) if isinstance(child, ast.stmt) else []
+            for statement in reversed(block[: block.index(child)] if isinstance(child, ast.stmt) else []):
+                if statement is loop or self.program.inside(loop, statement):
+                    return False
+                if self._binds(statement, read.id):
                     return True
+            if isinstance(ancestor, LOOPS) and self.program.inside(loop, ancestor):
+                return False
+            child = ancestor
         return False
+
+    def _binds(self, statement: ast.stmt, name: str) -> bool:
+        """Whether a statement binds a name: a loop does so, in its target or in each of its rounds."""
+        if isinstance(statement, ast.For):
+            rounds = statements_of_each_round(statement.body)
+            return name in names_in(statement.target) or any(self._binds(s, name) for s in rounds)
+        if isinstance(statement, ast.With):
+            return any(self._binds(s, name) for s in statement.body)
+        return isinstance(statement, (ast.Assign, ast.AnnAssign)) and name in stored_in(statement)
+
+    def _length(self, read: ast.Name, loop: ast.For) -> ast.expr | None:
+        """The number of all batches that is calculated from the number of the last: `i + 1` after `enumerate`."""
+        numbered = loop.iter if isinstance(loop.iter, ast.Call) else None
+        while numbered is not None and "enumerate" not in self.program.called(numbered):
+            numbered = numbered.args[0] if numbered.args and isinstance(numbered.args[0], ast.Call) else None
+        source = self._source(loop)
+        if numbered is None or source is None or not self._has_length(source) or self._is_bound_again(source, loop):
+            return None
+        start = [*numbered.args[1:], *(k.value for k in numbered.keywords if k.arg == "start")]
+        text = ast.unparse(start[0]) if start else "0"
+        parent = self.program.parent(read)
+        if text == "1" and not isinstance(parent, ast.AugAssign):
+            return read
+        is_next = isinstance(parent, ast.BinOp) and ast.unparse(parent) in (f"{read.id} + 1", f"1 + {read.id}")
+        return parent if text == "0" and is_next and isinstance(parent, ast.BinOp) else None
+
+    def _has_length(self, source: ast.expr) -> bool:
+        """Whether a loader has a length: all but those of data without positions."""
+        held = self.program.values(source)
+        calls = [v.node for v in held if isinstance(v, Made) and isinstance(v.node, ast.Call)]
+        given = [n for c in calls for n in (*c.args[:1], *(k.value for k in c.keywords if k.arg == "dataset"))]
+        is_known = bool(held) and len(calls) == len(held) and all(map(self.roles.is_torch_loader, held))
+        return is_known and not any(self.roles.is_stream(v) for n in given for v in self.program.values(n))
+
+    def _is_bound_again(self, source: ast.expr, loop: ast.For) -> bool:
+        """Whether a loader's name gets another value after a loop, before it is run again."""
+        parts = {ast.unparse(n) for n in ast.walk(source) if isinstance(n, ast.expr)}
+        return any(
+            isinstance(n, (ast.Name, ast.Attribute))
+            and isinstance(n.ctx, ast.Store)
+            and ast.unparse(n) in parts
+            and self.program.position(n) > self.program.position(loop)
+            for n in ast.walk(self.program.frame(loop).node)
+        )
 
     def _reads_last(self, name: str, meter: Meter, loop: ast.For) -> bool:
         """Whether a meter's value of the last batch is read after a loop."""

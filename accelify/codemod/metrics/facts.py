@@ -259,7 +259,8 @@ def metrics_of(
     found = Reports(ranks, settled.holds, losses).find()
     reports = tuple(r for r in found if not measured.is_of_whole_phase(r.node, evaluations))
     over_all = () if by_hand or measured.options.keep_global_batch else measured.loops_over_all(files, shared)
-    divided = tuple(pair for loop in over_all for pair in sums.divided_by_steps(loop))
+    lengths = {node for evaluation in sharded for node in evaluation.lengths}
+    divided = tuple(pair for loop in over_all for pair in sums.divided_by_steps(loop) if pair[1] not in lengths)
     return Metrics(measured, sharded, shared, reductions, metered, counted, divided, ranks, reports, draws_alike)
 
 

@@ -25,7 +25,8 @@ that get one number from each batch, where their mean is read.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag says, is sharded like the
 latter where it evaluates: `for x, y in loader if training else accelerator.shard(loader, even=False)`.
 A loop that evaluates, where all that leaves it is added up or collected, has its batches sharded as they are, and
-sums, meters and lists are combined after the loop: the numbers are those of one process. Any other evaluation is not
+sums, meters and lists are combined after the loop: the numbers are those of one process. A number of batches that is
+read off the index of the last, `i + 1`, becomes `len(loader)`. Any other evaluation is not
 sharded: every process evaluates all of it, which is right but no faster.
 Rows that a comprehension counts, as `n = sum(len(x) for x, _ in train_loader)` does, are counted by all processes
 together; a note names what any other comprehension collects from a prepared loader.
@@ -51,6 +52,7 @@ from accelify.codemod.metrics.rows.trims import Trim
 from accelify.codemod.metrics.sums import Reduction
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.training.meters import Meter
 from accelify.codemod.training.phases import Phase
 
@@ -165,8 +167,16 @@ def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
         path=script.path(evaluation.loop),
         line=evaluation.loop.lineno,
         reason="each batch is evaluated by one process; sums and lists are combined across processes after the loop",
-        edits=(sharded, *inserted),
+        edits=(sharded, *inserted, *_lengths(script, evaluation)),
     )
+
+
+def _lengths(script: Script, evaluation: ShardedEvaluation) -> Iterator[Replace]:
+    """`len(loader)`, where the number of a process's last batch is read."""
+    text = script.program.parsed(evaluation.loop).text
+    length = snippets.expression(snippets.quoted_as(text, f"len({ast.unparse(evaluation.source)})"))
+    for node in evaluation.lengths:
+        yield Replace(node, lambda _: length, reads=tuple(sorted(names_in(evaluation.source))))
 
 
 def _gathered(collected: Collected, accelerator: str, indent: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cached_property
 
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.training.loops import Training
@@ -29,20 +30,32 @@ class Certainty:
         for ancestor in self.program.ancestors(node):
             if ancestor is frame.node:
                 break
-            if ancestor in sharded or isinstance(ancestor, (ast.ExceptHandler, ast.Lambda)):
+            if ancestor in sharded or isinstance(ancestor, ast.Lambda):
                 return False
-            if not all(map(self._is_common, _asked(ancestor, child))):
+            is_open = isinstance(ancestor, ast.ExceptHandler) or not all(map(self._is_common, _asked(ancestor, child)))
+            if is_open and not self._trains_beside(child):
                 return False
             child = ancestor
         if frame.kind == "module":
             return True
         calls = self.program.calls_of(frame)
-        is_open = not calls or frame in self.program.flow.escaped
-        if is_open and frame in self.training.frames and frame.is_function:
+        is_known = bool(calls) and frame not in self.program.flow.escaped
+        if not is_known and frame in self.training.frames and frame.is_function:
             return True  # whoever calls it, in every process: it trains
-        if not frame.is_function or not depth or is_open:
+        if not frame.is_function or not depth or not is_known:
             return False
         return all(self.of(call, depth - 1) for call in calls)
+
+    def _trains_beside(self, node: ast.AST) -> bool:
+        """Whether a block trains, too: then all processes run it, or none."""
+        block = self.program.block(node) if isinstance(node, ast.stmt) else []
+        return any(self.program.inside(n, statement) for n in self._training_calls for statement in block)
+
+    @cached_property
+    def _training_calls(self) -> list[ast.AST]:
+        """The backward passes, and the calls of what leads to them."""
+        callers = (c for frame in self.training.frames for c in self.program.calls_of(frame))
+        return [*self.training.backwards, *callers]
 
     def _is_common(self, test: ast.expr) -> bool:
         """Whether a condition is decided from what all processes have alike."""

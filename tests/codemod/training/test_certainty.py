@@ -66,3 +66,12 @@ def test_through_functions() -> None:
 def test_questions_for_one_process() -> None:
     facts = Facts("use(rank == 0, is_main, args.local_rank, epoch, name == 'main')\n")
     assert [asks_for_one(a) for a in facts.call("use(").args] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize(("beside", "expected"), [("loss.backward()", True), ("step(loss)", True), ("pass", False)])
+@pytest.mark.parametrize("around", ["if own:", "while own:", "try: f()\nexcept E:"])
+def test_where_all_processes_train_all_come_by(around: str, beside: str, expected: bool) -> None:
+    step = "def step(loss):\n    loss.backward()\n    optimizer.step()\n"
+    model = "model = torch.nn.Linear(3, 3)\noptimizer = torch.optim.SGD(model.parameters())\n"
+    assert certain(f"{model}{step}{around}\n    {beside}\n    here()") is expected
+    assert not certain(f"{model}{step}if own:\n    {beside}\nelse:\n    here()")

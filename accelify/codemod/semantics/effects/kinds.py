@@ -7,7 +7,7 @@ kinds that its library bases make, and `OWN`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from accelify.codemod.libraries import methods, names, table
@@ -17,6 +17,7 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import (
     ClassValue,
+    Collection,
     Constant,
     Element,
     External,
@@ -99,7 +100,7 @@ class Kinds:
         roots = [v.root if isinstance(v, Member) else v for v in values]
         if any(isinstance(r, Made) and r.name is not None and table.function(r.name) is None for r in roots):
             return ()  # of a library that the table does not know
-        if all(isinstance(v, Element) or _is_no_module(v) for v in values):
+        if "tensor" in self.of(node) or all(isinstance(v, Element) or _is_no_module(v) for v in values):
             return tuple(r for r in rows if r != of_module) or rows
         return rows
 
@@ -276,11 +277,19 @@ class Kinds:
         if node in self.program.flow.rebound:
             values = [(owner, w) for w in writes if not isinstance(w, ast.alias)]
             return self._of_place((owner, node.id, ast.alias), values) or _UNKNOWN
+        if writes and all(isinstance(w, ast.alias) for w in writes):
+            return self._of_imported(node)
         if len(writes) > 1 and (opened := self._opened_round(node, writes)) is not None:
             return self.of(opened)
         return self._of_place((owner, node.id), [(owner, w) for w in writes]) or _UNKNOWN
 
-    def _opened_round(self, node: ast.Name, writes: Collection[ast.AST]) -> ast.expr | None:
+    def _of_imported(self, node: ast.Name) -> Held:
+        """The kind of a list, dict or set that another file of the project has made."""
+        made = [v.node for v in self.program.values(node) if isinstance(v, Collection)]
+        is_known = 0 < len(made) == len(self.program.values(node))
+        return _united(self.of(n) for n in made if isinstance(n, ast.expr)) if is_known else _UNKNOWN
+
+    def _opened_round(self, node: ast.Name, writes: Sequence[ast.AST]) -> ast.expr | None:
         """What a name stands for inside `with open(path) as name`, whatever it is elsewhere."""
         for around in self.program.ancestors(node):
             if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):

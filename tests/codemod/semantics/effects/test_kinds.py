@@ -61,6 +61,11 @@ def test_parts_of_what_a_call_gives(given: str, expected: set[str]) -> None:
     assert Kinds(facts.program).of(facts.call("use(").args[0]) == expected
 
 
+def test_a_container_of_another_file() -> None:
+    facts = Facts({"main.py": "from names import table\nuse(table)\n", "names.py": "table = {1: 2}\n"})
+    assert Kinds(facts.program).of(facts.call("use(").args[0]) == {"dict"}
+
+
 def test_the_project_s_own() -> None:
     assert OWN in kinds("own")
     assert kinds("net") >= {OWN, "module"}

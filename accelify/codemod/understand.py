@@ -264,7 +264,7 @@ def _is_no_worse(found: _Layout, layout: _Layout) -> bool:
 
 
 def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
-    """With the evaluation loops whose batches are sharded: all, those of its files, or those that are reached anyway."""
+    """With the evaluation loops that are sharded: all, those of its files, or those that are reached anyway."""
     if not (code.options.runtime.has("shard") and code.options.runtime.has("reduce")):
         return layout
     measured = Measured(

@@ -159,8 +159,9 @@ def test_a_number_of_a_batch_that_is_not_known_to_be_the_last_s(slots: dict[str,
 
 
 def test_a_name_that_another_loop_binds_anew_is_not_read_after_this() -> None:
-    call = "for x, y in loader: loss = F.cross_entropy(model(x), y)\n    print(loss)\n    model.eval()\n    total = 0.0\n"
-    call += "    for x, y in valid:\n        loss = criterion(model(x), y)\n        total += loss.item()\n    print(total)"
+    train = "for x, y in loader: loss = F.cross_entropy(model(x), y)\n    print(loss)\n    model.eval()\n"
+    valid = "for x, y in valid:\n        loss = criterion(model(x), y)\n        total += loss.item()\n    print(total)"
+    call = f"{train}    total = 0.0\n    {valid}"
     after, _ = rewritten(call=call)
     assert "    for x, y in accelerator.shard(valid, even=False):\n        loss" in after
     after, _ = rewritten(call=f"{call}\n    print(loss)")

@@ -65,7 +65,8 @@ class Batchwise:
         self.prepared = prepared
         self.sums = sums
         self.loops = Loops(program, roles, tracer)
-        self.harmless = Harmless(program, roles)
+        steps = [d.loop for d in training.data if d.loop is not None and d.kind == "loaders"]
+        self.harmless = Harmless(program, roles, steps)
         self.certainty = Certainty(program, training, self._is_alike)
         self.meters = Meters(program)
         self.metering = Metering(program, tracer, prepared, self.harmless)
@@ -238,7 +239,7 @@ class Batchwise:
         return isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
 
     def _lengths(self, loop: ast.For, rounds: Rounds) -> tuple[ast.expr, ...] | None:
-        """What counts all batches after a loop; None where else a round's is read: of the last, which one process has."""
+        """What counts all batches after a loop; None where the last batch, which one process has, is read otherwise."""
         frame = self.program.frame(loop)
         lengths: list[ast.expr] = []
         for name in sorted(rounds.local):

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from functools import cached_property
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Effect
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.summary import Place, Summary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Instance, Values
+from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Instance, Made, Values
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 
@@ -26,10 +28,12 @@ _SHOWN_ON = frozenset({"progress", "logger", "stream"})
 class Harmless:
     """Look at calls by the summaries of their effects."""
 
-    def __init__(self, program: Program, roles: Roles) -> None:
+    def __init__(self, program: Program, roles: Roles, steps: Sequence[ast.AST] = ()) -> None:
+        """`steps`: the loops that train; an unknown function that they call is taken only to give a value."""
         self.program = program
         self.roles = roles
         self.effects = program.once(Effects)
+        self.steps = steps
 
     def is_call(self, call: ast.Call) -> bool:
         """Whether a call only gives a value."""
@@ -90,12 +94,31 @@ class Harmless:
 
     def _has_only(self, summary: Summary, effects: frozenset[Effect]) -> bool:
         """Whether code has no other effects than some, of those that are known; modules may call what is unknown."""
-        is_known = all(map(self._is_in_module, summary.unknown))
+        is_known = all(self._is_in_module(n) or self._is_run_in_training(n) for n in summary.unknown)
         return is_known and not (summary.writes_files or summary.effects - effects)
 
     def _is_in_module(self, node: ast.AST) -> bool:
         frame = self.program.frame(node)
         return frame.is_method and frame.parent is not None and self.program.flow.is_module_class(frame.parent)
+
+    def _is_run_in_training(self, node: ast.AST) -> bool:
+        """Whether an unknown function's value is used, and a training step on a process's own batch calls it, too."""
+        if not isinstance(node, ast.Call) or isinstance(self.program.parent(node), ast.Expr):
+            return False
+        if node in self._unknown_in_steps:
+            return True
+        called = self.program.values(node.func)
+        if called and any(self.program.values(n.func) == called for n in self._unknown_in_steps):
+            return True
+        if not isinstance(node.func, ast.Attribute) or not _reads(node.func.attr):
+            return False
+        given = self.program.values(node.func.value)  # `loss` of `loss.item()`
+        return bool(given) and all(isinstance(v, Made) and self._is_run_in_training(v.node) for v in given)
+
+    @cached_property
+    def _unknown_in_steps(self) -> frozenset[ast.Call]:
+        calls = (n for step in self.steps for n in ast.walk(step) if isinstance(n, ast.Call))
+        return frozenset(n for c in calls for n in self.effects.of_call(c).unknown if isinstance(n, ast.Call))
 
     def _carries(self, call: ast.Call, summary: Summary) -> bool:
         """Whether a method changes attributes of its object that it also reads."""
@@ -143,6 +166,10 @@ def _is_within(place: Place, call: ast.Call) -> bool:
     """Whether a place is in the object whose method a call is."""
     owner = ast.unparse(call.func.value if isinstance(call.func, ast.Attribute) else call.func)
     return "".join([place.name, *place.path]).startswith(f"{owner}.")
+
+
+def _reads(method: str) -> bool:
+    return methods.gives_numbers(method) or methods.brings_to_the_host(method)
 
 
 def _attribute(place: Place) -> str:

@@ -133,3 +133,29 @@ def test_a_loop_in_another_file() -> None:
     alone = Facts({"main.py": script(end=end.replace("model, ", "model, *") + "print(3)"), "helper.py": HELPER})
     assert alone.script.metrics.sharded == ()
     assert alone.script.files == {"main.py"}
+
+
+@pytest.mark.parametrize(
+    ("trained", "summand"),
+    [
+        ("criterion(model(x), y)", "criterion(model(x), y).item()"),
+        ("wrapped(model(x), y)", "wrapped(model(x), y).item()"),
+        ("wrapped(model(x), y)", "criterion(model(x), y).item()"),
+        ("nn.functional.mse_loss(model(x), y) + unknown_loss(model(x))", "unknown_loss(model(x)).item()"),
+    ],
+)
+def test_what_a_training_step_calls_too_gives_a_value(trained: str, summand: str) -> None:
+    before = "from losses import make, unknown_loss\ncriterion = make()\ndef wrapped(a, b):\n    return criterion(a, b)"
+    step = f"loss = {trained}\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
+    evaluation = LOOP.replace("nn.functional.mse_loss(model(x), y).item()", summand)
+    assert [f.sums for f in Facts(script(before=before, step=step, end=evaluation)).script.metrics.sharded] == [
+        ("total",)
+    ]
+    assert Facts(script(before=before, end=evaluation)).script.metrics.sharded == ()
+
+
+def test_what_a_training_step_calls_for_what_it_does() -> None:
+    before = "from logs import write"
+    step = "loss = model(x).sum()\nwrite(loss)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
+    evaluation = LOOP.replace("        total +=", "        write(x)\n        total +=")
+    assert Facts(script(before=before, step=step, end=evaluation)).script.metrics.sharded == ()

@@ -321,6 +321,7 @@ def test_apex_at_its_first_level_is_the_accelerators() -> None:
     assert "accelerator.backward(loss / 2)" in text
     assert 'Accelerator(mixed_precision="fp16" if torch.cuda.is_available() else "no")' in text
     assert "    optimizer.step()" in text
+    assert any("by other lists than apex's `O1`" in n.message for n in result.notes)
 
 
 @pytest.mark.parametrize(

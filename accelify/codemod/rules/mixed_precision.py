@@ -92,6 +92,11 @@ def _level(script: Script, found: Precision) -> Iterator[Remark]:
             f"`{ast.unparse(option)}` is no longer read: mixed precision in fp16 does what its default, "
             f"`{found.level}`, did"
         )
+    if found.level == "O1":
+        said.append(
+            "torch's autocast chooses which operations are in fp16 by other lists than apex's `O1`: the numbers "
+            "differ a little, in one process too"
+        )
     if found.level == "O2":
         said.append(
             "`O2` kept the weights in fp16 and fp32: now they are in fp32 only, and each operation chooses its "

@@ -22,12 +22,14 @@ from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.semantics.values import Instance
 from accelify.codemod.training.loops import Loops, nodes_in
 from accelify.codemod.training.roles import stepped
 
 NAME = "batch_size"
 _PARALLEL = "`DataParallel` divided each batch between the GPUs"
+_PARALLEL_AT_TIMES = "`DataParallel`, where the script used it, divided each batch between the GPUs"
 _ITEMS = {True: "batches of this size", False: "items of this loop"}
 _WHOLE = "Give each process whole batches, by `Accelerator()` without `{sharing}`"
 _PAIRS = (
@@ -185,7 +187,9 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
     if script.distribution is not None:
         return f"{learned}, as before", Tier.ADVICE
     if script.batch_sizes.parallel and script.options.keep_global_batch:
-        message = f"{_PARALLEL}, and `{split}` divides it between the processes: the learning rate needs no change. "
+        message = (
+            f"{_parallel(script)}, and `{split}` divides it between the processes: the learning rate needs no change. "
+        )
         return f"{message}A batch needs {script.options.runtime.shared_size}", Tier.REVIEW
     if script.options.keep_global_batch:
         return f"`{split}` divides each batch between the processes: the learning rate needs no change", Tier.ADVICE
@@ -196,10 +200,19 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
         keep = "let the batch sampler make smaller batches; it chooses what is in one, so do not divide them"
     if script.batch_sizes.single:
         keep = "make the elements smaller where they are batches themselves: a batch of one element cannot be divided"
-    before = f"{_PARALLEL}; now, " if script.batch_sizes.parallel else ""
+    before = f"{_parallel(script)}; now, " if script.batch_sizes.parallel else ""
     return f"{before}{learned}: {_RATE}, or {keep}", Tier.REVIEW
 
 
+def _parallel(script: Script) -> str:
+    """The sentence about the wrapper, which may come under a condition other than how many GPUs there are."""
+    program, is_test = script.program, script.roles.is_cuda_test
+    choices = (b for call in script.batch_sizes.parallel for b, _ in program.branches_round(call))
+    tests = (choice.test for choice in choices if choice is not main_guard(program.scope(choice).root))
+    asked = ([v for n in ast.walk(t) if isinstance(n, ast.expr) for v in program.values(n)] for t in tests)
+    return _PARALLEL if all(any(map(is_test, values)) for values in asked) else _PARALLEL_AT_TIMES
+
+
 def _of_loops(script: Script, learned: str) -> str:
-    before = f"{_PARALLEL}; now, " if script.batch_sizes.parallel else ""
+    before = f"{_parallel(script)}; now, " if script.batch_sizes.parallel else ""
     return f"{before}{learned}: {_RATE}, or divide the batch size by `{script.reach.name}.num_processes`"

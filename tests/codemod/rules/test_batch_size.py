@@ -84,6 +84,22 @@ def test_without_data_parallel_the_processes_divide_each_batch(wrap: str) -> Non
     assert "`DataParallel` divided each batch" in note(result).message
 
 
+@pytest.mark.parametrize(
+    ("wrap", "at_times"),
+    [
+        ("if len(args.gpus) > 1:\n    model = nn.DataParallel(model)", True),
+        ("if args.parallel:\n    model = nn.DataParallel(model)", True),
+        ("model = nn.DataParallel(model) if args.parallel else model", True),
+        ("n = torch.cuda.device_count()\nif n > 1:\n    model = nn.DataParallel(model)", False),
+        ("if __name__ == '__main__':\n    model = nn.DataParallel(model)", False),
+    ],
+)
+def test_a_wrapper_that_an_option_chooses_divided_at_times(wrap: str, at_times: bool) -> None:
+    result = run(script(before="rows = torch.randn(8, 2, 4)", model=wrap))
+    said = "`DataParallel`, where the script used it, divided each batch" if at_times else "`DataParallel` divided each"
+    assert said in note(result).message
+
+
 def test_accelerate_divides_multiples_only() -> None:
     text = script(before="rows = torch.randn(8, 2, 4)", model="model = nn.DataParallel(model)")
     assert "multiple of the number of processes" in note(run(text, Options(runtime=ACCELERATE))).message

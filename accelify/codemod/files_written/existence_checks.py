@@ -21,7 +21,7 @@ from accelify.codemod.semantics.effects.summary import FileUse
 _DEPTH = 3
 
 
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ExistenceChecks:
                 continue
             block = program.block(node)
             for index, above in enumerate(block[: block.index(node)]):
-                if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], _LEAVING):
+                if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], LEAVING):
                     yield _Way(self.questions(above.test), block[index + 1 :], block[index + 1])
             if isinstance(holder, ast.If):
                 is_elif = first is not None and block is holder.orelse and isinstance(node, ast.If) and len(block) == 1

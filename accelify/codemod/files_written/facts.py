@@ -87,7 +87,7 @@ def written_of(
     outer = tuple(s for s in first if not any(s is not o and program.inside(s, o) for o in first))
     uncached = tuple(choice for choice, statements in called if not statements)
     guarding = Guarding(alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library)
-    meetings = Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver, ranks)
+    meetings = Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver, ranks, data.items)
     made = frozenset[ast.Call]() if by_hand else data.calls
     return Written(guarding, stored, saves, saver, clocks, meetings, made)
 

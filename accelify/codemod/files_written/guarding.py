@@ -87,7 +87,7 @@ class Guarding:
 
         Not what stands by itself, and so is what a notebook shows: `Image("all.gif")`.
         """
-        written: dict[object, list[ast.Call]] = {}
+        written: dict[object, list[tuple[ast.Call, ast.expr]]] = {}
         for call in self.program.calls:
             if (
                 call not in self.own
@@ -95,12 +95,13 @@ class Guarding:
                 and (self.alone.becomes_a_save(call) or self.alone.writes(call))
             ):
                 for path in self._paths(self.alone.effects.of_call(call).files_written):
-                    written.setdefault(self.place_of(path), []).append(call)
+                    written.setdefault(self.place_of(path), []).append((call, path))
         for call in self.program.calls:
             is_shown = isinstance(self.program.parent(call), ast.Expr) and not self.alone.writes(call)
             if not is_shown and not self.program.flow.callees.get(call):
                 paths = self._paths(self.alone.effects.of_call(call).files_read)
-                writes = [w for p in paths for w in written.get(self.place_of(p), ()) if w is not call]
+                found = [(w, made, p) for p in paths for w, made in written.get(self.place_of(p), ()) if w is not call]
+                writes = [w for w, made, p in found if not self.stored.are_of_rounds(w, made, call, p)]
                 if any(self.stored.is_before(w, call) for w in writes):
                     yield call
 
@@ -119,6 +120,11 @@ class Guarding:
     def covered(self) -> set[ast.AST]:
         """All that only the main process runs: what is in the runs, and the functions that nothing else calls."""
         return self._with_functions(_nodes(self.runs))
+
+    @cached_property
+    def run_alone(self) -> set[Scope]:
+        """The functions that the main process also runs alone, whoever else does."""
+        return self.program.run_through(n for n in self.covered if isinstance(n, ast.Call))
 
     def is_cached(self, node: ast.AST) -> bool:
         """Whether one process runs a node first, and the others find what it has made."""

@@ -7,16 +7,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark
-from accelify.codemod.files_written.existence_checks import ExistenceChecks
+from accelify.codemod.files_written.existence_checks import LEAVING, ExistenceChecks
 from accelify.codemod.files_written.guarding import Guarding, Run
-from accelify.codemod.files_written.loads import leads_to
+from accelify.codemod.files_written.loads import leads_to, lists_files
+from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.decisions import FileQuestions
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.result import Tier
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.certainty import asks_for_one
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 MAY_NOT_BE_DONE = "waits until the main process has written this file"
 
 
@@ -33,6 +36,7 @@ class Meetings:
     """The waits that are needed, each with the import that it needs.
 
     saver: what can wait at a place: the accelerator, or the library where that does not reach; None if neither can.
+    items: the functions that run while a loader makes its items, as often as there are some, or in a worker.
     """
 
     checks: ExistenceChecks
@@ -40,6 +44,7 @@ class Meetings:
     access: Access
     saver: Callable[[ast.Call], str | None]
     ranks: Ranks
+    items: Collection[Scope] = ()
 
     def before(self, call: ast.Call) -> tuple[Edit, ...]:
         """The waits under the conditions round a call, before one process makes the file that these ask for."""
@@ -141,6 +146,65 @@ class Meetings:
         callers = [c for c in program.calls_of(frame) if frame.is_function]
         return callers if any(self._is_own(loop) for c in callers for loop in program.loops_round(c)) else [call]
 
+    def before_questions(self, read: ast.AST, path: ast.AST, writes: Collection[ast.Call]) -> ast.stmt:
+        """The statement before which to wait for some writes: a read's, or an earlier one that looks for the file.
+
+        All processes come there: it is none under a condition that asks for a file, nor behind one at which those that
+        find none leave. It does not come before one of the writes. `path` is what the read is given.
+        """
+        program = self.guarding.program
+        statement = program.statement(read)
+        found = self._asked_above(statement, path, writes) or statement
+        for around in program.ancestors(statement):
+            if not isinstance(around, (ast.If, ast.With, ast.Try)) or self._are_above(found, writes):
+                break
+            if isinstance(around, ast.With) and any(_opens(i.context_expr) for i in around.items):
+                found = around
+            is_asked = isinstance(around, ast.If) and any(map(_asks_for_a_file, ast.walk(around.test)))
+            if isinstance(around, ast.If) and is_asked and program.block(around) != [found]:
+                found = around
+            if isinstance(around, ast.If) and (asking := self._asked_above(around, around.test, writes)):
+                found = asking
+        return found
+
+    def _are_above(self, statement: ast.stmt, writes: Collection[ast.Call]) -> bool:
+        """Whether what stands above a statement in its block writes."""
+        block = self.guarding.program.block(statement)
+        return self.are_in(block[: block.index(statement)], writes)
+
+    def are_in(self, statements: Iterable[ast.stmt], writes: Collection[ast.Call]) -> bool:
+        """Whether one of some writes happens in some statements."""
+        calls = (n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call))
+        return any(c is w or leads_to(self.checks.stored, c, w) for c in calls for w in writes)
+
+    def _asked_above(self, statement: ast.stmt, asking: ast.AST, writes: Collection[ast.Call]) -> ast.stmt | None:
+        """The statement above another, or itself, that looks for the files that a part of it asks for, once written."""
+        block, effects = self.guarding.program.block(statement), self.checks.effects
+        above = [s for s in block[: block.index(statement)] if not isinstance(s, _DEFINITIONS)]
+        above = above[max((i for i, s in enumerate(above, 1) if self.are_in([s], writes)), default=0) :]
+        given, wanted = set[ast.stmt](), [asking]
+        while wanted:
+            behind = (a for s in self.giving(wanted.pop()) for a in (s, *self.guarding.program.ancestors(s)))
+            found = {a for a in behind if a in above} - given
+            given |= found
+            wanted += found
+        asked = (s for s in above if (s in given and self.checks.questions(s)) or self._leaves(s, writes))
+        return next(asked, None) or (statement if lists_files(effects, asking) else None)
+
+    def _leaves(self, statement: ast.stmt, writes: Collection[ast.Call]) -> bool:
+        """Whether a process that does not find what is written leaves: `if not os.path.exists(path): return []`."""
+        if not isinstance(statement, ast.If) or not isinstance(statement.body[-1], LEAVING):
+            return False
+        made = [p for w in writes for p in self._written(w)]
+        asked = self.checks.asked(self.checks.questions(statement.test))
+        return any(self.checks.stored.may_be_one(a, m) for a in asked for m in made)
+
+    def giving(self, node: ast.AST) -> Iterator[ast.stmt]:
+        """The statements that give the names which some code reads their values."""
+        reads = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        definitions = (d for read in reads for d in self.ranks.chains.definitions(read))
+        return (self.guarding.program.statement(d.node) for d in definitions)
+
     def before_rounds(self, statement: ast.stmt, writes: Collection[ast.Call]) -> ast.stmt | None:
         """Where all processes wait equally often for some writes: before a statement, or a loop round it.
 
@@ -158,6 +222,11 @@ class Meetings:
         asked = loop.test if isinstance(loop, ast.While) else getattr(loop, "iter", None)
         return asked is not None and FileQuestions(self.ranks.chains, (Trait.LOOKS, Trait.LISTS)).are_in(asked)
 
+    def are_together(self, read: ast.Call) -> bool:
+        """Whether all processes come to a call equally often: not where it makes an item, or one alone may run it."""
+        frame = self.guarding.program.frame(read)
+        return frame not in self.items and frame not in self.guarding.run_alone
+
     def within(self, read: ast.Call, writes: Iterable[ast.Call]) -> list[ast.Call]:
         """The calls that write a file while the statement which reads it is run: `torch.load(save(path))`."""
         program = self.guarding.program
@@ -165,11 +234,11 @@ class Meetings:
         calls = [c for c in program.calls_in(program.frame(read)) if program.statement(c) is statement]
         return [w for w in writes if any(c is w or leads_to(self.checks.stored, c, w) for c in calls if c is not read)]
 
-    def after(self, write: ast.Call) -> tuple[Edit, ...]:
-        """The wait behind what one process writes; none where not all processes may come there."""
+    def after(self, write: ast.Call, read: ast.Call) -> tuple[Edit, ...]:
+        """The wait behind what one process writes, for what reads it; none where not all processes may come there."""
         program, speaker = self.guarding.program, self.saver(write)
         runs = (run for run in self.guarding.runs if any(program.inside(write, s) for s in run))
-        statement = next(runs, (self._opening(write),))[-1]
+        statement = self._beyond(next(runs, (self._opening(write),))[-1], read)
         if speaker is None or isinstance(statement, ast.Return) or not self._is_run_by_all(write, statement):
             return ()
         return (Insert(statement, "after", f"{speaker}.wait_for_everyone()"), *self._import(write, speaker))
@@ -180,7 +249,7 @@ class Meetings:
         """A wait behind each write in a statement that reads it, or a note; `reads` is the word for what it does."""
         program = self.guarding.program
         for write in writes:
-            if edits := self.after(write):
+            if edits := self.after(write, read):
                 yield Change(rule, program.path(write), write.lineno, MAY_NOT_BE_DONE, edits)
             else:
                 message = (
@@ -195,6 +264,19 @@ class Meetings:
         around = self.guarding.program.parent(statement)
         return around if isinstance(around, ast.With) else statement
 
+    def _beyond(self, statement: ast.stmt, read: ast.Call) -> ast.stmt:
+        """The outermost loop round a statement in which nothing reads, nor is done together; else the statement."""
+        alone, stored, found = self.guarding.alone, self.checks.stored, statement
+        for loop in self.guarding.program.loops_round(statement):
+            inner = list(ast.walk(loop))
+            calls = [n for n in inner if isinstance(n, ast.Call)]
+            sources = [n.iter for n in inner if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension))]
+            is_read = any(c is read or leads_to(stored, c, read) or alone.runs_together(c) for c in calls)
+            if is_read or any(map(alone.hands_out_data, sources)):
+                break
+            found = loop
+        return found
+
     def _is_run_by_all(self, write: ast.Call, statement: ast.stmt) -> bool:
         program = self.guarding.program
         frame = program.frame(write)
@@ -206,3 +288,11 @@ class Meetings:
     def _import(self, call: ast.Call, speaker: str) -> Iterator[Edit]:
         if self.access.at(call) is None:
             yield self.access.import_edit(self.guarding.program.frame(call).root, f"import {speaker}")
+
+
+def _opens(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "open"
+
+
+def _asks_for_a_file(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and methods.looks_for_a_file(node.attr)

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
@@ -42,6 +42,8 @@ class Files:
             return _last(text)
         if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
             return self._names(path.right, depth)
+        if depth and (either := self._alternatives(path, depth - 1)):
+            return self._of_any(either, depth - 1)
         if isinstance(path, ast.Call):
             is_join = any(map(names.ends_like_last, self.program.called(path))) or _is_text(path)
             if is_join:
@@ -89,16 +91,61 @@ class Files:
 
     def _unknown(self, values: Sequence[ast.expr | None]) -> list[ast.expr | None]:
         """Those of some values that are none of the constants that are known: `"net_" + args.name + ".pt"`."""
-        return [v for v in values if v is not None and not self.program.values(v)]
+        given = [v for v in values if v is not None]
+        return [v for v in given if not self.program.values(v) or self._alternatives(v, _DEPTH)]
+
+    def _alternatives(self, path: ast.expr, depth: int) -> list[ast.expr]:
+        """The expressions of which one gives a path: `a if new else b`, `paths[0]`, `next(p for p in paths if p)`."""
+        if isinstance(path, ast.IfExp):
+            return [path.body, path.orelse]
+        if isinstance(path, ast.BoolOp):
+            return path.values
+        if isinstance(path, ast.Subscript):
+            return self._items(path.value, depth)
+        is_one = isinstance(path, ast.Call) and bool(path.args) and self._passes(path, "element")
+        items = self._items(path.args[0], depth) if is_one and isinstance(path, ast.Call) else []
+        return [*items, *path.args[1:]] if items and isinstance(path, ast.Call) else []
 
     def _given_to(self, path: ast.Name) -> Iterator[list[ast.expr | None]]:
         """What each write of a variable gives it: a parameter what callers pass, or its default; None if unknown."""
         owner = self.program.scope(path).owner(path.id)
         for write in self.tracer.writes(owner, path.id) if owner is not None else ():
+            holder = self.program.parent(write)
             if isinstance(write, ast.arg) and owner is not None:
                 yield [self.tracer.given(c, owner, path.id) for c in self.program.flow.callers.get(owner, ())]
+            elif isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension)) and holder.target is write:
+                yield list(self._items(holder.iter, _DEPTH)) or [None]
             else:
                 yield [self.tracer.assigned(write) if isinstance(write, ast.Name) else None]
+
+    def _items(self, listed: ast.expr, depth: int) -> list[ast.expr]:
+        """The expressions of which each item of a list is one; none where these are not all known."""
+        if isinstance(listed, (ast.List, ast.Tuple, ast.Set)):
+            return [] if any(isinstance(e, ast.Starred) for e in listed.elts) else listed.elts
+        if isinstance(listed, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            return [listed.elt]
+        if isinstance(listed, ast.Call) and self._passes(listed, "same") and listed.args:
+            return self._items(listed.args[0], depth)
+        if not isinstance(listed, ast.Name) or not depth or self._is_filled(listed):
+            return []
+        owner = self.program.scope(listed).owner(listed.id)
+        writes = self.tracer.writes(owner, listed.id) if owner is not None else []
+        given = [self.tracer.assigned(w) if isinstance(w, ast.Name) else None for w in writes]
+        items = [self._items(g, depth - 1) if g is not None else [] for g in given]
+        return [item for each in items for item in each] if all(items) else []
+
+    def _is_filled(self, listed: ast.Name) -> bool:
+        """Whether a list gets more items than it is made with: `paths.append(path)`, `paths[0] = path`."""
+        owner = self.program.scope(listed).owner(listed.id)
+        reads = self.program.reads_of(owner, listed.id) if owner is not None else []
+        around = map(self.program.parent, reads)
+        return any(
+            isinstance(getattr(a, "ctx", None), ast.Store) or (isinstance(a, ast.Attribute) and methods.extends(a.attr))
+            for a in around
+        )
+
+    def _passes(self, call: ast.Call, what: str) -> bool:
+        return any(row.passes == what for row in self.program.once(Kinds).called(call) or ())
 
     def _of_any(self, paths: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
         """The names that one of some paths may end in; none where those of one are not known."""
@@ -141,6 +188,8 @@ class Files:
         """How a path may begin, before what is filled in: as text, or as an option is written; none if unknown."""
         if text := template(path).partition(HOLE)[0]:
             return frozenset({text})
+        if depth and (either := self._alternatives(path, depth - 1)):
+            return self._starts_of_any(either, depth - 1)
         first = _leftmost(path) or (path.args[0] if isinstance(path, ast.Call) and path.args else None)
         if first is not None and (not isinstance(path, ast.Call) or self._is_path(path)):
             return self.starts(first, depth)
@@ -190,6 +239,26 @@ class Files:
         for call, node in self._earlier(read, _DEPTH):
             if call is write or frame in self.program.run_through([call]):
                 yield node
+
+    def are_of_rounds(self, write: ast.Call, made: ast.expr, read: ast.Call, path: ast.expr) -> bool:
+        """Whether only an earlier round of loops writes before a call reads, each of which names a file of its own."""
+        loops = [loop for loop in self.program.loops_round(read) if loop in self.program.loops_round(write)]
+        named = self._loops_naming(made, _DEPTH) & self._loops_naming(path, _DEPTH)
+        return bool(loops) and named.issuperset(loops) and not self.program.before(write, read)
+
+    def _loops_naming(self, path: ast.AST, depth: int) -> set[ast.AST]:
+        """The loops whose targets are filled into a path: `for k in keys: path = f"{k}.npz"`."""
+        found = set[ast.AST]()
+        for name in (n for n in ast.walk(path) if isinstance(n, ast.Name)):
+            owner = self.program.scope(name).owner(name.id)
+            for write in self.tracer.writes(owner, name.id) if owner is not None else ():
+                loop, value = self.program.statement(write), None
+                if isinstance(loop, (ast.For, ast.AsyncFor)) and self.program.inside(write, loop.target):
+                    found.add(loop)
+                elif depth and isinstance(write, ast.Name):
+                    value = self.tracer.assigned(write)
+                found |= self._loops_naming(value, depth - 1) if value is not None else set()
+        return found
 
     def _earlier(self, node: ast.Call, depth: int) -> Iterator[tuple[ast.Call, ast.Call]]:
         """The calls made before one, or in an earlier round of its loops: in its function, and where that is called."""

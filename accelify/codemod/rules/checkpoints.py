@@ -26,7 +26,6 @@ from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle
 from accelify.codemod.files_written.loads import (
     is_loaded_later,
     leads_to,
-    lists_files,
     may_be_of,
     waits_as_well,
 )
@@ -43,7 +42,6 @@ from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "checkpoints"
 OPTIONAL = True
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
@@ -219,7 +217,9 @@ def _taken(script: Script) -> set[ast.AST]:
     while wanted:
         node = wanted.pop()
         found |= {n for n in ast.walk(node) if isinstance(n, ast.Call) and "torch.load" in script.program.called(n)}
-        given = {s.iter if isinstance(s, (ast.For, ast.AsyncFor)) else s for s in _given_in(script, node)} - seen
+        given = {
+            s.iter if isinstance(s, (ast.For, ast.AsyncFor)) else s for s in script.written.meetings.giving(node)
+        } - seen
         seen |= given
         wanted += (n for n in given if isinstance(n, (ast.expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)))
     return found
@@ -276,13 +276,17 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
     for load in script.program.calls:
         if "torch.load" not in script.program.called(load) or not load.args:
             continue
+        if not script.written.meetings.are_together(load):
+            continue  # rule `writes` waits behind the save
         if _is_beside(script, load, saves):
             yield _waits_in_library(script, load, saves)
             continue
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
             read = [save for save in saves if may_be_of(script.written.stored, call, path, save)]
-            statement = script.written.meetings.before_rounds(_before_asking(script, call, path, read), read)
+            statement = script.written.meetings.before_rounds(
+                script.written.meetings.before_questions(call, path, read), read
+            )
             if call in script.written.guarding.covered or script.written.guarding.is_cached(call):
                 continue
             if accelerator is None or script.path(call) not in script.files:
@@ -305,7 +309,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
     after = list(_waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond))
     yield from after
     waited = [e.node for change in after for e in change.edits if isinstance(e, Insert)]
-    apart = [s for s in saves if script.accelerator(s) is None and not _save(script, waited, [s])]
+    apart = [s for s in saves if script.accelerator(s) is None and not script.written.meetings.are_in(waited, [s])]
     yield from _waits_outside(script, apart, beyond)
     yield from _waits_at_ends(script, saves)
 
@@ -323,7 +327,7 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
 
 def _waits_in_library(script: Script, load: ast.Call, saves: list[ast.Call]) -> Change:
     """Before a load that the accelerator does not reach."""
-    statement = _before_asking(script, load, load.args[0], saves)
+    statement = script.written.meetings.before_questions(load, load.args[0], saves)
     edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
     library = script.library_import(load, script.options.runtime.functions)
     edits = (edit, *script.written.meetings.before(load), *library)
@@ -391,7 +395,7 @@ def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt, saves: li
     block = script.program.block(before)
     if statement not in block or block.index(statement) < block.index(before):
         return False
-    return not _save(script, block[block.index(before) : block.index(statement)], saves)
+    return not script.written.meetings.are_in(block[block.index(before) : block.index(statement)], saves)
 
 
 def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
@@ -404,66 +408,6 @@ def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
     callers = sorted(script.program.flow.callers.get(function, ()), key=script.program.position)
     is_given = isinstance(path, ast.Name) and any(p.arg == path.id for p in function.parameters)
     return [(c, (script.tracer.written(c, function, ast.unparse(path)) if is_given else None) or path) for c in callers]
-
-
-def _before_asking(script: Script, call: ast.Call, path: ast.expr, saves: list[ast.Call]) -> ast.stmt:
-    """The statement before which to wait: all processes do, so it is none under a condition that asks for the file.
-
-    It does not come before one of the `saves` whose file is read.
-    """
-    statement = script.program.statement(call)
-    found = _listing(script, statement, path, saves) or statement
-    for around in script.program.ancestors(statement):
-        if not isinstance(around, (ast.If, ast.With, ast.Try)) or _saves_before(script, found, saves):
-            break
-        if isinstance(around, ast.With) and any(_opens(i.context_expr) for i in around.items):
-            found = around
-        if isinstance(around, ast.If) and script.program.block(around) != [found] and _asks_for_a_file(around.test):
-            found = around
-        if isinstance(around, ast.If) and (listing := _listing(script, around, around.test, saves)):
-            found = listing
-    return found
-
-
-def _saves_before(script: Script, statement: ast.stmt, saves: list[ast.Call]) -> bool:
-    """Whether what stands above a statement in its block saves."""
-    block = script.program.block(statement)
-    return _save(script, block[: block.index(statement)], saves)
-
-
-def _save(script: Script, statements: list[ast.stmt], saves: list[ast.Call]) -> bool:
-    """Whether one of the saves happens in some statements."""
-    calls = (n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call))
-    return any(c is s or leads_to(script.written.stored, c, s) for c in calls for s in saves)
-
-
-def _listing(script: Script, statement: ast.stmt, asking: ast.AST, saves: list[ast.Call]) -> ast.stmt | None:
-    """The statement above another, or itself, that lists the files which a part of it asks for, once they are saved."""
-    block = script.program.block(statement)
-    above = [s for s in block[: block.index(statement)] if not isinstance(s, _DEFINITIONS)]
-    above = above[max((i for i, s in enumerate(above, 1) if _save(script, [s], saves)), default=0) :]
-    given, wanted = set[ast.stmt](), [asking]
-    while wanted:
-        found = {s for s in _given_in(script, wanted.pop()) if s in above} - given
-        given |= found
-        wanted += found
-    listing = next((s for s in above if s in given and lists_files(script.effects, s)), None)
-    return listing or (statement if lists_files(script.effects, asking) else None)
-
-
-def _given_in(script: Script, node: ast.AST) -> Iterator[ast.stmt]:
-    """The statements that give the names which some code reads their values."""
-    reads = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-    definitions = (d for read in reads for d in script.metrics.ranks.chains.definitions(read))
-    return (script.program.statement(d.node) for d in definitions)
-
-
-def _opens(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "open"
-
-
-def _asks_for_a_file(test: ast.expr) -> bool:
-    return any(isinstance(n, ast.Attribute) and methods.looks_for_a_file(n.attr) for n in ast.walk(test))
 
 
 def saved_by(call: cst.CSTNode, saver: str) -> cst.BaseExpression:

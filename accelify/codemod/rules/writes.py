@@ -6,7 +6,8 @@
 Why: files that N processes write at once are a mixture, figures are shown and events counted N times. Writers, open
 files, images, plots and tables are guarded where that is safe: where the guarded statements do nothing that the
 processes must do together, draw no random numbers, change nothing, and bind nothing that is read elsewhere. What is
-made only to be written goes with it. A process that reads such a file later waits first. Where a script makes a file
+made only to be written goes with it. A process that reads such a file later waits before it looks for the file; behind
+the write, where the file is read for items of a loader, or by one process alone, too. Where a script makes a file
 only if it is missing, and waits for it there, or stops because it is there, all processes have looked before one of
 them makes it.
 Left alone: prints, of which the launcher shows process 0's; scripts that distribute themselves, which say already what
@@ -72,6 +73,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
             yield Change(NAME, script.path(backward), backward.lineno, reason, edits)
     yield from _handed_on(script)
     done: list[ast.stmt] = []
+    yield from _waits_behind(script)
     yield from _waits(script, done)
     yield from _waits_to_list(script, done)
     yield from _waits_to_import(script, done)
@@ -133,16 +135,46 @@ def _made_at(script: Script, call: ast.Call) -> list[ast.expr]:
     return [] if is_gone else _paths(script, call)
 
 
+def _written_alone(script: Script) -> list[tuple[ast.Call, ast.expr]]:
+    """What one process alone writes, with the paths; not what it fetches, for which the processes have waited."""
+    guarding = script.written.guarding
+    fetched = {node for run in guarding.runs if _fetches(script, run) for s in run for node in ast.walk(s)}
+    alone = guarding.covered - fetched
+    writes = [c for c in script.program.calls if c in alone and guarding.alone.writes(c)]
+    writes += [save.call for save in script.written.saves if save.saver is not None and save.call not in alone]
+    return [(call, path) for call in writes for path in _paths(script, call)]
+
+
+def _waits_behind(script: Script) -> Iterator[Change | Remark]:
+    """Not each process reads a file equally often, as an item of a loader: all have waited since it was written."""
+    guarding, stored, meetings = script.written.guarding, script.written.stored, script.written.meetings
+    apart = [c for c in script.program.calls if not meetings.are_together(c) and c not in guarding.covered]
+    written = _written_alone(script) if apart else []
+    edits = set[tuple[Edit, ...]]()
+    for call in apart if written else ():
+        read = [p for p in _read_by(script, call) if not _is_own(script, p)]
+        made = [
+            w for w, path in written if any(stored.are_alike(p, path) and stored.is_told_as_one(p, path) for p in read)
+        ]
+        ends = [call] if script.program.frame(call) not in meetings.items else [call, *script.training.backwards]
+        before = [w for w in made if any(stored.is_before(w, end) for end in ends)]
+        for each in meetings.between(NAME, call, dict.fromkeys(before), "read", script.state(call)):
+            if isinstance(each, Remark) or each.edits not in edits:
+                yield each
+            edits |= {each.edits} if isinstance(each, Change) else set()
+
+
 def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     """No process lists a folder before the one that writes its files is done: it would find other files."""
     guarding, stored = script.written.guarding, script.written.stored
-    fetched = {node for run in guarding.runs if _fetches(script, run) for s in run for node in ast.walk(s)}
-    alone = guarding.covered - fetched  # for those, the processes have waited
-    writes = [c for c in script.program.calls if c in alone and guarding.alone.writes(c)]
-    writes += [save.call for save in script.written.saves if save.saver is not None and save.call not in alone]
-    written = [(call, path) for call in writes for path in _paths(script, call)]
+    written = _written_alone(script)
     for call in sorted(script.program.calls if written else (), key=script.program.position):
-        if call in guarding.covered or guarding.is_cached(call) or not lists_files(script.effects, call):
+        if (
+            not script.written.meetings.are_together(call)
+            or call in guarding.covered
+            or guarding.is_cached(call)
+            or not lists_files(script.effects, call)
+        ):
             continue
         folders = _read_by(script, call)
         before = [w for w, path in written if any(stored.is_told_to_hold(folder, path) for folder in folders)]
@@ -156,7 +188,7 @@ def _wait(script: Script, node: ast.AST, writes: list[ast.Call], done: list[ast.
     Not where an exception is handled: one process alone may come there, while the others wait somewhere else.
     """
     meetings, accelerator = script.written.meetings, script.accelerator(node)
-    statement = meetings.before_rounds(script.program.statement(node), writes)
+    statement = meetings.before_rounds(meetings.before_questions(node, node, writes), writes)
     is_handler = any(isinstance(a, ast.ExceptHandler) for a in script.program.ancestors(node))
     if accelerator is None or script.path(node) not in script.files or is_handler:
         return
@@ -182,6 +214,8 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         written[write].add((_place(script, path), ast.unparse(path)))
     stored, commands = script.written.stored, [c for c in script.program.calls if _is_command(script, c)]
     for call in sorted(script.program.calls, key=script.program.position):
+        if not script.written.meetings.are_together(call):
+            continue
         is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
         read = [] if is_alone else [p for p in _read_by(script, call) if not _is_own(script, p)]
         is_written = bool(read) and call in script.written.guarding.alone.looked_at

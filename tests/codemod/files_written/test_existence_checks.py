@@ -85,7 +85,7 @@ FETCH = "urllib.request.urlretrieve('https://x', path)"
     ("asked", "waits"),
     [
         (f"for path in 'ab':\n    if not os.path.exists(path):\n        {FETCH}", 1),  # one process alone asks
-        (f"for path in 'ab':\n    if os.path.exists(path):\n        continue\n    {FETCH}", 3),
+        (f"for path in 'ab':\n    if os.path.exists(path):\n        continue\n    {FETCH}", 2),
         (f"path = 'a'\n{FETCH}", 1),
     ],
 )

@@ -17,7 +17,7 @@ def waits(made: str, end: str = "np.load(save('a.npy'))") -> list[str]:
     facts = training(imports=IMPORTS, before=SAVE.format(made=made), end=end)
     meetings: Meetings = facts.script.written.meetings
     within = meetings.within(facts.call("np.load("), [facts.call("np.save(")])
-    edits = [e for write in within for e in meetings.after(write) if isinstance(e, Insert)]
+    edits = [e for write in within for e in meetings.after(write, facts.call("np.load(")) if isinstance(e, Insert)]
     return [type(e.node).__name__ for e in edits]
 
 

@@ -968,3 +968,75 @@ def test_an_object_s_file_is_closed_by_who_opens_it(used: str, is_of_one: bool) 
     assert (f"    {GUARD}\n        log.close()" in after) is is_of_one
     assert (f"    {GUARD}\n        log = Log('a.txt')" in after) is is_of_one
     assert any(n.rule == "writes" for n in result.notes) is not is_of_one
+
+
+CACHE = """\
+import os
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+import matplotlib.pyplot as plt
+def cache(keys):
+    for k in keys:
+        path = f'cache/{k}.npz'
+        if os.path.exists(path):
+            continue
+        np.savez(path, x=[k])
+def load(k):
+    return np.load(f'cache/{k}.npz')['x']
+class Rows(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, k):
+        return torch.ones(4) * ITEM
+def show(k):
+    x = load(k)
+    plt.plot(x)
+    plt.savefig('x.png')
+cache(range(8))
+FIRST
+loader = DataLoader(Rows(), batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("item", "first", "waits"),
+    [
+        ("load(k)", "show(3)", 1),  # the main process shows it alone, and each loader's worker makes its items
+        ("load(k)", "", 1),
+        ("np.load(f'cache/{k}.npz')['x']", "", 1),
+        ("len(open('names.txt').read())", "", 0),
+        ("1.", "print(load(3))", 0),
+    ],
+)
+def test_all_wait_behind_the_loop_that_writes_what_items_are_read_from(item: str, first: str, waits: int) -> None:
+    after = run(CACHE.replace("ITEM", item).replace("FIRST", first)).after.decode()
+    assert after.count(f"\n    {WAIT}\ndef load(k)") == waits
+    assert after.partition("def load(k)")[2].count(WAIT) == ("print" in first)
+    assert f"        {WAIT}" not in after  # each round has a file of its own
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ("if not os.path.exists('a.pt'):\n        return None", "if not"),
+        ("if not Path('a.pt').is_file(): return None", "if not"),
+        ("paths = [p for p in ['a.pt', 'b.pt'] if os.path.isfile(p)]", "paths ="),
+        ("path = next((p for p in [f'{k}.pt', 'b.pt'] if os.path.exists(p)), 'b.pt')", "path ="),
+        ("if os.path.exists('a.pt'):\n        path = 'a.pt'\n    else:\n        path = 'b.pt'", "if os"),
+        ("if not os.path.exists('data.csv'):\n        return None", "return torch"),  # which nobody writes
+    ],
+)
+@pytest.mark.parametrize("made", ["torch.save(model.state_dict(), 'a.pt')", "shutil.copy('c.pt', 'a.pt')"])
+def test_all_wait_before_each_looks_for_the_file_that_it_reads(made: str, asked: str, first: str) -> None:
+    path = "paths[0]" if first == "paths =" else "path" if "path" in asked.replace("os.path", "") else "'a.pt'"
+    lines = end(f"def last(k='a'):\n    {asked}\n    return torch.load({path})\n{made}\nlast()").splitlines()
+    behind = [lines[i + 1].strip() for i, line in enumerate(lines) if line.strip() == WAIT]
+    assert [line[: len(first)] for line in behind] == [first]

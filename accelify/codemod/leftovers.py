@@ -525,17 +525,16 @@ class _Ledger:
     def _apart(self, changes: list[Change]) -> Iterator[Change]:
         """Headers over several statements, without those that go, and not over lines that others put between them."""
         edits = list(edits_of(changes))
-        apart = {e.node for e in edits if isinstance(e, Unwrap)}
-        before = {e.node for e in edits if isinstance(e, Insert) and e.where == "before"} | apart
-        after = {e.node for e in edits if isinstance(e, Insert) and e.where == "after"} | apart
+        before = {e.node for e in edits if isinstance(e, Insert) and e.where == "before"}
+        after = {e.node for e in edits if isinstance(e, Insert) and e.where == "after"}
         for change in changes:
-            wrap = change.edits[0] if len(change.edits) == 1 else None
-            if not isinstance(wrap, Wrap):
+            wrap, *others = change.edits or (None,)
+            if not isinstance(wrap, Wrap) or any(o.node in wrap.statements for o in others):
                 yield change
                 continue
             for part in _parts(wrap.statements, before, after, self.removed):
                 line = change.line if part[0] is wrap.node else part[0].lineno
-                yield replace(change, line=line, edits=(Wrap(part, wrap.header),))
+                yield replace(change, line=line, edits=(Wrap(part, wrap.header), *others))
 
 
 def _parts(

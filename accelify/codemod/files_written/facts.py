@@ -86,7 +86,12 @@ def written_of(
     first = [*(() if by_hand else caches.find()), *dict.fromkeys(s for _, statements in called for s in statements)]
     outer = tuple(s for s in first if not any(s is not o and program.inside(s, o) for o in first))
     uncached = tuple(choice for choice, statements in called if not statements)
-    guarding = Guarding(alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library)
+    name = runtime.module.split(".")[0]
+    shared = frozenset() if by_hand else reached - run.beside
+    asking = [f for f in shared if f.kind == "function" and name not in f.root.writes]
+    guarding = Guarding(
+        alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library, asking
+    )
     meetings = Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver, ranks, data.items)
     made = frozenset[ast.Call]() if by_hand else data.calls
     return Written(guarding, stored, saves, saver, clocks, meetings, made)

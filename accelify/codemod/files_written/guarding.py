@@ -38,6 +38,7 @@ class Guarding:
         own: Mapping[ast.Call, frozenset[ast.Call]] = MappingProxyType({}),
         left_out: Iterable[ast.stmt] = (),
         run_by_all: Collection[Scope] = (),
+        asking: Collection[Scope] = (),
     ) -> None:
         self.program = alone.program
         self.alone = alone
@@ -46,6 +47,9 @@ class Guarding:
         self.cached = cached  # one process runs them first
         self.uncached = uncached  # where one should, and cannot be made to
         self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
+        self.asking = (
+            asking  # functions that the processes run, and in which the library can be asked which one runs it
+        )
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self._refused = set(left_out) | set(self._reaching_own())  # and what turns out not to be guarded safely
 
@@ -68,7 +72,7 @@ class Guarding:
             runs = [run for block in self._blocks() for run in self._runs(block)]
             covered = _nodes(runs)
             wrong = {s for run in runs for top in run for s in self._at_fault(top, covered)}
-            wrong = wrong or set(self._with_what_all_open(covered))
+            wrong = wrong or set(self._with_what_all_open(covered)) or set(self._opened_for_all(covered))
             if not wrong:
                 return self._needed(runs)
             self._refused |= wrong
@@ -253,6 +257,19 @@ class Guarding:
             if not functions.isdisjoint(self.program.run_through([call])):
                 yield self.program.statement(call)  # `log.close()` of an object that all have made
 
+    def _opened_for_all(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
+        """The statements that open what a whole module writes through, while all processes go on to write, and fail."""
+        everywhere = self._with_functions(covered)
+        for call in (c for c in self.program.calls if c in covered):
+            rows = self.alone.effects.kinds.called(call) or ()
+            modules = {n.rpartition(".")[0] for n in self.program.called(call)}
+            if any(row.has(Trait.OPENS) and row.returns is None for row in rows) and any(
+                modules & {n.rpartition(".")[0] for n in self.program.called(other)}
+                for other in self._unguarded(everywhere)
+                if other is not call
+            ):
+                yield self.program.statement(call)
+
     def _writes_to(self, node: ast.expr, opened: set[ast.Call], depth: int = _DEPTH) -> bool:
         """Whether an expression is one of some open files, or writes to one of them: `csv.writer(file)`."""
         made = [v.node for v in self.program.values(opened_round(self.program, node) or node) if isinstance(v, Made)]
@@ -284,7 +301,7 @@ class Guarding:
     # Runs.
 
     def _blocks(self) -> Iterator[list[ast.stmt]]:
-        for path in sorted(self.files):
+        for path in sorted(self.files.union(map(self.program.path, (f.node for f in self.asking)))):
             stack: list[ast.AST] = [self.program.flow.parsed_of[path].tree]
             while stack:
                 node = stack.pop()
@@ -304,12 +321,20 @@ class Guarding:
                 yield from self._trimmed(current)
                 current = []
             is_alone = all(s not in self.cached and self.alone.may(s, self._refused) for s in line)
-            if is_alone and self.alone.accelerator(line[0]):
+            if is_alone and (self.alone.accelerator(line[0]) or self._logs_by_library(line)):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)
             current = []
         yield from self._trimmed(current)
+
+    def _logs_by_library(self, line: list[ast.stmt]) -> bool:
+        """Whether some statements only log, for which nobody waits, where the accelerator does not reach."""
+        calls = [n for s in line for n in ast.walk(s) if isinstance(n, ast.Call)]
+        writes = [c for c in calls if self.alone.effect(c) is Effect.WRITES]
+        rows = [row for c in writes for row in self.alone.effects.kinds.called(c) or (None,)]
+        is_log = all(row is not None and Does.LOGS in row.effects for row in rows)
+        return is_log and self.program.frame(line[0]) in self.asking
 
     def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
         """The statements of a block, those on one line together; none where the block stands behind its head."""

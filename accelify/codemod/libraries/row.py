@@ -142,7 +142,7 @@ class Trait(Enum):
     SHAPE_ONLY = "shape_only"  # depends on shapes and types only, not on values
     ATTRIBUTE = "attribute"  # is read, not called
     SCALAR = "scalar"  # makes a number of one of its argument
-    OPENS = "opens"  # returns what is written or read through
+    OPENS = "opens"  # returns what is written or read through; what returns nothing: for the functions of its module
     MAKES_FOLDERS = "makes_folders"
     REMOVES_FOLDERS = "removes_folders"
     PARAMETERS = "parameters"  # gives the parameters of a module

@@ -47,10 +47,12 @@ def find(script: Script) -> Iterator[Change | Remark]:
     if script.is_by_hand:
         return
     for run in script.written.guarding.runs:
-        accelerator = script.accelerator(run[0])
+        accelerator = script.state(run[0])
         if not script.written.guarding.asks_for_writer(run):
             header = Wrap(run, f"if {accelerator}.is_main_process:")
-            yield Change(NAME, script.path(run[0]), run[0].lineno, "only the main process writes this", (header,))
+            imported = script.library_import(run[0], script.options.runtime.module)
+            reason = "only the main process writes this"
+            yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (header, *imported))
         waits = (
             [("after", run[-1], "the other processes wait until the main process has downloaded it")]
             if _fetches(script, run)

@@ -1040,3 +1040,52 @@ def test_all_wait_before_each_looks_for_the_file_that_it_reads(made: str, asked:
     lines = end(f"def last(k='a'):\n    {asked}\n    return torch.load({path})\n{made}\nlast()").splitlines()
     behind = [lines[i + 1].strip() for i, line in enumerate(lines) if line.strip() == WAIT]
     assert [line[: len(first)] for line in behind] == [first]
+
+
+CONFIGURED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tensorboard_logger import configure
+import other
+configure('logs')
+loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, in loader:
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+other.log(1)
+"""
+BY_LIBRARY = "    if accelify.runtime.PartialState().is_main_process:\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "line", "is_guarded"),
+    [
+        ("from tensorboard_logger import log_value", "log_value('a', 1, k)", True),
+        ("import tensorboard_logger as tb", "tb.log_value('a', 1, k)", True),
+        ("from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter()", "w.add_scalar('a', 1, k)", True),
+        ("import json", "json.dump(k, open('a.json', 'w'))", False),  # which another function may read
+        ("import tensorboard_logger as tb", "k += tb.log_value('a', 1, 2) or 0; print(k)", None),
+    ],
+)
+def test_logs_of_another_file_are_written_once(
+    tmp_path: Path, imports: str, line: str, is_guarded: bool | None
+) -> None:
+    other = f"{imports}\ndef log(k):\n    print(k)\n    k = {{}}\n    {line}\n    return k\n"
+    found = rewritten(tmp_path, "main.py", main=CONFIGURED, other=other)
+    main = found["main.py"].after.decode()
+    text = found["other.py"].after.decode() if "other.py" in found else other
+    assert (f"{BY_LIBRARY}        {line}\n" in text) is bool(is_guarded)
+    assert ("import accelify.runtime\n" in text) is bool(is_guarded)
+    assert (f"{GUARD}\n    configure('logs')" in main) is (is_guarded is not None)  # all of a module's logs, or none
+
+
+def test_a_guard_is_one_where_a_choice_of_device_in_it_goes() -> None:
+    lines = (
+        "w = SummaryWriter()\nrows = torch.ones(1, 4)\nif use_cuda:\n    rows = rows.cuda()\nw.add_graph(model, rows)"
+    )
+    result = run(script(imports="from torch.utils.tensorboard import SummaryWriter", end=lines))
+    assert result.after.decode().count(GUARD) == 1

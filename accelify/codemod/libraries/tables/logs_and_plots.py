@@ -53,8 +53,10 @@ effects=writes_files mutates=self
     <tensorboard>: flush close
 -
     <tensorboard>: as_default get_logdir
+effects=writes_files+logs traits=opens
+    tensorboard_logger: configure
 effects=writes_files+logs
-    tensorboard_logger: configure log_value
+    tensorboard_logger: log_value log_histogram log_images
     tensorflow.summary: scalar image histogram text
 -
     tensorflow: Summary Summary.*

@@ -17,6 +17,7 @@ from accelify.codemod.planning.evidence import Evidence
 from accelify.codemod.planning.imports import in_one_form
 from accelify.codemod.planning.left_out import LeftOut
 from accelify.codemod.planning.outside_callers import users_of_parameter
+from accelify.codemod.planning.turns import in_turn
 from accelify.codemod.rules import RULES
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
@@ -89,6 +90,7 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
     found.extend(each for _, find in RULES for one in find(script) for each in _file_by_file(script, one))
     program, left_out = script.program, LeftOut(script.program, script.options)
+    found = in_turn(program, found)
     given_in = cache(lambda function, name: tuple(users_of_parameter(program, function, name)))
     stays = partial(left_out.stays, leftovers.NAME)
     uses = Uses(program, script.tracer, script.handed, script.changes_nothing, given_in, stays)

@@ -5,7 +5,8 @@
 
 Why: processes that download and unpack into one folder at once damage each other's files. Some data sets fetch what is
 missing without being asked, as those of PyTorch Geometric do, and `build_vocab(vectors="glove.6B.100d")`.
-A file that is made, or fetched, only where it is missing is seen to in the same way.
+A file that is made, or fetched, only where it is missing is seen to in the same way. Nothing is broadcast in a block
+where one process goes first: the others would not be there.
 Left alone: downloads where the accelerator does not reach, or that not every process may come to; a note says so.
 """
 

@@ -297,21 +297,24 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     yield from _own_weights(script)
     yield from _own_generators(script)
     yield from _own_environments(script)
+    some = (report for report in script.metrics.reports if report.is_of_some_batches)
+    shown = tuple(dict.fromkeys((script.path(node), node) for report in some for node in report.leaves))
     message = (
         "each process draws its own data: on N processes a step learns from N times as many samples. Consider a larger "
         "learning rate (often N times, with a warm-up), or a smaller batch"
     )
     if script.run.experience.asks:
         message += ". Rewards and losses that it shows are those of its own episodes"
+    elif shown:
+        message += ". Values shown ({0}) come from one process's own draws"
     if alike := _given_alike(script):
         drawn = "the model draws" if alike == "data" else "the rest is drawn"
         message = (
             f"every process has the same {alike} here, and only {drawn} "
             "at random: a step averages over N draws, and more processes make it no faster"
         )
-    shown = (node for report in script.metrics.reports if report.is_of_some_batches for node in report.leaves)
-    shows = tuple((script.path(node), node) for node in (*script.run.experience.shown, *shown))
-    said = Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, shows=shows)
+    shows = (*((script.path(node), node) for node in script.run.experience.shown), *shown)
+    said = Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, lines=(shown,), shows=shows)
     sized = {script.path(place) for place in script.batch_sizes.loaders or script.batch_sizes.loops}
     is_said = script.path(backward) in sized  # with the batch size, of all steps of this file
     yield from _asked_of_others(script, "random") or (() if is_said and not alike else (said,))

@@ -316,3 +316,38 @@ def test_a_learning_rate_is_advised_once(loop: str, rules: list[str]) -> None:
     result = run(BOTH.format(loop=loop))
     assert b".seed_by_rank()" in result.after
     assert [n.rule for n in result.notes if "larger learning rate" in n.message] == rules
+
+
+DRAWN_IN_STEPS = """\
+import torch
+from torch import nn
+rows = torch.randn(64, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def score():
+    total = 0
+    for _ in range(8):
+        total += model(rows[torch.randint(64, (8,))]).mean().item()
+    return total / 8
+for step in range(9):
+    loss = model(rows[torch.randint(64, (8,))]).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "is_shown"),
+    [
+        ("print(loss.item())", True),
+        ("print(score())", True),
+        ("print(model(rows[torch.randint(64, (1,))]))", True),
+        ("print(step)", False),
+        ("print(model(rows).mean())", False),
+    ],
+)
+def test_values_that_come_from_a_process_s_own_draws(end: str, is_shown: bool) -> None:
+    (message,) = (n.message for n in run(DRAWN_IN_STEPS.format(end=end)).notes if n.rule == "data")
+    assert message.endswith("Values shown (line 22) come from one process's own draws") is is_shown

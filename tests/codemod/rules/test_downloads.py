@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.codemod.pairs import run
+from tests.codemod.test_importers import rewritten
 from tests.codemod.training_scripts import script
 
 
@@ -140,3 +143,35 @@ def test_the_call_of_what_downloads_later(before: str, made: str) -> None:
     assert before.partition("\n")[0] in after.splitlines()
     inner = made if "make" not in made else "return build(path)"
     assert inner in after.partition("main_process_first():\n")[2].splitlines()[0]
+
+
+KINDS = """\
+import sys
+from torchvision import datasets
+class Digits(datasets.MNIST):
+    def __init__(self):
+        super().__init__('data', download=True)
+NAMES, CLASSES = {{'digits': 'Digits'}}, {{'digits': Digits}}
+def kind_of(name):
+    return {picked}
+def rows_of(name):
+    return kind_of(name)()
+"""
+
+
+@pytest.mark.parametrize(
+    ("picked", "blocks"),
+    [
+        ("eval(NAMES[name])", 1),
+        ("eval('Digits')", 1),
+        ("globals()[NAMES[name]]", 1),
+        ("CLASSES[name]", 1),
+        ("eval('[1, 2].copy')", 0),
+        ("eval('list')", 0),
+    ],
+)
+def test_a_class_that_is_picked_by_its_name_downloads(tmp_path: Path, picked: str, blocks: int) -> None:
+    main = script(imports="from kinds import rows_of", before="rows = rows_of('digits')")
+    found = rewritten(tmp_path, "main.py", main=main, kinds=KINDS.format(picked=picked))
+    block = "with accelerator.main_process_first():\n    rows = rows_of('digits')\n"
+    assert found["main.py"].after.decode().count(block) == blocks

@@ -465,6 +465,13 @@ class Calls(Containers):
         """`globals()`, whose items are what the module holds: the classes and functions that one of any name may be."""
         return frozenset({ModuleValue(self.scope_of[node].root)})
 
+    def _eval(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        """`eval(KINDS[key])`, which gives what the module holds under one of the names in a table."""
+        told = [v.value for v in arguments[0] if isinstance(v, Constant)] if len(arguments) == 1 else []
+        module = ModuleValue(self.scope_of[node].root)
+        named = [name for name in told if isinstance(name, str) and name.isidentifier()]
+        return frozenset(v for name in named for v in self._member(module, name)) or None
+
     def _method_result(self, node: ast.Call, function: ast.Attribute) -> Values:
         """The values that a library's method returns, as far as they matter here."""
         found: set[Value] = set()
@@ -509,6 +516,7 @@ _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values 
     "getattr": Calls._getattr,
     "vars": Calls._vars,
     "globals": Calls._globals,
+    "eval": Calls._eval,
     "setattr": Calls._setattr,
     "next": Calls._next,
     "map": Calls._mapped,

@@ -78,6 +78,12 @@ def has_weights(name: str | None) -> bool:
     return is_module(name) and not is_loss(name) and not _has_trait(name, Trait.HAS_NO_WEIGHTS)
 
 
+@cache
+def without_weights() -> frozenset[str]:
+    """What the modules that have no weights are called, wherever they are: `ReLU`, `CrossEntropyLoss`."""
+    return frozenset(n.rpartition(".")[2] for n in table.names(lambda row: row.has(Trait.HAS_NO_WEIGHTS)))
+
+
 def is_wrapper(name: str | None) -> bool:
     """`nn.DataParallel` and `DistributedDataParallel`."""
     row = table.function(name)

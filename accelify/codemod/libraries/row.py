@@ -169,6 +169,7 @@ class Trait(Enum):
     OWN_GRADIENTS = "own_gradients"  # makes optimizers whose steps take gradients that they compute themselves
     GOES_OVER = "goes_over"  # computes something of all batches of the loader that is its first argument
     COUPLES = "couples"  # compares rows of what it is given with each other, or with all rows of another's
+    REPEATS = "repeats"  # makes what it is given longer in some dimensions, by the same values again
     FINDS = "finds"  # with one argument alone it gives the places where that is true, as many as there are
     SPLITS = "splits"  # cuts what it is given into parts of so many rows
     NORMALIZES = "normalizes"  # what an environment gives, by statistics of what it gave before

@@ -15,7 +15,7 @@ Left alone: everything; the rule only reports.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.metrics.progress import StepCounts
@@ -33,8 +33,13 @@ _PARALLEL_AT_TIMES = "`DataParallel`, where the script used it, divided each bat
 _ITEMS = {True: "batches of this size", False: "items of this loop"}
 _WHOLE = "Give each process whole batches, by `Accelerator()` without `{sharing}`"
 _PAIRS = (
-    "this compares all rows of a batch with each other{also}, but each process now has only its part of the "
-    f"batch, and so fewer pairs: the loss is another one. {_WHOLE}, or accept it"
+    "this relates the rows of a batch to each other{also}, but each process now has only its part of the batch: the "
+    f"loss is another one. {_WHOLE}, or accept it"
+)
+_APART = (
+    "this relates the rows of a batch to each other{also}, and on N processes only those of each process's own batch: "
+    "if it should see the rows of all N batches, gather them here, with their gradients "
+    "(`torch.distributed.nn.functional.all_gather`)"
 )
 _CHOSEN = (
     "this chooses what is in a batch{also}, but each process now gets only a part of it, the rows of some places, "
@@ -96,7 +101,7 @@ def find(script: Script) -> Iterator[Remark]:
     lines = (tuple(others), counted, shown, ends, checked, rounds)
     yield Remark(NAME, *first, message, tier, lines=lines, shows=shows)
     yield from _fixed(script)
-    if script.options.keep_global_batch and sizes.loaders and not script.is_by_hand:
+    if sizes.loaders and not script.is_by_hand:
         yield from _coupled(script)
 
 
@@ -137,16 +142,20 @@ def _is_of_round(script: Script, loops: Loops, step: ast.Call, loop: ast.AST) ->
 
 
 def _coupled(script: Script) -> Iterator[Remark]:
-    """Code that needs whole batches, of which each process has a part."""
+    """Code that needs whole batches, of which each process has a part; or that sees one of several whole ones."""
     program = script.program
     wrapped = (v for call in script.wrappers for v in (program.values(call.args[0]) if call.args else ()))
     forwards = [program.flow.method(v.cls, "forward") for v in wrapped if isinstance(v, Instance)]
     divided = program.run_from([f for f in forwards if f is not None])  # `DataParallel` gave these parts as well
-    for nodes, message in (
-        (script.batch_sizes.chosen, _CHOSEN),
+    sizes = script.batch_sizes
+    found: tuple[tuple[Iterable[ast.expr], str], ...] = (
+        (sizes.chosen, _CHOSEN),
         (coupled(script.metrics), _PAIRS),
-        (taken_by_place(script.metrics) if not script.batch_sizes.chosen else (), _PLACES),
-    ):
+        (taken_by_place(script.metrics) if not sizes.chosen else (), _PLACES),
+    )
+    if not script.options.keep_global_batch:  # who chooses what is in a batch, relates the rows of that one
+        found = () if sizes.chosen or sizes.single else ((coupled(script.metrics), _APART),)
+    for nodes, message in found:
         places = tuple((script.path(node), node) for node in nodes if program.frame(node) not in divided)
         if places:
             said = message.replace("{also}", " (also {0})" if len(places) > 1 else "")

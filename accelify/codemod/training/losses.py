@@ -560,7 +560,7 @@ class RowMeans:
             return False
         rows, given = self.called(node)
         if "torch.einsum" in self.program.called(node):
-            return _adds_up_rows(given)
+            return adds_up_rows(given)
         is_product = bool(rows) and all(row is not None and row.has(Trait.MULTIPLIES) for row in rows)
         return is_product and len(given) == 2 and is_transposed(given[0])
 
@@ -594,7 +594,7 @@ def is_transposed(node: ast.expr) -> bool:
     return name == "t" or (methods.reorders(name) and sorted(numbers) == ["0", "1"])
 
 
-def _adds_up_rows(given: list[ast.expr]) -> bool:
+def adds_up_rows(given: list[ast.expr]) -> bool:
     """`torch.einsum("ni,nj->ij", a, b)`: the first letter of both is not in what comes out."""
     inputs, _, result = template(given[0]).replace(" ", "").partition("->") if given else ("", "", "")
     first = [part[:1] for part in inputs.split(",")]

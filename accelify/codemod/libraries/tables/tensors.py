@@ -188,6 +188,8 @@ returns=tensor device=arguments
 + traits=multiplies
     torch <tensor>: mm matmul addmm
     <tensor>: addmm_
++ traits=repeats
+    <tensor>: expand expand_as repeat
 + traits=couples
     torch: cdist pdist cov corrcoef
     <tensor>: cov corrcoef

@@ -1,6 +1,6 @@
 """Where does a training step need a whole batch, as it compares the rows, or takes some by their places?
 
-similarity = z @ z.t()    torch.cdist(z, z)    z[None] - z[:, None]    criterion(z, labels)    # that mines pairs
+similarity = z @ z.t()    torch.cdist(z, z)    z[None] - z[:, None]    correlation = a.t() @ b    # over all rows
 output[:labelled]    output.split([labelled, unlabelled])
 """
 
@@ -18,11 +18,11 @@ from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.values import template
-from accelify.codemod.training.losses import is_transposed, without_gradients
+from accelify.codemod.training.losses import adds_up_rows, is_transposed, without_gradients
 
 
 def coupled(metrics: Metrics) -> Iterator[ast.expr]:
-    """The products, differences and losses of all pairs of rows of one process's batch, in the order of the text."""
+    """What is made of pairs of rows of one process's batch, or of all its rows at once, in the order of the text."""
     rows = _Rows(metrics)
     for node in _run_with_gradients(metrics.measured.program):
         pair = rows.compared(node) if isinstance(node, (ast.BinOp, ast.Call)) else ()
@@ -107,23 +107,34 @@ class _Rows:
         return isinstance(loop, (ast.For, ast.AsyncFor)) and self.program.inside(item, loop.target)
 
     def compared(self, node: ast.BinOp | ast.Call) -> tuple[ast.expr, ...]:
-        """The values whose rows an expression pairs with each other; nothing where it does not."""
+        """The values whose rows an expression pairs with each other, or adds up; nothing where it does not."""
         if isinstance(node, ast.BinOp):
-            if isinstance(node.op, ast.MatMult):
-                return (node.left, node.right) if self._is_transposed(node.right) else ()
-            return (node.left, node.right) if _meet(node.left, node.right) else ()
+            meet = self._multiply if isinstance(node.op, ast.MatMult) else self._meet
+            return (node.left, node.right) if meet(node.left, node.right) else ()
         if self._is(node, Trait.COUPLES):
             return tuple(node.args[:1])
         given = self._given(node)
         if "torch.einsum" in (called := self.program.called(node)):
-            return tuple(given[1:]) if _pairs(given) else ()
+            return tuple(given[1:]) if _pairs(given) or adds_up_rows(given) else ()
         if "torch.nn.functional.linear" in called:
             return tuple(given[:2])
-        meet = self._multiply if self._is(node, Trait.MULTIPLIES) else _meet  # `distances.addmm_(1, -2, z, z.t())`
+        meet = self._multiply if self._is(node, Trait.MULTIPLIES) else self._meet  # `distances.addmm_(1, -2, z, z.t())`
         return next((pair for pair in pairwise(given) if meet(*pair)), ())
 
-    def _multiply(self, _: ast.expr, second: ast.expr) -> bool:
-        return self._is_transposed(second)
+    def _multiply(self, first: ast.expr, second: ast.expr) -> bool:
+        """`z @ z.t()`, each row with each; `a.t() @ b`, the sum over all rows."""
+        return self._is_transposed(first) != self._is_transposed(second)
+
+    def _meet(self, first: ast.expr, second: ast.expr) -> bool:
+        """`z[None]` and `z[:, None]`: each row of one meets all rows of the other."""
+        return {self._spread(first), self._spread(second)} == {0, 1}
+
+    def _spread(self, node: ast.expr) -> int | None:
+        """The dimension that a value, or the only one that a name is given, gets to meet all rows of another."""
+        node = self.tracer.value_at(node) or node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and self._is(node, Trait.REPEATS):
+            return self._spread(node.func.value)
+        return _spread(node)
 
     def _is_transposed(self, node: ast.expr) -> bool:
         """Whether a value, or the only one that a name is given, has the rows side by side."""
@@ -144,11 +155,6 @@ def _cut(node: ast.Subscript) -> tuple[ast.expr | None, list[ast.expr]]:
     starts_late = place.lower is not None and ast.unparse(place.lower) in ("1", "-1")
     bounds = [bound for bound in (place.lower, place.upper) if bound is not None]
     return (None if starts_late or isinstance(place.upper, ast.UnaryOp) or not bounds else node.value), bounds
-
-
-def _meet(first: ast.expr, second: ast.expr) -> bool:
-    """`z[None]` and `z[:, None]`: each row of one meets all rows of the other."""
-    return {_spread(first), _spread(second)} == {0, 1}
 
 
 def _spread(node: ast.expr) -> int | None:

@@ -91,14 +91,16 @@ class Memory:
     def _is_arithmetic(self, unit: Scope) -> bool:
         """A network's `forward` in another file: nothing but tensors flows through it, and all live in one memory.
 
-        Not where a network of the program keeps something of a pass in its buffers or weights: a queue, a codebook.
+        Not where a network of the program keeps something of a pass in its buffers or weights: a queue, a codebook; nor
+        a loss, which is short, and may hand its tensors to functions of its own.
         """
         if unit.name != "forward" or not unit.is_method or unit.module in self.named:
             return False
         assert unit.parent is not None
         needs_host = names.needing_host().search(self.parsed_of[unit.module].text) is not None
         is_of_module = self.is_module_class(unit.parent) and not needs_host and not self._may_train(unit.module)
-        return is_of_module and not any(map(self._keeps_state, self.parsed_of.values()))
+        is_network = is_of_module and _may_have_layers(unit.parent.node)
+        return is_network and not any(map(self._keeps_state, self.parsed_of.values()))
 
     def _keeps_state(self, parsed: Parsed) -> bool:
         """Whether a file registers buffers, or has weights, that methods other than a constructor change in place."""
@@ -231,6 +233,12 @@ class Memory:
         """The project's module of a full name, or a library's."""
         root = self.module_named(importer, name, 0)
         return frozenset({ModuleValue(root) if root is not None else External(name)})
+
+
+def _may_have_layers(cls: ast.AST) -> bool:
+    """Whether a class builds other objects than losses and modules that have no weights: `nn.Linear(3, 4)`."""
+    called = (ast.unparse(n.func).rpartition(".")[2] for n in ast.walk(cls) if isinstance(n, ast.Call))
+    return any(name[:1].isupper() and name not in names.without_weights() for name in called)
 
 
 def _changes_part_of_self(node: ast.AST) -> bool:

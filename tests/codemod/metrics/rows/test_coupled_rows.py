@@ -1,15 +1,27 @@
-"""Facts about steps that compare the rows of a batch with each other."""
+"""Facts about steps that relate the rows of a batch to each other."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
 from accelify.codemod.options import Options
+from accelify.codemod.rewrite import rewrite_together
 from tests.codemod.facts import texts
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import script, training
 
+FUNCTIONS = """\
+weights = torch.ones(3, 4)
+def pairs(v):
+    return (v @ v.T).mean()
+def apart(v, w):
+    v = v.unsqueeze(1).expand(2, 2, 1)
+    w = w.unsqueeze(0).repeat(2, 1, 1)
+    return (v - w).pow(2).mean()
+"""
 REST = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
 
 
@@ -52,7 +64,17 @@ def found(step: str, before: str = "") -> list[str]:
         ("z = model(x)\nloss = (z.unsqueeze(1) * z.unsqueeze(0)).mean()", ["z.unsqueeze(1) * z.unsqueeze(0)"]),
         ("z = model(x)\nloss = torch.einsum('nc,mc->nm', z, y).mean()", ["torch.einsum('nc,mc->nm', z, y)"]),
         ("z = model(x)\nloss = pairs(z)", ["v @ v.T"]),
+        ("z = model(x)\nc = z.t() @ y\nloss = (c - 1).pow(2).mean()", ["z.t() @ y"]),
+        ("z = model(x)\nloss = torch.matmul(z.T, z).pow(2).mean()", ["torch.matmul(z.T, z)"]),
+        ("z = model(x)\nloss = torch.einsum('bi,bj->ij', z, y).mean()", ["torch.einsum('bi,bj->ij', z, y)"]),
+        ("z = model(x)\na = z.unsqueeze(0).expand(2, 2, 1)\nb = z[:, None]\nloss = (a - b).mean()", ["a - b"]),
+        ("z = model(x)\nloss = apart(z, y)", ["v - w"]),
         ("z = model(x)\nloss = (z @ weights.t()).mean()", []),
+        ("z = model(x)\nloss = (weights.t() @ z).mean()", []),
+        ("z = model(x)\nloss = (z @ model.weight.t()).mean()", []),
+        ("z = model(x)[:, None]\nloss = torch.bmm(z, z.transpose(1, 2)).mean()", []),
+        ("z = model(x)[:, None]\nloss = (z.transpose(2, 1) @ z).mean()", []),
+        ("z = model(x)\nloss = (z - z[torch.randperm(len(z))]).pow(2).mean()", []),
         ("z = model(x)\nloss = (z @ z.transpose(-2, -1)).mean()", []),
         ("z = model(x)\nloss = torch.einsum('nc,nc->n', z, y).mean()", []),
         ("z = model(x)\nloss = (z.unsqueeze(1) - y.unsqueeze(1)).mean()", []),
@@ -60,7 +82,7 @@ def found(step: str, before: str = "") -> list[str]:
     ],
 )
 def test_rows_that_are_compared(step: str, compared: list[str]) -> None:
-    assert found(step, "weights = torch.ones(3, 4)\ndef pairs(v):\n    return (v @ v.T).mean()\n") == compared
+    assert found(step, FUNCTIONS) == compared
 
 
 @pytest.mark.parametrize(
@@ -89,14 +111,6 @@ def test_rows_that_are_taken_by_their_places(step: str, taken: list[str]) -> Non
     assert texts(taken_by_place(facts.script.metrics)) == taken
 
 
-@pytest.mark.parametrize(("keeps", "notes"), [(True, 1), (False, 0)])
-def test_parts_of_batches_are_reported(keeps: bool, notes: int) -> None:
-    step = f"z = model(x)\nloss = torch.cdist(z, z).mean()\n{REST}"
-    result = run(script(before="rows = torch.randn(8, 2, 4)", step=step), Options(keep_global_batch=keeps))
-    assert sum("compares all rows of a batch" in n.message for n in result.notes) == notes
-    assert "DataParallel" not in result.after.decode()
-
-
 EPISODES = """\
 class Episodes:
     def __len__(self):
@@ -106,6 +120,49 @@ class Episodes:
             yield [k, k + 4]
 rows = torch.randn(8, 2, 4)
 """
+
+
+@pytest.mark.parametrize(
+    ("loader", "keeps", "note"),
+    [
+        ("batch_size=2", True, "but each process now has"),
+        ("batch_size=2", False, "on N processes only"),
+        ("batch_size=1", False, None),
+        ("batch_sampler=Episodes()", False, None),
+    ],
+)
+def test_losses_of_all_pairs_are_reported(loader: str, keeps: bool, note: str | None) -> None:
+    step = f"z = model(x)\nloss = torch.cdist(z, z).mean()\n{REST}"
+    result = run(script(before=EPISODES, step=step).replace("batch_size=2", loader), Options(keep_global_batch=keeps))
+    notes = [n.message for n in result.notes if n.message.startswith("this relates the rows")]
+    assert len(notes) == bool(note)
+    assert all(str(note) in message for message in notes)
+
+
+LOSS = """\
+import torch
+class Contrast(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ce = torch.nn.CrossEntropyLoss()
+        self.alike = self.pairs
+    def pairs(self, a, b):
+        return a @ b.t()
+    def forward(self, a, b):
+        return self.ce(self.alike(a, b), torch.arange(len(a)))
+"""
+
+
+def test_a_loss_of_another_file_hands_its_rows_on(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    (tmp_path / "contrast.py").write_text(LOSS)
+    step = f"loss = contrast(model(x), model(y))\n{REST}"
+    before = "rows = torch.randn(8, 2, 4)\ncontrast = Contrast()"
+    train.write_text(script(imports="from contrast import Contrast", before=before, step=step))
+    notes = [n.message for r in rewrite_together((str(train),), Options()) for n in r.notes]
+    assert sum(message.startswith("this relates the rows") for message in notes) == 1
+
+
 PARALLEL = "model = nn.DataParallel(model)"
 PLACES = f"out = model(x)\nloss = (out[:1] - y[:1]).abs().mean()\n{REST}"
 

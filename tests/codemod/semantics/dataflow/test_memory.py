@@ -139,12 +139,22 @@ def test_modules_of_the_project_and_of_others() -> None:
     assert flow.module_named("main.py", "missing", 0) is None
 
 
+FORWARD = "    def forward(self, x):\n        y = 1\n        return y\n"
+
+
 def test_a_forward_in_another_file_is_not_followed() -> None:
-    net = "from torch import nn\nclass Net(nn.Module):\n    def forward(self, x):\n        y = 1\n        return y\n"
+    net = f"from torch import nn\nclass Net(nn.Module):\n    fc = nn.Linear(2, 2)\n{FORWARD}"
     other = Facts({"main.py": "from net import Net\nz = Net()(1)\n", "net.py": net})
     assert other.variable("z") == {"unknown: Net()(1)"}
     own = Facts(net + "z = Net()(1)\n")
     assert own.variable("z") == {"1"}
+
+
+@pytest.mark.parametrize("part", ["nn.CrossEntropyLoss()", "nn.Softmax(dim=1)", "None"])
+def test_the_forward_of_a_loss_in_another_file_is_followed(part: str) -> None:
+    loss = f"from torch import nn\nclass Loss(nn.Module):\n    part = {part}\n{FORWARD}"
+    facts = Facts({"main.py": "from loss import Loss\nz = Loss()(1)\n", "loss.py": loss})
+    assert facts.variable("z") == {"1"}
 
 
 @pytest.mark.parametrize(
@@ -179,6 +189,7 @@ from torch import nn
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
+        self.fc = nn.Linear(2, 2)
         self.register_buffer("{0}", None)
     def {1}(self, x):
         {2}

@@ -217,7 +217,7 @@ def test_what_is_not_understood_stays_whole(slots: dict[str, str]) -> None:
     assert "GradScaler" in text
     assert "mixed_precision" not in text
     assert "scaler.step(optimizer)" in text
-    assert any(n.rule == "mixed_precision" and n.message.startswith("not changed") for n in result.notes)
+    assert not any(n.rule == "mixed_precision" for n in result.notes)
 
 
 def test_a_switch_that_is_known_too_late_leaves_all_as_it_is() -> None:
@@ -226,7 +226,7 @@ def test_a_switch_that_is_known_too_late_leaves_all_as_it_is() -> None:
         autocast="torch.cuda.amp.autocast(enabled=use_amp)",
     )
     assert "mixed_precision" not in result.after.decode()
-    assert any("before this line" in n.message for n in result.notes)
+    assert "GradScaler" in result.after.decode()
 
 
 def test_the_model_under_no_autocast_is_reported() -> None:

@@ -14,7 +14,7 @@ The accelerator is created with `mixed_precision="fp16" if args.amp and torch.cu
 for CUDA does nothing on a CPU, and so does this. Branches that differ in the precision alone become one.
 Why: one switch instead of five places that must agree; every process skips the same steps and keeps the same scale.
 Left alone: all of it where a part is not understood (the scale is read or saved, losses are scaled for more than their
-backward pass, settings of the scaler's own). It is right as it stands, over many processes too; a note says why.
+backward pass, settings of the scaler's own). It is right as it stands, over many processes too.
 Of apex, levels O1 and O2 are migrated, also as an option's default; with another, or more of apex, the script is
 declined.
 """
@@ -37,7 +37,7 @@ _CLIP = "torch.nn.utils.clip_grad_norm_"
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
-    """Changes for all of it, or a note for each gradient scaler."""
+    """Changes for all of it, or none."""
     found = script.precision
     if found is None:
         return
@@ -47,8 +47,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield Obstacle(NAME, script.path(node), node, message)
         return
     if found.stays is not None:
-        yield from _left(script, found)
-        return
+        return  # each process scales its losses in the same way: their gradients are averaged before a step
     yield from _of_apex(script, found)
     for place in found.autocasts:
         yield from _autocast(script, place)
@@ -105,20 +104,6 @@ def _level(script: Script, found: Precision) -> Iterator[Remark]:
     if said:
         at = found.bindings[0] if option is None else option
         yield Remark(NAME, script.path(at), at, "; ".join(said), Tier.REVIEW)
-
-
-def _left(script: Script, found: Precision) -> Iterator[Remark]:
-    assert found.stays is not None
-    node, reason = found.stays
-    node_line = script.program.line(node)
-    where = "" if script.path(node) in script.files else f" ({script.path(node)})"
-    for call in found.scalers:
-        if script.path(call) in script.files:
-            message = (
-                "not changed: the script scales its losses itself, in the same way in every process. "
-                f"`Accelerator(mixed_precision=...)` could replace this, but {reason} at line {node_line}{where}"
-            )
-            yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
 
 
 def _of_apex(script: Script, found: Precision) -> Iterator[Change | Obstacle]:

@@ -345,6 +345,10 @@ class Reports:
                     continue
                 seen.add(read)
                 definitions = self.ranks.chains.definitions(read)
+                set_now = [d for d in definitions if self._is_of_this_round(d.node, read, loop)]
+                now, every = [d.node for d in set_now], [d.node for d in definitions]
+                if isinstance(read, ast.Name) and self.ranks.running.is_set_in_each_round(read, now, every, loop):
+                    definitions = frozenset(set_now)
                 for definition in sorted(definitions, key=lambda d: self.program.position(d.node)):
                     values = list(self._given_by(definition, loop))
                     if self._is_of_this_round(definition.node, read, loop):

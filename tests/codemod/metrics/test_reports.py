@@ -11,6 +11,7 @@ from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.reports import About, Report, Reports
 from tests.codemod.facts import Facts
 from tests.codemod.metrics.facts import script_of, training
+from tests.codemod.training_scripts import script
 
 
 def reports(**slots: str) -> list[Report]:
@@ -798,3 +799,24 @@ def test_what_a_comprehension_collects_of_all_data(collected: str) -> None:
 @pytest.mark.parametrize("pairs", ["((x * 2, y) for x, y in loader)", "enumerate((x * 2, y) for x, y in loader)"])
 def test_a_generator_that_only_changes_the_batches_of_a_loader(pairs: str) -> None:
     assert not reports(begin=f"pairs = {pairs}", end="for x, y in pairs:\n    print(len(x))")
+
+
+STEP = "loss.backward()\noptimizer.step()\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "other", "is_carried"),
+    [
+        ("kind == 'a'", "elif kind == 'b':\n    loss = model(x).mean()", False),
+        ("args.kind == 'a'", "", False),
+        ("args.kind == 'a' and deep", "elif args.kind == 'b':\n    loss, h = model(x).mean(), 1", False),
+        ("k == 0", "", True),
+        ("args.kind == 'a' and len(x) > 2", "", True),
+    ],
+)
+def test_what_a_branch_of_each_round_sets_is_not_carried(test: str, other: str, is_carried: bool) -> None:
+    step = f"if {test}:\n    loss = model(x).pow(2).mean()\n{other}\nloss = loss / 2\n{STEP}"
+    args = "import argparse\nargs = argparse.ArgumentParser().parse_args()\ndeep = kind = args.kind"
+    text = script(before=f"rows = torch.randn(8, 2, 4)\n{args}", step=step)
+    found = Facts(text.replace("for x, y in loader", "for k, (x, y) in enumerate(loader)")).script.metrics.reports
+    assert (About.CARRIED in {r.about for r in found}) == is_carried

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from accelify.codemod.libraries import methods
@@ -11,8 +11,8 @@ from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.metrics.ranks.shards import Loop, Shards
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
-from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import Generated, Instance
 
 
@@ -248,7 +248,31 @@ class Running:
             and self.program.inside(other.node, run)
             and not self._reads_itself(other)
         ]
-        return bool(begins) and self.chains.flow(run).is_covered(begins, definition.node)
+        if bool(begins) and self.chains.flow(run).is_covered(begins, definition.node):
+            return True
+        every = [d.node for d in self.chains.facts(run).all_of(definition.variable)]
+        return isinstance(run, LOOPS) and self.is_set_in_each_round(definition.node, begins, every, run)
+
+    def is_set_in_each_round(
+        self, read: ast.AST, begins: Sequence[ast.AST], every: Iterable[ast.AST], loop: ast.AST
+    ) -> bool:
+        """Whether a variable has a value of this round, as the first round, which has no other, sets it as all do.
+
+        `if args.kind == "a": loss = f(x)`, or another branch does, in a loop before which there is no `loss`.
+        """
+        around = [b for n in begins for b, _ in self.program.branches_round(n) if self.program.inside(b, loop)]
+        if not begins or any(self.program.inside(b, loop) for b, _ in self.program.branches_round(read)):
+            return False
+        return all(self._is_one_choice(b.test, loop) for b in around) and all(
+            self.program.inside(node, loop) for node in every
+        )
+
+    def _is_one_choice(self, test: ast.expr, loop: ast.AST) -> bool:
+        """Whether a condition is of options and of names that a loop does not set, and so is the same in each round."""
+        nodes, bound = list(ast.walk(test)), {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and _is_store(n)}
+        attributes = (n for n in nodes if isinstance(n, ast.Attribute) and not self.is_options(n.value))
+        is_known = not any(self.program.attribute_writes.get(n.attr) for n in attributes)
+        return is_known and not names_in(test) & bound and not any(isinstance(n, ast.Call) for n in nodes)
 
     def loop_in(self, definition: Definition) -> Loop | None:
         """The sharded loop in which a definition changes a value from round to round, if it does."""
@@ -262,6 +286,10 @@ class Running:
 
     def variable_of(self, node: ast.expr) -> Variable | None:
         return self.chains.variable(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+
+
+def _is_store(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def _set_by(call: ast.Call) -> list[ast.expr]:

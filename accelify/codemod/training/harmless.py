@@ -105,10 +105,7 @@ class Harmless:
         """Whether an unknown function's value is used, and a training step on a process's own batch calls it, too."""
         if not isinstance(node, ast.Call) or isinstance(self.program.parent(node), ast.Expr):
             return False
-        if node in self._unknown_in_steps:
-            return True
-        called = self.program.values(node.func)
-        if called and any(self.program.values(n.func) == called for n in self._unknown_in_steps):
+        if node in self._called_in_steps or self.program.values(node.func) in self._values_called_in_steps:
             return True
         if not isinstance(node.func, ast.Attribute) or not _reads(node.func.attr):
             return False
@@ -116,9 +113,15 @@ class Harmless:
         return bool(given) and all(isinstance(v, Made) and self._is_run_in_training(v.node) for v in given)
 
     @cached_property
-    def _unknown_in_steps(self) -> frozenset[ast.Call]:
-        calls = (n for step in self.steps for n in ast.walk(step) if isinstance(n, ast.Call))
-        return frozenset(n for c in calls for n in self.effects.of_call(c).unknown if isinstance(n, ast.Call))
+    def _called_in_steps(self) -> frozenset[ast.Call]:
+        """The calls of the training steps, and the unknown ones that these lead to."""
+        calls = [n for step in self.steps for n in ast.walk(step) if isinstance(n, ast.Call)]
+        unknown = (n for c in calls for n in self.effects.of_call(c).unknown if isinstance(n, ast.Call))
+        return frozenset([*calls, *unknown])
+
+    @cached_property
+    def _values_called_in_steps(self) -> frozenset[Values]:
+        return frozenset(held for n in self._called_in_steps if (held := self.program.values(n.func)))
 
     def _carries(self, call: ast.Call, summary: Summary) -> bool:
         """Whether a method changes attributes of its object that it also reads."""

@@ -141,11 +141,13 @@ def test_a_loop_in_another_file() -> None:
         ("criterion(model(x), y)", "criterion(model(x), y).item()"),
         ("wrapped(model(x), y)", "wrapped(model(x), y).item()"),
         ("wrapped(model(x), y)", "criterion(model(x), y).item()"),
+        ("either(model(x), y)", "either(model(x), y).item()"),
         ("nn.functional.mse_loss(model(x), y) + unknown_loss(model(x))", "unknown_loss(model(x)).item()"),
     ],
 )
 def test_what_a_training_step_calls_too_gives_a_value(trained: str, summand: str) -> None:
-    before = "from losses import make, unknown_loss\ncriterion = make()\ndef wrapped(a, b):\n    return criterion(a, b)"
+    before = "from losses import make, unknown_loss\ncriterion = make()\n"
+    before += "def wrapped(a, b):\n    return criterion(a, b)\neither = nn.MSELoss() if flag else wrapped"
     step = f"loss = {trained}\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
     evaluation = LOOP.replace("nn.functional.mse_loss(model(x), y).item()", summand)
     assert [f.sums for f in Facts(script(before=before, step=step, end=evaluation)).script.metrics.sharded] == [

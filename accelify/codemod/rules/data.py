@@ -297,8 +297,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     yield from _own_weights(script)
     yield from _own_generators(script)
     yield from _own_environments(script)
-    some = (report for report in script.metrics.reports if report.is_of_some_batches)
-    shown = tuple(dict.fromkeys((script.path(node), node) for report in some for node in report.leaves))
+    leaves = {node for report in script.metrics.reports if report.is_of_some_batches for node in report.leaves}
+    shown = tuple((script.path(node), node) for node in sorted(leaves, key=script.program.position))
     message = (
         "each process draws its own data: on N processes a step learns from N times as many samples. Consider a larger "
         "learning rate (often N times, with a warm-up), or a smaller batch"

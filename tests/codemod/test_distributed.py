@@ -496,3 +496,63 @@ def test_a_script_that_never_tells_its_processes_apart_is_otherwise_a_plain_one(
     assert not any(word in text for word in ("dist.", "DataParallel"))
     assert 'accelerator.save(model.state_dict(), "last.pt")' in text
     assert "mixed_devices=True" in text or "x = x.to(accelerator.device)" in text  # the wrapper brought it there
+
+
+BY_ENVIRONMENT = """\
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+def main():
+    rank = local_rank = 0
+    n_gpu = 1
+    if "WORLD_SIZE" in os.environ:
+        rank = int(os.environ["RANK"])
+        local_rank = int(os.environ["LOCAL_RANK"])
+        n_gpu = int(os.environ["WORLD_SIZE"])
+        {start}
+    torch.cuda.set_device(local_rank)
+    device = torch.device("cuda:{{:d}}".format(local_rank))
+    model = nn.Linear(4, 1).to(device)
+    {wrapped}
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    ds = TensorDataset(torch.randn(64, 4))
+    {sampler}
+    loader = DataLoader(ds, batch_size=8, sampler=sampler)
+    for x, in loader:
+        x = x.to(device)
+        loss = model(x).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        if rank == 0:
+            print(loss.item())
+main()
+"""
+WRAPPED = """\
+if n_gpu > 1:
+        model = nn.parallel.DistributedDataParallel(model, device_ids=[local_rank])"""
+SAMPLED = "sampler = DistributedSampler(ds) if n_gpu > 1 else None"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        'dist.init_process_group("nccl")',
+        'torch.distributed.init_process_group("nccl", rank=local_rank, world_size=n_gpu)',
+        'dist.init_process_group("nccl")\n        torch.distributed.barrier()',
+    ],
+)
+def test_a_script_that_starts_its_group_is_declined_as_distributed(start: str) -> None:
+    result = run(BY_ENVIRONMENT.format(start=start, wrapped=WRAPPED, sampler=SAMPLED))
+    rules = [note.rule for note in result.notes]
+    assert (result.status, rules[:2]) == (Status.DECLINED, ["distributed", "unused"])
+    assert "already distributed: `torch.distributed.init_process_group`" in result.notes[0].message
+
+
+def test_a_script_without_a_group_is_not_said_to_be_distributed() -> None:
+    result = run(BY_ENVIRONMENT.format(start="pass", wrapped="pass", sampler="sampler = None"))
+    assert not any("already distributed: `torch" in note.message for note in result.notes)

@@ -12,6 +12,7 @@ from accelify.codemod.edits.values import AddParameter, Change, DropParameter, E
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.leftovers import Uses, edits_of, settle
+from accelify.codemod.libraries import names
 from accelify.codemod.options import Options
 from accelify.codemod.planning.evidence import Evidence
 from accelify.codemod.planning.imports import in_one_form
@@ -85,6 +86,21 @@ def _file_by_file(script: Script, found: Found) -> Iterator[Found]:
         yield replace(found, path=path, line=line, edits=tuple(own))
 
 
+def _started_by_hand(script: Script) -> Iterator[Obstacle]:
+    """Where a script, names of which nothing would use any more, starts the group of its processes itself."""
+    program, found = script.program, script.distribution
+    calls = program.calls if found is not None and found.is_understood else ()
+    for call in sorted(calls, key=program.position):
+        started = sorted(n for n in program.called(call) if names.starts_group(n))
+        if started and program.may_run(program.frame(call)):
+            message = (
+                f"already distributed: `{started[0]}` starts the processes' group here, and what was written by hand "
+                "for it cannot all be replaced"
+            )
+            yield Obstacle("distributed", script.path(call), call, message)
+            return
+
+
 def _settled(verdict: Verdict, script: Script) -> Plan:
     """The plan of all findings, and of the code that becomes unused by them."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
@@ -95,6 +111,8 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     stays = partial(left_out.stays, leftovers.NAME)
     uses = Uses(program, script.tracer, script.handed, script.changes_nothing, given_in, stays)
     made = settle(left_out.without(found), uses)
+    is_left_over = any(o.rule == leftovers.NAME for o in made.obstacles)
+    made.obstacles = [*(_started_by_hand(script) if is_left_over else ()), *made.obstacles]
     made.obstacles += left_out.needed(made)
     made.obstacles += [] if made.obstacles else list(program.once(Inserted).obstacles(made.changes))
     made.remarks += left_out.notes(made, script.effects)

@@ -1455,6 +1455,44 @@ def test_where_nothing_is_known_of_a_device_that_stays_devices_mix(device: str) 
     assert "mixed_devices" not in known
 
 
+ON_CPU = """\
+import torch
+from torch import nn
+
+class Trainer:
+    def __init__(self, model, data, device="cpu"):
+        self.model = model.to(device)
+        self.data = data
+        {default}
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        loss = (self.model(self.data["x"]) - self.data["y"]).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+
+x = torch.rand(64, 1)
+trainer = Trainer(nn.Linear(1, 1), {{"x": x, "y": torch.sin(x)}})
+for epoch in range(10):
+    trainer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "mixes"),
+    [
+        ("pass", True),
+        ("torch.set_default_dtype(torch.float64)", True),  # a type is no place
+        ("if device == 'cpu':\n            torch.set_default_dtype(torch.float64)", True),
+        ("torch.set_default_device('cuda')", False),
+        ("torch.set_default_tensor_type(torch.cuda.FloatTensor)", False),
+    ],
+)
+def test_a_default_type_leaves_a_script_for_the_cpu_what_it_is(default: str, mixes: bool) -> None:
+    assert ("mixed_devices=True" in run(ON_CPU.format(default=default)).after.decode()) is mixes
+
+
 def test_the_keys_of_a_map_location_are_no_devices_of_this_process() -> None:
     loads = "model.load_state_dict(torch.load('a.pt', map_location={'cuda:1': 'cuda:0'}))"
     assert loads in migrated(script(model=f"model.to(device)\n{loads}"))

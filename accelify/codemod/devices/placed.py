@@ -353,9 +353,9 @@ def named_by(program: Program, call: ast.Call) -> list[ast.expr]:
 
 
 def _has_default_device(program: Program) -> bool:
-    """Whether a script says where all is made that no `device=` places."""
-    called = (name for call in program.calls for name in program.called(call))
-    return any(name.rpartition(".")[2].startswith("set_default_") for name in called)
+    """Whether a script says where all is made that no `device=` places; a type of numbers is no place."""
+    called = (name.rpartition(".")[2] for call in program.calls for name in program.called(call))
+    return any(name.startswith("set_default_") and name != "set_default_dtype" for name in called)
 
 
 def _called(program: Program, node: ast.expr) -> frozenset[str]:

@@ -189,6 +189,7 @@ class Trait(Enum):
     UNBLOCKS = "unblocks"  # from there on, windows do not wait for the user, or there are none
     LISTS = "lists"  # says which files there are in a folder, or reads them all
     GIVES_PATHS = "gives_paths"  # each file that it lists by a path that begins with the folder's, or the object's
+    GIVES_NAMES = "gives_names"  # gives the names of files, or their paths, as texts
     HANDLES_SIGNALS = "handles_signals"  # the function that it is given runs when a signal comes
     LOOKS = "looks"  # asks whether a file or a folder is there
     SWITCHES_MODE = "switches_mode"  # between training and evaluation

@@ -243,6 +243,9 @@ returns=list traits=attribute
     glob: glob iglob
     <path>: glob rglob iterdir
     torchvision.datasets: ImageFolder DatasetFolder
++ traits=gives_names
+    os: listdir
+    glob: glob iglob
 + traits=gives_paths
     glob: glob iglob
     <path>: glob rglob iterdir

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from accelify.codemod.libraries import methods, names, table
-from accelify.codemod.libraries.row import Row
+from accelify.codemod.libraries.row import Row, Trait
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
@@ -326,6 +326,8 @@ class Kinds:
             return self.of(holder.value)
         if self._is_counted(write):
             return _NUMBER
+        if self._is_name_of_file(write):
+            return frozenset({"string"})
         if isinstance(holder, (*LOOPS, ast.comprehension)) and not isinstance(holder, ast.While):
             return self._element(holder.iter)
         value = self._tracer.assigned(write)
@@ -357,6 +359,12 @@ class Kinds:
         """Whether a loop's variable is a number, however the loop is written: `for i in tqdm(range(n))`."""
         owners = [v.owner if isinstance(v, Element) else None for v in self.program.values(target)]
         return bool(owners) and all(isinstance(o, Made) and names.is_counter(o.name) for o in owners)
+
+    def _is_name_of_file(self, target: ast.expr) -> bool:
+        """Whether a loop's variable is the name of a file: `for f in sorted(os.listdir(folder))`."""
+        owners = [v.owner if isinstance(v, Element) else None for v in self.program.values(target)]
+        rows = [table.function(o.name) if isinstance(o, Made) else None for o in owners]
+        return bool(rows) and all(row is not None and row.has(Trait.GIVES_NAMES) for row in rows)
 
     def _element(self, over: ast.expr) -> Held:
         if isinstance(over, (ast.List, ast.Tuple, ast.Set)) and over.elts:

@@ -101,3 +101,18 @@ def test_rows_of_methods_that_are_kept_under_another_name(kept: str, is_known: b
         rows = Kinds(facts.program).called(facts.call(call)) or ()
         assert bool(rows) is is_known
         assert all(row.effects & SHOWN for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ("os.listdir('a')", {"string"}),
+        ("sorted(glob.glob('a/*'))", {"string"}),
+        ("tqdm.tqdm(os.listdir('a'))", {"string"}),
+        ("pathlib.Path('a').iterdir()", {"?"}),  # which gives paths
+        ("os.scandir('a')", {"?"}),
+    ],
+)
+def test_names_of_files(listed: str, expected: set[str]) -> None:
+    facts = Facts(f"import os, glob, pathlib, tqdm\nfor f in {listed}:\n    f.replace('.jpg', '.txt')\n")
+    assert Kinds(facts.program).of(facts.call("f.replace").func.value) == expected

@@ -428,6 +428,16 @@ def test_one_run_is_recorded(begun: str, by_one: str) -> None:
     changed("-" + begun, "+" + by_one, imports=imports, before=begun, end="wandb.log({'a': 1})")
 
 
+@pytest.mark.parametrize(
+    "begun", ["wandb.init(mode='disabled')", 'swanlab.init("p", mode="disabled")', "e = Experiment(disabled=True)"]
+)
+def test_a_run_that_is_disabled_is_left(begun: str) -> None:
+    imports = "import swanlab\nimport wandb\nfrom comet_ml import Experiment"
+    result = changed(imports=imports, before=begun)
+    assert begun in result.after.decode().splitlines()
+    assert not any(n.rule == "experiments" for n in result.notes)
+
+
 @pytest.mark.parametrize("begun", ["wandb.init(**options)", "mlflow.start_run()", "run = aim.Run()"])
 def test_a_run_that_may_be_begun_anyhow_is_reported(begun: str) -> None:
     result = changed(imports="import aim\nimport mlflow\nimport wandb\noptions = {}", before=begun)

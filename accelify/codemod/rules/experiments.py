@@ -4,14 +4,14 @@
 
 Why: each process would start a run of its own. Where it is disabled, all of the library goes on to work and sends
 nothing, so that no other line needs to change.
-Left alone: sweeps, runs begun where the accelerator does not reach, and libraries whose runs cannot be disabled, as
-MLflow; a note says so.
+Left alone: runs that the script disables itself; and sweeps, runs begun where the accelerator does not reach, and
+libraries whose runs cannot be disabled, as MLflow, of which a note says so.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 import libcst as cst
@@ -39,8 +39,14 @@ def find(script: Script) -> Iterator[Change | Remark]:
                 "search in one process, and let each trial start the processes with `accelify launch`"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-        if any(map(names.begins_run, called)):
+        if any(map(names.begins_run, called)) and not _is_off(call, called):
             yield _on_main(script, call)
+
+
+def _is_off(call: ast.Call, called: Collection[str]) -> bool:
+    """Whether no process sends anything: `wandb.init(mode="disabled")`."""
+    switches = {switch for n in called if (switch := names.switched_off_by(n)) is not None}
+    return any((k.arg, ast.unparse(k.value).replace("'", '"')) in switches for k in call.keywords)
 
 
 def _on_main(script: Script, call: ast.Call) -> Change | Remark:

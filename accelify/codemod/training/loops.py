@@ -354,11 +354,7 @@ class Loops:
             if isinstance(loop, ast.For) and self._goes_over_groups(loop) and any(loop in self.stack(s) for s in steps):
                 return [Data("sequence", loop, (self.tracer.inside(loop.iter, "reversed"),))]
         of_loaders = [loop for loop in loops if isinstance(loop, ast.For) and self.is_loader_loop(loop)]
-        found = [Data("loaders", loop, (loop.iter,)) for loop in of_loaders]
-        evaluations = Evaluations(self.program, self.roles, [self.program.frame(backward)])
-        drawn = [c for c in self._next_calls(loops) if not self._asks_for_a_round_s_own(c) and not evaluations.asks(c)]
-        asked = [call for call in drawn if not self._searches(call, loops)]
-        found.extend(Data("loaders", loops[0], (_asked_of(call),)) for call in asked)
+        found, drawn = self._of_loaders(backward, loops, of_loaders)
         sharded = [d for d in found if not any(map(self.sources.experience.holds, d.sources))]
         if any(self._adapts(loop, loops, steps) for loop in of_loaders):
             return [Data("full", loops[0])]
@@ -389,6 +385,29 @@ class Loops:
         if given is not None:
             return [Data("given", given)]
         return [Data("full", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
+
+    def _of_loaders(
+        self, backward: ast.Call, loops: Sequence[Loop], of_loaders: Sequence[ast.For]
+    ) -> tuple[list[Data], list[ast.Call]]:
+        """The loaders that loops go over, or ask for a batch, and all calls that ask."""
+        found = [Data("loaders", loop, (loop.iter,)) for loop in of_loaders]
+        evaluations = Evaluations(self.program, self.roles, [self.program.frame(backward)])
+        drawn = [c for c in self._next_calls(loops) if not self._asks_for_a_round_s_own(c) and not evaluations.asks(c)]
+        given = None if of_loaders else next(filter(self._is_over_a_given_loader, loops), None)
+        if isinstance(given, ast.For) and drawn:
+            drawn = [c for c in drawn if given in self.stack(c) or self.program.frame(c) is self.program.frame(given)]
+            found.append(Data("loaders", given, (self.tracer.inside(given.iter, "reversed"),)))
+        asked = [call for call in drawn if not self._searches(call, loops)]
+        found.extend(Data("loaders", loops[0], (_asked_of(call),)) for call in asked)
+        return found, drawn
+
+    def _is_over_a_given_loader(self, loop: Loop) -> bool:
+        """Whether a loop trains on what callers give that are not known: a loader, as far as anything shows."""
+        source = self.sources.own(loop)
+        if source is None or source[0] != "loaders":
+            return False
+        held = self._gone_over(source[1])
+        return bool(held) and all(map(self._is_given, held))
 
     def _by_loop(self, found: Sequence[Data]) -> list[Data]:
         """The loaders of several loops: of the first, of those beside it, and further ones of the first."""

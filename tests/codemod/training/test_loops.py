@@ -547,3 +547,63 @@ def test_gradients_that_are_put_aside_for_one_step_are_of_all_parts(changed: dic
     (data,) = facts.training.data
     assert isinstance(data.loop, ast.For)
     assert (data.kind, spelling(data.loop.iter)) == ("sequence", "tasks" if is_sharded else "range(9)")
+
+
+GIVEN = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        self.seen = x
+        return x.mean()
+
+
+class Trainer:
+    def __init__(self, loader, other):
+        self.loader = loader
+        self.other = other
+        self.batches = iter(self.other)
+        self.models = {{"net": Net()}}
+        self.optimizer = torch.optim.SGD(self.models["net"].parameters(), lr=0.1)
+
+    def run_epoch(self):
+        for x in {over}:
+            loss = self.loss(x){inside}
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def fit(self, epochs):
+        for _ in range(epochs):
+            self.run_epoch()
+            {after}
+
+    def show(self):
+        x = self.batches.__next__()
+        self.models["net"].eval()
+        print(self.loss(x))
+
+    def loss(self, x):
+        self.output = self.models["net"](x)
+        return self.output
+"""
+
+
+@pytest.mark.parametrize(
+    ("over", "inside", "after", "found"),
+    [
+        ("self.loader", "", "self.show()", ["self.loader"]),
+        ("tqdm(self.loader)", "", "self.show()", ["self.loader"]),
+        ("self.loader", " + self.loss(next(self.batches))", "pass", ["self.loader", "self.batches"]),
+        ("self.loader", " + self.loss(self.batches.__next__())", "self.show()", ["self.loader", "self.batches"]),
+        ("[next(self.batches) for _ in range(3)]", "", "pass", ["self.batches"]),
+        ("range(9)", " + self.loss(next(self.batches))", "pass", ["self.batches"]),
+    ],
+)
+def test_loaders_of_unknown_callers_and_batches_asked_for_beside_them(
+    over: str, inside: str, after: str, found: list[str]
+) -> None:
+    facts = Facts("from tqdm import tqdm\n" + GIVEN.format(over=over, inside=inside, after=after))
+    assert [ast.unparse(source) for data in facts.training.data for source in data.sources] == found

@@ -101,9 +101,8 @@ class Prepared:
             return True
         if binding.statement is None:
             return False
-        here, there = (self.program.ancestors(s) for s in (item.statement, binding.statement))
-        conditions = {a for a in here if isinstance(a, ast.If)}
-        return any(a in conditions for a in there)
+        here, there = (dict(self.program.branches_round(s)) for s in (item.statement, binding.statement))
+        return any(there.get(condition, is_body) is not is_body for condition, is_body in here.items())
 
     def is_sharded_sequence(self, loop: ast.AST) -> bool:
         """Whether a loop iterates over data of the script's own, sharded by `accelerator.shard`."""

@@ -4,12 +4,14 @@ Reaching definitions over the control-flow graph. A plain assignment hides the e
 place (`rows[i] = x`, `rows.append(x)`, `config.lr = 1`) adds to them, also for the other names of the object: copies
 (`a = b`), containers that hold it, and what was taken out of a container that is changed deeper inside.
 
-- Functions: a variable of an enclosing scope has, in a function, any definition that is alive where the function is
-  defined or can run later, and any that other functions make. In its own scope, definitions that other functions make
-  arrive with calls: by `runs`, those of the functions that a call may run; without it, all.
+- Functions: a variable of an enclosing scope has, in a function, any definition that is alive at a call there that may
+  run the function or at the end of that scope, and any that other functions make. Where no call there runs it, it has
+  any that is alive where the function is defined, or made later. In its own scope, definitions that other functions
+  make arrive with calls: by `runs`, those of the functions that a call may run; without it, all.
 - Attributes: those of `self` are followed within a method; at its start any definition of the class, of its relatives
-  in this file, and of attributes of that name whose owner is unknown may be there, in `__init__` only those of the
-  class body. Of any other object all definitions of the name may be there.
+  in this file, and of attributes of that name whose owner is unknown may be there, unless it is gone wherever the
+  method that makes it calls this one, and at its end; in `__init__` only those of the class body. Of any other object
+  all definitions of the name may be there.
 - Results of calls count as new objects.
 """
 
@@ -20,7 +22,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import cached_property
+from functools import cached_property, partial
 
 from accelify.codemod.semantics.control_flow import ControlFlow, evaluation_order
 from accelify.codemod.semantics.flow_graph import Graph
@@ -77,7 +79,7 @@ class Definitions:
         bindings: Bindings,
         *,
         mutates: Callable[[ast.Call], Iterable[ast.expr]] | None = None,
-        runs: Callable[[ast.Call], frozenset[Scope] | None] | None = None,
+        runs: Callable[[ast.Call | None], frozenset[Scope] | None] | None = None,
         held: Callable[[ast.Call, ast.expr], list[ast.expr]] | None = None,
         seen: _Collector | None = None,
     ) -> None:
@@ -93,11 +95,12 @@ class Definitions:
     def changed_by_calls(
         self,
         mutates: Callable[[ast.Call], Iterable[ast.expr]],
-        runs: Callable[[ast.Call], frozenset[Scope] | None],
+        runs: Callable[[ast.Call | None], frozenset[Scope] | None],
         held: Callable[[ast.Call, ast.expr], list[ast.expr]],
     ) -> Definitions:
         """The same file's definitions, with the changes that `mutates` knows of calls; the file is not read again.
 
+        runs: the functions that a call may run; for None, those that run where no call names them.
         held: the arguments of a call that an object which it changes may hold afterwards.
         """
         return Definitions(self.flow, self.bindings, mutates=mutates, runs=runs, held=held, seen=self._seen)
@@ -267,6 +270,10 @@ class _Names:
             assert scope.parent is not None
             scope = scope.parent
         return scope.node
+
+    def function(self, frame: ast.AST) -> Scope | None:
+        """The scope that a function makes."""
+        return self.bindings.made_by.get(frame)
 
     def enclosing(self, frame: ast.AST) -> ast.AST:
         """The function or module in whose graph a function is defined."""
@@ -704,7 +711,7 @@ class _Solver:
         flow: ControlFlow,
         names: _Names,
         collected: _Collected,
-        runs: Callable[[ast.Call], frozenset[Scope] | None],
+        runs: Callable[[ast.Call | None], frozenset[Scope] | None],
     ) -> None:
         self.flow = flow
         self.names = names
@@ -715,6 +722,8 @@ class _Solver:
         self.made_in: dict[ast.AST, int] = {}
         self.made_by: dict[frozenset[Scope], int] = {}
         self.made_after: dict[ast.AST, list[int]] = {}
+        self.own: dict[ast.AST, list[int]] = {}
+        self.shown_to: dict[tuple[ast.AST, ast.AST], tuple[int, bool]] = {}
         self.remote = 0  # made outside the function whose variable it is; all of attributes
         for number, definition in enumerate(collected.definitions):
             frame = collected.frames[number]
@@ -735,7 +744,7 @@ class _Solver:
         if frame not in self.arriving:
             graph = self.flow.graph(frame)  # type: ignore[arg-type]  # a module, function or lambda
             events = self.collected.events[frame]
-            effects = {point: self.effect(frame, listed) for point, listed in events.items()}
+            effects = {point: self.effect(listed, partial(self.given, frame)) for point, listed in events.items()}
             self.arriving[frame] = arriving = _propagate(graph, self.at_entry(frame, events), effects)
             for point, listed in events.items():
                 if graph.is_reachable(point):
@@ -756,20 +765,25 @@ class _Solver:
                 state &= ~self.collected.mask(event.hides)
             state |= self.given(frame, event)
 
-    def effect(self, frame: ast.AST, events: list[_Event]) -> tuple[int, int]:
+    def effect(self, events: list[_Event], given: Callable[[_Event], int]) -> tuple[int, int]:
         """The definitions that a point takes away, and those that it adds, as bits."""
         gone = added = 0
         for event in events:
             if event.hides is not None and not self.flow.is_conditional(event.node):
                 mask = self.collected.mask(event.hides)
                 gone, added = gone | mask, added & ~mask
-            added |= self.given(frame, event)
+            added |= given(event)
         return gone, added
 
-    def given(self, frame: ast.AST, event: _Event) -> int:
+    def made_at(self, event: _Event) -> int:
+        """The definitions that an event makes itself."""
         mask = 0
         for number in self.collected.gives.get(event, ()):
             mask |= 1 << number
+        return mask
+
+    def given(self, frame: ast.AST, event: _Event) -> int:
+        mask = self.made_at(event)
         if event.calls is not None or event.is_unknown_code:
             mask |= self.from_outside(frame, event)
         return mask
@@ -807,22 +821,73 @@ class _Solver:
         if isinstance(frame, ast.FunctionDef) and frame.name == "__init__":
             outer = self.made_in.get(self.names.enclosing(frame), 0)
             return mask & outer & ~self.remote_names(variable)
-        return mask
+        found = 0
+        for maker in {self.collected.frames[number] for number in _bits(mask)}:
+            found |= mask & self.made_in[maker] & self.shown(maker, frame)[0]
+        return found
 
     def remote_names(self, variable: Variable) -> int:
         return self.collected.by_variable.get(Variable(None, variable.name, is_attribute=True), 0)
 
     def seen_from(self, frame: ast.AST, home: ast.AST, variable: Variable) -> int:
-        """The definitions of an outer variable that a function may see: alive at its `def`, or made later."""
+        """The definitions of an outer variable that a function may see."""
+        mask = self.collected.mask(variable)
+        own = self.made_in.get(home, 0)
+        shown, is_called = self.shown(home, frame)
+        if is_called and not self.is_run_without_call(frame):
+            return mask & (shown | ~own)
         definition = frame
         while self.names.enclosing(definition) is not home:
             definition = self.names.enclosing(definition)
         points = self.flow.points(definition)[1]
-        mask = self.collected.mask(variable)
         alive = 0
         for point in points:
             alive |= self.arriving_in(home)[point] & mask
-        return alive | self.running_after(home, points, mask) | (mask & ~self.made_in.get(home, 0))
+        return alive | self.running_after(home, points, mask) | (mask & ~own)
+
+    def shown(self, maker: ast.AST, reader: ast.AST) -> tuple[int, bool]:
+        """What is alive of a function's own definitions at its end and where it may run another; whether it does so.
+
+        Exceptions that nothing raises by name are left out: they are taken to end the script.
+        """
+        if (maker, reader) not in self.shown_to:
+            graph, states = self.flow.graph(maker), self.own_states(maker)  # type: ignore[arg-type]  # a frame
+            found, is_called = states[graph.END] | states[graph.RAISED], False
+            for point, listed in self.collected.events[maker].items():
+                for number, event in enumerate(listed):
+                    if self.may_run(event, reader):
+                        gone, added = self.effect(listed[:number], self.made_at)
+                        found, is_called = found | (states[point] & ~gone) | added, True
+            self.shown_to[maker, reader] = found, is_called
+        return self.shown_to[maker, reader]
+
+    def own_states(self, frame: ast.AST) -> list[int]:
+        """The definitions that a function makes itself, as they arrive at each of its points."""
+        if frame not in self.own:
+            events = self.collected.events[frame]
+            effects = {point: self.effect(listed, self.made_at) for point, listed in events.items()}
+            self.own[frame] = _propagate(self.flow.graph(frame), 0, effects)  # type: ignore[arg-type]  # a frame
+        return self.own[frame]
+
+    def may_run(self, event: _Event, frame: ast.AST) -> bool:
+        """Whether an event may run a function: one that a call reaches, or that has the name of what is called."""
+        if event.calls is None and not event.is_unknown_code:
+            return False
+        run = self.runs(event.calls)
+        if run is None or self.names.function(frame) in run:
+            return True
+        called = event.calls.func if event.calls is not None else None
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", None)
+        return isinstance(frame, ast.FunctionDef) and frame.name == name
+
+    def is_run_without_call(self, frame: ast.AST) -> bool:
+        """Whether no call names a function where it runs, as with properties and generators."""
+        function = self.names.function(frame)
+        if not isinstance(frame, ast.FunctionDef) or function is None or function.generates:
+            return True
+        is_special = frame.name.startswith("__") and frame.name.endswith("__")
+        decorators = map(ast.unparse, frame.decorator_list)
+        return (is_special and frame.name != "__call__") or any(d.endswith(("property", "setter")) for d in decorators)
 
     def running_after(self, frame: ast.AST, points: tuple[int, ...], mask: int) -> int:
         """Of some definitions, those that their function may make at or after some points."""

@@ -274,8 +274,13 @@ class Program:
         found = {definition.node for definition in self.definitions(read).definitions(read)}
         return [write for write in writes if write in found]
 
-    def _runs(self, call: ast.Call) -> frozenset[Scope]:
-        """The functions that a call may run: those it names, and any that libraries were given."""
+    def _runs(self, call: ast.Call | None) -> frozenset[Scope]:
+        """The functions that a call may run: those it names, and any that libraries were given.
+
+        None stands for what runs where no call names it, as the `__exit__` of a `with` does.
+        """
+        if call is None:
+            return self._run_unnamed
         callees = frozenset(self.flow.callees.get(call, ()))
         if callees not in self._run_by_callees:
             self._run_by_callees[callees] = self._run_by_libraries | self._run_by(callees)
@@ -314,6 +319,13 @@ class Program:
     def _run_by_libraries(self) -> frozenset[Scope]:
         """The functions that libraries may run."""
         return self._run_by(frozenset(self._given_to_libraries))
+
+    @cached_property
+    def _run_unnamed(self) -> frozenset[Scope]:
+        """The functions that may run where no call names any: generators, `__exit__`, and those that these run."""
+        functions = (s for bound in self.flow.bindings.values() for s in bound.root.walk() if s.is_function)
+        unnamed = (f for f in functions if f.generates or (f.name.startswith("__") and f.name != "__init__"))
+        return self._run_by_libraries | self._run_by(frozenset(unnamed))
 
     @cached_property
     def _known_before(self) -> Callable[[ast.AST], frozenset[Scope]]:

@@ -480,11 +480,13 @@ class Tracer:
     def _attribute(self, node: ast.Attribute, seen: tuple[object, ...]) -> list[Chain]:
         owners = self.program.values(node.value)
         classes = {v.cls for v in owners if isinstance(v, Instance)}
-        key = (frozenset(classes), node.attr)
+        gone = self._gone(node)
+        writes = [w for w in self.program.attribute_writes.get(node.attr, ()) if w not in gone]
+        key = (frozenset(classes), node.attr, *writes)
         if key in seen:
             return []
         found: list[Chain] = []
-        for write in self.program.attribute_writes.get(node.attr, ()):
+        for write in writes:
             holders = self.program.values(write.value)
             if not (holders & owners) and not classes & {v.cls for v in holders if isinstance(v, Instance)}:
                 continue
@@ -494,6 +496,15 @@ class Tracer:
             found.extend([(binding, *chain) for chain in outer] or [(binding,)])
         kept = [e for source in self.flow.kept(owners, node.attr) for e in self._put_there(source, ())]
         return [*found, *(chain for e in dict.fromkeys(kept) for chain in self.chains(e, (*seen, key)))]
+
+    def _gone(self, read: ast.Attribute) -> set[ast.AST]:
+        """The places where an attribute of `self` is bound that cannot have given it what is read."""
+        definitions = self.program.definitions(read)
+        variable = definitions.variable(read)
+        if variable is None or variable.scope is None or not self.program.control_flow(read).is_reachable(read):
+            return set()
+        every = (d.node for d in definitions.all_of(variable))
+        return set(every) - {d.node for d in definitions.definitions(read)}
 
 
 def is_view(node: ast.expr) -> TypeGuard[ast.GeneratorExp]:

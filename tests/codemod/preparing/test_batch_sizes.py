@@ -189,7 +189,7 @@ def fixed(made: str, size: str = "size", batch: str = "", loader: str = "") -> l
     [
         ("self.size = x.size(0); return x.view(self.size, -1)", []),
         ("self.set(len(x)); return x.view(self.size, -1)", []),
-        ("self.size = self.size + 0; return x.view(self.size, -1)", ["size", "self.size"]),
+        ("self.size = self.size; return x.view(self.size, -1)", ["size", "self.size"]),
         ("if self.training: self.size = x.size(0)\n        return x.view(self.size, -1)", ["size", "self.size"]),
     ],
 )

@@ -688,3 +688,80 @@ def test_what_a_line_makes_and_trains_is_prepared_between(line: str, first: str)
     after = migrated(ON_ONE_LINE.format(line=f"data = torch.randn(64, 4).cuda()\n    {line}")).partition("def main")[2]
     assert "accelerator.prepare(" in after.partition(first)[0]
     assert "prepare(model" not in after.partition(first)[2]
+
+
+BOUND_AGAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    def __init__(self, items):
+        self.rows = []
+        for item in items:
+            self.rows.append(torch.tensor(item))
+
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train():
+    for batch in rows:
+        loss = model(batch).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+{bound}
+    for _ in range(3):
+        train()
+"""
+IN_AN_OBJECT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, path):
+{bound}
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def run(self):
+        for batch in self.rows:
+            loss = self.model(batch).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+Trainer("rows.pt").run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "bound", "loaders"),
+    [
+        (BOUND_AGAIN, ["rows = torch.load('rows.pt')", "rows = DataLoader(Rows(rows))"], [2]),
+        (BOUND_AGAIN, ["held, rows = split(torch.load('rows.pt'))", "rows = DataLoader(Rows(rows[4:]))"], [2]),
+        (BOUND_AGAIN, ["rows = [[1.0]]", "rows = Rows(rows)", "rows = DataLoader(rows)"], [3]),
+        (BOUND_AGAIN, ["with open('rows') as f: rows = f.read()", "rows = DataLoader(Rows(rows))"], [2]),
+        (BOUND_AGAIN, ["rows = DataLoader(Rows([[1.0]]))", "train()", "rows = DataLoader(Rows([[2.0]]))"], [1, 3]),
+        (IN_AN_OBJECT, ["self.rows = torch.load(path)", "self.rows = DataLoader(self.rows)"], [2]),
+        (IN_AN_OBJECT, ["self.rows = [[1.0]]", "self.rows += [[2.0]]", "self.rows = DataLoader(self.rows)"], [3]),
+    ],
+)
+def test_a_name_of_data_that_a_loader_gets_next(text: str, bound: list[str], loaders: list[int]) -> None:
+    indent = " " * (4 if text is BOUND_AGAIN else 8)
+    text = text.format(bound="\n".join(indent + line for line in bound))
+    facts = Facts(text)
+    assert facts.verdict.script is not None
+    items = [i for i in facts.verdict.script.preparation.items if i.kind == "loader"]
+    first = text.split("\n").index(indent + bound[0])
+    assert [i.statement.lineno - first for i in items if i.statement is not None] == loaders
+    assert "self.rows" not in " ".join(n.message for n in run(text).notes)

@@ -28,8 +28,8 @@ class Known(Source):
         super().__init__(text)
         self.bindings = bindings("m", self.tree)
 
-        def run(call: ast.Call) -> frozenset[Scope] | None:
-            named = runs(self, call) if runs is not None else None
+        def run(call: ast.Call | None) -> frozenset[Scope] | None:
+            named = runs(self, call) if runs is not None and call is not None else None
             return None if named is None else frozenset(s for s in self.bindings.root.walk() if s.name in named)
 
         self.facts = Definitions(self.flow, self.bindings, mutates=_changes, runs=run)
@@ -39,6 +39,12 @@ class Known(Source):
         node = self[read]
         assert isinstance(node, ast.expr)
         return {_named(d) for d in self.facts.definitions(node)}
+
+    def shown(self, call: str) -> set[str]:
+        """The same for what a call is given."""
+        node = self[call]
+        assert isinstance(node, ast.Call)
+        return {_named(d) for d in self.facts.definitions(node.args[0])}
 
 
 def _named(definition: Definition) -> str:
@@ -117,6 +123,26 @@ def test_a_global_arrives_with_the_calls_that_may_run_its_function() -> None:
     assert Known(text + "x = 3\nprint(x)\n", runs).given("x#6") == {"8 assignment"}
 
 
+@pytest.mark.parametrize(
+    ("calls", "given"),
+    [
+        ("x = 3\nf()\n", {"4 assignment"}),
+        ("f()\nx = 4\nx = 5\n", {"1 assignment", "6 assignment"}),
+        ("x = g(x)\nfor _ in y:\n    f()\n    x = 7\n", {"4 assignment", "7 assignment"}),
+        ("x = 4\nother.f()\nx = 6\n", {"4 assignment", "6 assignment"}),  # maybe the same
+        ("x = 4\nx = 5\n", {"1 assignment", "4 assignment", "5 assignment"}),  # who calls it is not known
+    ],
+)
+def test_a_function_sees_what_is_there_where_it_is_called(calls: str, given: set[str]) -> None:
+    source = Known("x = 1\ndef f():\n    print(x)\n" + calls, lambda source, call: [ast.unparse(call.func)])
+    assert source.shown("print(x)") == given
+
+
+def test_a_function_that_runs_without_a_call_sees_what_comes_later() -> None:
+    source = Known("x = 1\n@property\ndef f():\n    print(x)\nx = 5\nf()\nx = 7\n", lambda source, call: ["f"])
+    assert source.shown("print(x)") == {"1 assignment", "5 assignment", "7 assignment"}
+
+
 def test_a_nonlocal() -> None:
     source = Known("""\
         def outer():
@@ -177,6 +203,21 @@ def test_attributes_of_self() -> None:
     assert source.given("self.total#5") == {"9 assignment"}
     assert source.given("self.total#6") == {"9 assignment"}
     assert source.given("self.best#2") == {"2 assignment", "19 assignment"}
+
+
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        ("self.rows = a\n        self.rows = load(self.rows)\n", {"4 assignment"}),
+        ("self.rows = a\n        self.show()\n        self.rows = b\n", {"3 assignment", "5 assignment"}),
+        ("self.rows = a\n        if a:\n            self.rows = b\n", {"3 assignment", "5 assignment"}),
+        ("self.rows = a\n        if a:\n            return\n        self.rows = b\n", {"3 assignment", "6 assignment"}),
+    ],
+)
+def test_a_method_does_not_see_what_is_gone_by_then(made: str, given: set[str]) -> None:
+    text = f"class A:\n    def __init__(self, a, b):\n        {made}    def show(self):\n        print(self.rows)\n"
+    source = Known(text, lambda source, call: [ast.unparse(call.func).removeprefix("self.")])
+    assert source.shown("print(self.rows)") == given
 
 
 def test_attributes_after_calls_of_unknown_code() -> None:

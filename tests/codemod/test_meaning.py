@@ -346,7 +346,7 @@ MEANS = [
 @pytest.mark.parametrize("parts", SUMS)
 def test_a_loss_that_is_a_sum_is_reported(parts: dict[str, str]) -> None:
     text = LOSS.format(**{"criterion": "", "function": "None", **parts})
-    assert told(run(text), "as large as for one process's batch")
+    assert told(run(text), "as large as for one batch")
     assert told(run(text, Options(keep_global_batch=True)), "1/N of the gradient")
 
 

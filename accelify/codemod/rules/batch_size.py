@@ -25,6 +25,7 @@ from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.semantics.values import Instance
 from accelify.codemod.training.loops import Loops, nodes_in
+from accelify.codemod.training.losses import Losses, MeanLosses, is_for_inputs, losses_of
 from accelify.codemod.training.roles import stepped
 
 NAME = "batch_size"
@@ -96,13 +97,40 @@ def find(script: Script) -> Iterator[Remark]:
         message += ". Checkpoints no longer have its prefix `module.`: take it off older ones before loading them"
     if shown and not script.is_by_hand:
         message += ". Values shown for some batches ({2}) come from one process's own batches"
+    sums, of_sums = _of_sums(script)
+    message += of_sums
     leaves = [*(node for r in batches for node in r.leaves), *map(script.program.statement, evaluated)]
     shows = tuple((script.path(node), node) for node in leaves if not script.is_by_hand)
-    lines = (tuple(others), counted, shown, ends, checked, rounds)
+    lines = (tuple(others), counted, shown, ends, checked, rounds, sums)
     yield Remark(NAME, *first, message, tier, lines=lines, shows=shows)
     yield from _fixed(script)
     if sizes.loaders and not script.is_by_hand:
         yield from _coupled(script)
+
+
+def _of_sums(script: Script) -> tuple[tuple[tuple[str, ast.AST], ...], str]:
+    """The backward passes of losses whose gradients grow with the batch, and what the note says of them."""
+    sums = () if script.is_by_hand or script.options.keep_global_batch else tuple(_sums(script))
+    message = (
+        ". The loss in {6} is a sum over the batch, and gradients are averaged over the processes: a step stays as "
+        "large as for one batch; for that of the sum over all, multiply the rate or the loss by "
+        f"`{script.reach.name}.num_processes`"
+    )
+    return sums, message if sums else ""
+
+
+def _sums(script: Script) -> Iterator[tuple[str, ast.AST]]:
+    """The backward passes of losses whose gradients grow with the batch, apart from those that have means beside."""
+
+    def is_alike(node: ast.expr) -> bool:
+        return not script.metrics.ranks.is_own(node)
+
+    losses, means = Losses(script.program, script.roles, is_alike=is_alike), MeanLosses(script.program, script.roles)
+    for backward in script.training.backwards:
+        of_step = losses_of(script.program, backward)
+        is_of_inputs = is_for_inputs(script.program, backward, script.training.steps, is_alike)
+        if not is_of_inputs and any(map(losses.is_sum, of_step)) and not any(map(means.has, of_step)):
+            yield script.path(backward), backward
 
 
 def _keeps_weights(script: Script) -> bool:

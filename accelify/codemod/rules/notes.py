@@ -394,6 +394,8 @@ def _summed(script: Script) -> Iterator[Remark]:
                 "this loss is a sum over the batch: each of N processes adds up its part of it, and gradients are "
                 "averaged, which gives 1/N of the gradient of the whole batch: multiply by `accelerator.num_processes`"
             )
+        elif not script.is_by_hand and (script.batch_sizes.loaders or script.batch_sizes.loops):
+            continue  # said with the batch size
         else:
             message = (
                 "this loss is a sum over the batch: gradients are averaged over the processes, so a step stays as "

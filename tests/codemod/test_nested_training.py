@@ -64,6 +64,14 @@ def test_within_a_function(made: str) -> None:
     outcome(f"{text}for x, y in loader:\n    delta = perturbed(model, x, y)\n{OUTER}")
 
 
+@pytest.mark.parametrize("given", ["", ", norm='l_2'", ", norm=NORM"])
+def test_within_a_branch_that_the_call_may_not_choose(given: str) -> None:
+    attack = indent(ATTACK, "        ")
+    text = f"{HEAD}NORM = 'l_inf'\ndef perturbed(model, x, y, norm='l_inf'):\n    delta = 0.1 * torch.sign(x)\n"
+    text += f"    if norm == 'l_2':\n{attack}    return delta\n"
+    outcome(f"{text}for x, y in loader:\n    delta = perturbed(model, x, y{given})\n{OUTER}")
+
+
 def test_within_a_method() -> None:
     attack = indent(ATTACK.replace("model(", "self.model("), "        ")
     text = f"class Attack:\n    def __init__(self, model): self.model = model\n    def run(self, x, y):\n{attack}"

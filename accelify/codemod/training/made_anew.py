@@ -347,13 +347,10 @@ class Anew:
     def _makers(self, values: Iterable[Value]) -> list[list[ast.Call]]:
         """For each of some values that the script may hold, the calls that make it; none if it comes from elsewhere."""
         conditions = self.program.once(Conditions)
-        found = []
-        for value in values:
-            calls = list(self._calls_making(value))
-            run = [call for call in calls if conditions.worlds(call)]
-            if run or not calls:
-                found.append(run)
-        return found
+        made = [list(self._calls_making(value)) for value in values]
+        run = [[call for call in calls if conditions.worlds(call)] for calls in made]
+        found = [kept for kept, calls in zip(run, made, strict=True) if kept or not calls]
+        return found or made  # where no options that are known lead to any of them, they are asked about all the same
 
     def _calls_making(self, value: Value) -> Iterator[ast.Call]:
         while isinstance(value, Member):

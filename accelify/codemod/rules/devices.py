@@ -40,6 +40,10 @@ from accelify.codemod.semantics.scopes import Assignment, assignment, names_read
 
 NAME = "devices"
 _ONE_GPU = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
+_WAS_ON_CPU = (
+    "the script trained on the CPU, and now on a GPU where there is one, whose last digits differ: to stay on the CPU, "
+    "use `{} --cpu` or `Accelerator(cpu=True)`"
+)
 
 
 def find(script: Script) -> Iterator[Found]:
@@ -68,6 +72,7 @@ def find(script: Script) -> Iterator[Found]:
     yield from _set_below(script)
     yield from _lost_choices(script)
     yield from _lost_literals(script)
+    yield from _moved(script)
     yield from _chosen_by_number(script)
     numbered = set(script.devices.numbered)
     for statement, name in _among_others(script):
@@ -383,6 +388,16 @@ def _lost_literals(script: Script) -> Iterator[Remark]:
                 "`Accelerator(cpu=True)` for that"
             )
             yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, value, once=True)
+
+
+def _moved(script: Script) -> Iterator[Remark]:
+    """A note where the models of a script that computed on the CPU are prepared, if nothing else says it."""
+    devices, groups = script.devices, [g for g in script.preparation.groups if g.anchor is not None]
+    is_said = any(map(devices.trains_on_cpu, devices.known.bindings))
+    if groups and devices.cpu is None and not script.is_by_hand and devices.lattice.is_plain_host and not is_said:
+        place = min((g.anchor for g in groups if g.anchor is not None), key=script.program.position)
+        message = _WAS_ON_CPU.format(script.options.runtime.launch)
+        yield Remark(NAME, script.path(place), place, message, Tier.REVIEW)
 
 
 def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr], list[ast.expr]]]:

@@ -12,7 +12,7 @@ from accelify.codemod.options import ACCELERATE
 from accelify.codemod.result import FileResult
 from accelify.codemod.rewrite import Options
 from tests.codemod.pairs import run
-from tests.codemod.training_scripts import STEP, training
+from tests.codemod.training_scripts import STEP, script, training
 
 ON_THE_CPU = "accelerator = Accelerator(cpu=True)\n"
 MIXED = "accelerator = Accelerator(mixed_devices=True)\n"
@@ -512,3 +512,20 @@ def test_a_function_whose_models_are_here_and_there_leaves_them_there() -> None:
     assert "device_placement=False" in run(given).after.decode()
     plain = given.replace("net = nn.Linear(2, 2)\nfit(net, x, y)\n", "", 1)
     assert "device_placement=False" not in run(plain).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("slots", "is_said"),
+    [
+        ({}, True),
+        ({"model": "model.to('cpu')"}, True),
+        ({"model": "model = model.float()", "before": "rows = [torch.randn(2, 4, 1)]"}, True),
+        ({"before": "device = 'cpu'", "model": "model.to(device)"}, False),  # said of `device`
+        ({"model": "model.cuda()"}, False),
+        ({"before": "device = 'cuda' if torch.cuda.is_available() else 'cpu'", "model": "model.to(device)"}, False),
+    ],
+)
+def test_a_script_of_the_cpu_is_told_that_it_moves(slots: dict[str, str], is_said: bool) -> None:
+    notes = [n.message for n in run(script(**slots)).notes]
+    assert any(n.startswith("the script trained on the CPU, and now") for n in notes) is is_said
+    assert is_said or "device = 'cpu'" not in slots.values() or any("no longer keeps the training" in n for n in notes)

@@ -149,6 +149,8 @@ def test_the_sampler_leaves_its_order(sampler: str, loader: str, comes_out: str)
             "w = torch.load('w.pt', map_location=f'cuda:{local_rank}')",
             "torch.load('w.pt', map_location=accelerator.device)",
         ),
+        ("loc = f'cuda:{local_rank}'; w = torch.load('w.pt', map_location=loc)", "loc = accelerator.device; w = "),
+        ("loc = f'cuda:{local_rank}'; w = torch.load(loc, map_location=loc)", "loc = f'cuda:{local_rank}'; w = "),
         ("print(f'cuda:{local_rank}')", "print(f'cuda:{local_rank}')"),
     ],
 )

@@ -148,9 +148,12 @@ class Devices:
         return self.lattice.is_plain_host and {d.was for d in named} == {Where.HOST}
 
     def ignored_options(
-        self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = ()
+        self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = (), ranks: Collection[str] = ()
     ) -> Iterator[str]:
-        """The notes about options that chose a device there, and no longer do; or a GPU, by its number."""
+        """The notes about options that chose a device there, and no longer do; or a GPU, by its number.
+
+        ranks: the options that a launcher, and no user, gave: the number of the process.
+        """
         asked = self._asked(nodes)
         numbered = [*numbering, *(n for node in asked.behind for n in numbers_of_gpus(node))]
         numbers = self._asked(numbered).by.union(*map(options_in, numbered))
@@ -165,7 +168,7 @@ class Devices:
             yield f"`{option}` only selects between CPU and GPU now: to select GPUs, use `{launch} --gpu-ids`"
         tests = [t.test for n in asked.behind for t in ast.walk(n) if isinstance(t, (ast.If, ast.IfExp))]
         choosing = self._asked(tests).by if self.cpu is None else set()
-        for option in sorted(numbers):
+        for option in sorted(numbers.difference(ranks)):
             cpu = ", or `--cpu` to use none" if option in choosing else ""
             yield f"`{option}` no longer selects the GPU: use `{launch} --gpu-ids`{cpu}"
 

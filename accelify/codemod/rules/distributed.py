@@ -80,10 +80,21 @@ def _own_gpus(script: Script, found: Distribution) -> Iterator[ast.expr]:
     """What names the GPU of a process, where something is made or loaded, by the number of the process."""
     for call in (c for c in script.program.calls if script.path(c) in script.files):
         for device in named_by(script.program, call) if not script.program.flow.callees.get(call) else ():
+            device = _said_at(script, device)
             text = device.args[0] if _is_device(device, script) and len(device.args) == 1 else device
             is_named = is_numbered_call(text) or (gpu_texts_at(text) and not isinstance(text, ast.Constant))
             if (device in found.devices or is_named) and script.accelerator(device) is not None:
                 yield device
+
+
+def _said_at(script: Script, device: ast.expr) -> ast.expr:
+    """What a variable is given that is only read as a device: `f"cuda:{local_rank}"`."""
+    value = script.tracer.value_at(device)
+    owner = script.program.scope(device).owner(device.id) if isinstance(device, ast.Name) else None
+    if value is None or owner is None or not isinstance(device, ast.Name):
+        return device
+    named = {d for call in script.program.calls for d in named_by(script.program, call)}
+    return value if named.issuperset(script.program.reads_of(owner, device.id)) else device
 
 
 def _is_device(node: ast.expr, script: Script) -> TypeGuard[ast.Call]:
@@ -175,17 +186,15 @@ def _guard(script: Script, call: ast.Call) -> Iterator[Change | Obstacle]:
     yield Change(NAME, path, call.lineno, "one process alone has nothing to exchange, and no process group", (edit,))
 
 
-def _loader(script: Script, loader: ast.Call, shuffles: bool) -> Iterator[Change | Remark]:
+def _loader(script: Script, loader: ast.Call, shuffles: bool) -> Iterator[Change]:
     path = script.path(loader)
     keeps = (loader.func, *loader.args, *(k.value for k in loader.keywords if k.arg not in ("sampler", "shuffle")))
     edit = Replace(loader, partial(own_order, shuffles=shuffles), keeps=keeps)
     is_prepared = any(isinstance(v, Made) and v.node is loader for v in script.preparation.loaders)
     alone = "only the main process reads these data, so they are not sharded"
-    reason = "a prepared loader gives each process its shard" if is_prepared else alone
+    order = ", shuffled with torch's random numbers" if shuffles else ""
+    reason = f"a prepared loader gives each process its shard{order}" if is_prepared else alone
     yield Change(NAME, path, loader.lineno, reason, (edit,), Tier.REVIEW)
-    if shuffles:
-        message = "now shuffled with torch's random numbers, differently in each epoch; the sampler had its own order"
-        yield Remark(NAME, path, loader, message, Tier.REVIEW)
 
 
 def own_order(call: cst.CSTNode, shuffles: bool) -> cst.BaseExpression:

@@ -88,6 +88,34 @@ def test_the_whole_pattern_goes() -> None:
     assert "loader = DataLoader(data, batch_size=2, shuffle=True)" in text
 
 
+MACHINES = """\
+parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--node", type=int, default=0)
+    args = parser.parse_args()"""
+
+
+@pytest.mark.parametrize(
+    ("sampler", "read"),
+    [
+        ("DistributedSampler(data, num_replicas=args.world_size, rank=rank)", ""),
+        ("DistributedSampler(data, num_replicas=args.world_size, rank=rank, shuffle=False)", ""),
+        ("DistributedSampler(data)", ""),
+        ("DistributedSampler(data, num_replicas=args.world_size, rank=rank)", "print(args.nodes)"),
+    ],
+)
+def test_options_that_only_others_were_made_of_go(sampler: str, read: str) -> None:
+    start = (
+        "rank = args.node * args.gpus + gpu\n    dist.init_process_group('nccl', world_size=args.world_size, rank=rank)"
+    )
+    slots = {"start": start, "sampler": f"sampler = {sampler}", "loader": "sampler=sampler", "end": read or "pass"}
+    call = "args.world_size = args.gpus * args.nodes\n    mp.spawn(main, nprocs=args.gpus, args=(args,))"
+    text = SCRIPT.format(**{**DEFAULTS, **slots, "model": "model = DDP(model)", "epoch": "pass", "call": call})
+    text = migrated(text.replace("args = parser.parse_args()", MACHINES))
+    assert [name for name in ("nodes", "gpus", "node") if f'"--{name}"' in text] == (["nodes"] if read else [])
+    assert "args.world_size" not in text
+
+
 def test_an_option_that_is_read_for_something_else_stays() -> None:
     assert "--url" in after(end="print(args.url)")
 
@@ -294,7 +322,7 @@ def test_lines_of_notes_and_changes_are_those_of_the_files() -> None:
     before, text = result.before.decode().splitlines(), result.after.decode().splitlines()
     changed = {before[c.line - 1].strip() for c in result.changes if c.rule == "backward"}
     assert changed == {"loss.backward()"}
-    noted = [text[n.line - 1] for n in result.notes if n.rule == "distributed"]
+    noted = [text[n.line - 1] for n in result.notes if n.rule == "batch_size"]
     assert noted
     assert all("DataLoader(" in line for line in noted)
 

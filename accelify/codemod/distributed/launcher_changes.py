@@ -30,11 +30,26 @@ class LauncherChanges:
         for call in self.launching.starts:
             for given in [*call.args, *call.keywords]:
                 self.found.goes(given)
+        for told in (argument for given in self.launching.told_samplers.values() for argument in given):
+            self.found.goes(told)
         for path in sorted(self.launching.place.files):
             self._block(self.program.flow.parsed_of[path].tree.body)
+        for statement in self._unread_numbers():
+            self.found.remove(statement)
         self.found.numbers = list(self._numbers.values())
         Orders(self.launching, self.arms, self.found).find()
         return self.found
+
+    def _unread_numbers(self) -> Iterator[ast.Assign]:
+        """The assignments of a process's number, or of how many there are, that nothing reads any more."""
+        for assign in (n for n in self.launching.place.nodes() if isinstance(n, ast.Assign)):
+            target = assign.targets[0]
+            owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+            if len(assign.targets) == 1 and isinstance(target, ast.Name) and owner is not None:
+                reads = self.program.reads_of(owner, target.id)
+                is_idle = reads and self.found.gone.issuperset(reads) and self._effects.changes_nothing(assign.value)
+                if is_idle and assign not in self.found.gone and self.launching.word(target) is not None:
+                    yield assign
 
     # Statements.
 

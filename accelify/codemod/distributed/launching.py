@@ -107,6 +107,16 @@ class Launching(Conditions):
             return "get_node_local_rank" if self.is_size(node.right) else None
         return None
 
+    @cached_property
+    def told_samplers(self) -> dict[ast.Call, list[ast.expr]]:
+        """The arguments by which samplers are told what they would ask the process group for."""
+        found: dict[ast.Call, list[ast.expr]] = {}
+        for call in self.calls:
+            if any(n.endswith("DistributedSampler") for n in self.program.called(call)):
+                given = [k.value for k in call.keywords if k.arg in ("num_replicas", "rank")]
+                found[call] = [value for value in given if self.word(value) is not None]
+        return {call: given for call, given in found.items() if given}
+
     def is_size(self, node: ast.expr) -> bool:
         """The number of processes, or of one machine's GPUs, each of which has one."""
         return self.word(node) == SIZE or self.is_count(node)

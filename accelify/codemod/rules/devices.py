@@ -368,7 +368,8 @@ def _lost_choices(script: Script) -> Iterator[Remark]:
         if names_read_in(source) and not any(script.devices.ignored_options(launch, [source])):
             message = f"the number in `{ast.unparse(source)}` no longer selects the GPU: use `{launch} --gpu-ids`"
             yield Remark(NAME, script.path(source), source, message, Tier.REVIEW)
-    ranks = {ast.unparse(r) for r in script.distribution.ranks} if script.distribution is not None else set()
+    spread = script.distribution
+    ranks = set() if spread is None else {ast.unparse(r) for r in (*spread.ranks, *spread.devices)}
     for node, gone, asked, numbers in _choices(script):
         for message in script.devices.ignored_options(launch, asked, numbers, ranks):
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW, When.GONE, gone, once=True)

@@ -47,6 +47,9 @@ def _started(script: Launched) -> Iterator[Change]:
         drops = tuple(DropArgument(call, a) for a in [*call.args, *(k.value for k in call.keywords)])
         if drops:
             yield Change(NAME, script.path(call), call.lineno, _REASON, drops)
+    for call, given in script.launching.told_samplers.items():
+        drops = tuple(DropArgument(call, argument) for argument in given)
+        yield Change(NAME, script.path(call), call.lineno, "a sampler asks the process group itself", drops)
 
 
 def _settings(script: Launched, settings: _Settings) -> Iterator[Change | Remark]:
@@ -106,6 +109,9 @@ class _Settings:
                 into.setdefault(key, []).append(node)
         self.dead = {k for k, nodes in self.loads.items() if any(n in gone for n in nodes)}
         self._bury()
+        while further := self._only_for_dead():
+            self.dead |= further
+            self._bury()
         self.kept = tuple(self._keep_for_others())
         self._bury()
 
@@ -113,6 +119,11 @@ class _Settings:
         """Leave those that nothing which stays needs."""
         while alive := {k for k in self.dead if not self._is_dead(k)}:
             self.dead -= alive
+
+    def _only_for_dead(self) -> set[Key]:
+        """Further settings, which are read for nothing but dead ones: `args.nodes` of `args.world_size`."""
+        options = {option[1] for call in self.script.launching.calls if (option := option_of(call)) is not None}
+        return {k for k in self.loads if k not in self.dead and k[-1] in options and self._is_dead(k)}
 
     def _keep_for_others(self) -> Iterator[tuple[ast.Call, str, list[str]]]:
         """The options that files outside the program read, with these files; they are not dead."""

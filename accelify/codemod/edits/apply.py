@@ -240,12 +240,17 @@ class _Applier(cst.CSTTransformer):
         line = cst.ensure_type(new, cst.SimpleStatementLine)
         kept = [small for small in old.body if small not in self.removed]
         gaps: list[list[Insert]] = [[] for _ in range(len(kept) + 1)]
+        imports: list[tuple[int, Insert]] = []
         place = 0
         for small in old.body:
             gaps[place] += self._inserts(small, "before")
             place += small not in self.removed
             for insert in self._inserts(small, "after"):
-                gaps[-1 if insert.imports else place].append(insert)
+                imports += [(place, insert)] if insert.imports else []
+                gaps[place] += [] if insert.imports else [insert]
+        is_parted = any(gaps[1:-1])  # an import alone parts no line, and comes before what may need it
+        for place, insert in imports:
+            gaps[place if is_parted else -1].append(insert)
         gaps = [sorted(gap, key=lambda insert: insert.order) for gap in gaps]
         starts = [0, *(i for i in range(1, len(kept)) if gaps[i]), len(kept)]
         for start, end in pairwise(starts):

@@ -141,6 +141,13 @@ def test_a_new_statement_in_the_place_of_one_on_a_line() -> None:
     assert applied(facts, Remove(gone)).text == "a(); c()\n"
 
 
+def test_an_import_comes_before_what_else_parts_its_line() -> None:
+    facts = Facts("import a; b()\n")
+    first = facts.program.statement(facts["import a"])
+    new = [Insert(first, "after", "import d"), Insert(first, "after", "d.e()", order=1)]
+    assert applied(facts, *new).text == "import a\nimport d\nd.e()\nb()\n"
+
+
 def test_names_of_an_import() -> None:
     facts = Facts("from a import b, c as d, e\nimport f\n")
     first, second = facts.files[0].tree.body

@@ -32,7 +32,7 @@ def test_what_writes_with_what_only_it_needs() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        "{str(k): v for k, v in a}",
+        "{str(v): v for v in a}",
         "[v for v in a]",
         "{v for v in [w for w in a]}",
     ],

@@ -13,7 +13,7 @@ from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import External
+from accelify.codemod.semantics.values import External, Instance
 from accelify.codemod.training.loops import Loops, Training
 from accelify.codemod.training.roles import Roles, stepped
 
@@ -85,6 +85,9 @@ class Precisions:
         return self.found
 
     def _understand(self, autocasts: list[ast.Call]) -> None:
+        for backward in self.training.backwards:
+            if (scaling := self._scaled_elsewhere(backward)) is not None:
+                raise NotUnderstood(scaling, f"cannot tell what `{ast.unparse(scaling.func)}` does to the loss")
         if len(self.found.scalers) > 1:
             raise NotUnderstood(self.found.scalers[1], "there are several scalers")
         for scaler in self.found.scalers:
@@ -99,6 +102,17 @@ class Precisions:
             )
         self._forwards()
         self._settle()
+
+    def _scaled_elsewhere(self, backward: ast.Call) -> ast.Call | None:
+        """Where a loss is scaled by what the script is not seen to make: `scaler` of `fit(model, scaler)`."""
+        loss = backward.func.value if isinstance(backward.func, ast.Attribute) else None
+        value = self.settings.tracer.value_at(loss) if isinstance(loss, ast.Name) else loss
+        if not isinstance(value, ast.Call) or method_of_call(value) != "scale":
+            return None
+        assert isinstance(value.func, ast.Attribute)
+        held = self.program.values(value.func.value)
+        is_own = any(isinstance(v, Instance) for v in held)
+        return None if is_own or self.switches.is_scaler(value.func.value) else value
 
     # Autocast.
 

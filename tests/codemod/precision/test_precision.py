@@ -55,6 +55,16 @@ def test_what_is_not_understood_stays(old: str, new: str) -> None:
     assert found.stays[1]
 
 
+@pytest.mark.parametrize("scaled_by", ["given.scale(loss).backward()", "total = given.scale(loss)\ntotal.backward()"])
+@pytest.mark.parametrize("made", ["from somewhere import given", "given = make()", "import other\ngiven = other.scaler"])
+def test_a_scaler_of_unknown_make_stays(scaled_by: str, made: str) -> None:
+    step = SCALED.replace("scaler.scale(loss).backward()", scaled_by).replace("scaler.", "given.")
+    found = precision(scaled(step, made))
+    assert not found.is_taken_over
+    assert found.stays is not None
+    assert "`given.scale`" in found.stays[1]
+
+
 def test_two_scalers_stay() -> None:
     found = precision(scaled(set_up="scaler = torch.amp.GradScaler()\nother = torch.amp.GradScaler()\n"))
     assert not found.is_taken_over

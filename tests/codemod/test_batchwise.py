@@ -93,7 +93,8 @@ def rewritten(options: Options | None = None, **slots: str) -> tuple[str, list[s
     text = SCRIPT.format(**{**SLOTS, **slots}).replace("        pass\n", "")
     result = run(text, options or Options())
     # That the script stays on the CPU, since it names no device, is told in any case.
-    return result.after.decode(), [n.message for n in result.notes if n.rule not in ("own_tensors", "devices", "batch_size")]
+    others = ("own_tensors", "devices", "batch_size")
+    return result.after.decode(), [n.message for n in result.notes if n.rule not in others]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_what_is_not_understood_stays(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("scaled_by", ["given.scale(loss).backward()", "total = given.scale(loss)\ntotal.backward()"])
-@pytest.mark.parametrize("made", ["from somewhere import given", "given = make()", "import other\ngiven = other.scaler"])
+@pytest.mark.parametrize("made", ["from far import given", "given = make()", "given = other.scaler"])
 def test_a_scaler_of_unknown_make_stays(scaled_by: str, made: str) -> None:
     step = SCALED.replace("scaler.scale(loss).backward()", scaled_by).replace("scaler.", "given.")
     found = precision(scaled(step, made))

@@ -279,7 +279,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
         if not script.written.meetings.are_together(load):
             continue  # rule `writes` waits behind the save
         if _is_beside(script, load, saves):
-            yield _waits_in_library(script, load, saves)
+            yield _waits_in_library(script, load, load.args[0], saves)
             continue
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
@@ -322,12 +322,12 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
         is_led = frame in script.run.leading and script.reach.expression(frame) is None
         is_read = any(may_be_of(script.written.stored, load, path, s) for s in saves)
         if is_led and is_read and script.written.saver(load) == library:
-            yield _waits_in_library(script, load, saves)
+            yield _waits_in_library(script, load, path, saves)
 
 
-def _waits_in_library(script: Script, load: ast.Call, saves: list[ast.Call]) -> Change:
+def _waits_in_library(script: Script, load: ast.Call, path: ast.expr, saves: list[ast.Call]) -> Change:
     """Before a load that the accelerator does not reach."""
-    statement = script.written.meetings.before_questions(load, load.args[0], saves)
+    statement = script.written.meetings.before_questions(load, path, saves)
     edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
     library = script.library_import(load, script.options.runtime.functions)
     edits = (edit, *script.written.meetings.before(load), *library)

@@ -83,6 +83,8 @@ class Kinds:
             classes = [value.cls, *self.flow.descendants(value.cls)]
             is_own = any(self.flow.method(cls, method) is not None for cls in classes)
             return "module" if self.flow.is_module_class(value.cls) and not is_own else None
+        if isinstance(value, Constant) and isinstance(value.value, str):
+            return "string"
         return table.kind_made_by(value.name) if isinstance(value, Made) else None
 
     def _of_any(self, node: ast.expr, method: str) -> tuple[Row, ...]:
@@ -90,7 +92,7 @@ class Kinds:
 
         Without that of modules where no module can be: the value flow follows modules.
         """
-        values = self.program.values(node)
+        values = frozenset(v for v in self.program.values(node) if not _is_result_of(v, node))
         made = {self._kind_made(v, method) for v in values}
         if made and None not in made:
             known = [_row_of(kind, method) for kind in sorted(filter(None, made))]
@@ -436,6 +438,14 @@ def tells_about(node: ast.expr) -> bool:
             return True
         node = node.value
     return False
+
+
+def _is_result_of(value: Value, node: ast.expr) -> bool:
+    """Whether a value is what methods of an expression give: those of `x[i]` in `x[i] = x[i].strip().lower()`."""
+    given = value.node if isinstance(value, Made) else None
+    while isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and given is not node:
+        given = given.func.value
+    return isinstance(value, Made) and value.node is not node and given is node
 
 
 def _row_of(kind: str, method: str) -> tuple[Row, ...]:

@@ -116,3 +116,11 @@ def test_rows_of_methods_that_are_kept_under_another_name(kept: str, is_known: b
 def test_names_of_files(listed: str, expected: set[str]) -> None:
     facts = Facts(f"import os, glob, pathlib, tqdm\nfor f in {listed}:\n    f.replace('.jpg', '.txt')\n")
     assert Kinds(facts.program).of(facts.call("f.replace").func.value) == expected
+
+
+@pytest.mark.parametrize("names", ["['B-x']", "[x, 'B-x']", "[str(x)]"])
+@pytest.mark.parametrize("changed", ["names[j].replace('B-', '')", "names[j].strip().replace('B-', '')"])
+def test_a_text_that_is_replaced_in_its_list_writes_no_file(names: str, changed: str) -> None:
+    facts = Facts(f"x = 'a'\nnames = {names}\nfor j in range(len(names)):\n    names[j] = {changed}\n")
+    rows = facts.program.once(Kinds).rows(facts.expression("names[j]#2"), "replace") or ()
+    assert all(row.is_pure for row in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.libraries import names
-from accelify.codemod.precision.precision import Precision, condition_code
+from accelify.codemod.precision.precision import Precision, condition_code, gradients_read
 from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import Program
@@ -137,10 +137,8 @@ class Apex:
                 if len(call.args) > 3 or {k.arg for k in call.keywords} - {"max_norm", "norm_type", "clip_value"}:
                     raise NotUnderstood(call, "gradients are clipped in a way of the script's own")
                 self.found.clips.append(call)
-        for node in self.program.flow.values:
-            is_gradient = isinstance(node, ast.Attribute) and node.attr == "grad"
-            if is_gradient and self.program.frame(node) in self.training.frames:
-                raise NotUnderstood(node, "gradients are read between the backward pass and the step")
+        for node in gradients_read(self.program, self.training):
+            raise NotUnderstood(node, "gradients are read between the backward pass and the step")
 
     def _computes(self, node: ast.AST) -> bool:
         return node in self.training.backwards

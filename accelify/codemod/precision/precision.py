@@ -264,6 +264,16 @@ class Precisions:
             raise NotUnderstood(self.found.autocasts[0], "`torch` is not known where the accelerator is created")
         if self.switches.after:
             self.found.after = self.program.last(self.switches.after)
+        if "fp16" in self.found.code and not self.found.scalers:
+            self._unscaled()
+
+    def _unscaled(self) -> None:
+        """What looks at gradients expects none that are scaled, where the script has no scaler."""
+        reachable = [c for c in self.program.calls if self.program.frame(c) in self.program.reachable]
+        clips = [c for c in reachable if any(map(names.clips_gradients, self.program.called(c)))]
+        if looked_at := [*clips, *gradients_read(self.program, self.training)]:
+            reason = "the script computes in fp16 without scaling its loss, and uses the gradients before the step"
+            raise NotUnderstood(looked_at[0], reason)
 
     def _code(self, conditions: set[str], device: str, kind: str | None) -> str:
         if device == "any" and kind is None:
@@ -433,3 +443,10 @@ class Scaler:
         if not self.switches.is_choice(parent, is_there):
             raise NotUnderstood(node, "what is done with a scaler is not what is done without")
         return is_there
+
+
+def gradients_read(program: Program, training: Training) -> Iterator[ast.Attribute]:
+    """Where the functions that train ask for the gradients of a parameter: `p.grad`."""
+    for node in program.flow.values:
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and program.frame(node) in training.frames:
+            yield node

@@ -115,3 +115,22 @@ def test_only_what_is_prepared_computes_in_another_precision_elsewhere(shown: st
     before = f"use_amp = True\n{CODE}"
     facts = scaled(SCALED.replace("model(x)", "model(encode(x))"), before=before, end=shown)
     assert texts(precision(facts).beside) == found
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        "nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "torch.nn.utils.clip_grad_value_(model.parameters(), 0.5)",
+        "for p in model.parameters(): p.grad.mul_(0.5)",
+    ],
+)
+def test_gradients_that_are_used_without_a_scaler_are_not_scaled(uses: str) -> None:
+    step = SCALED.replace("scaler.scale(loss)", "loss").replace(
+        "scaler.step(optimizer)\nscaler.update()", "optimizer.step()"
+    )
+    unscaled = precision(scaled(step, ""))
+    assert unscaled.is_taken_over, unscaled.stays
+    found = precision(scaled(step.replace("optimizer.step()", f"{uses}\noptimizer.step()"), ""))
+    assert found.stays is not None
+    assert "without scaling" in found.stays[1]

@@ -17,6 +17,7 @@ from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.summary import FileUse
+from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, code, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.values import Constant, Made, template
 
@@ -47,9 +48,7 @@ class Guarding:
         self.cached = cached  # one process runs them first
         self.uncached = uncached  # where one should, and cannot be made to
         self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
-        self.asking = (
-            asking  # functions that the processes run, and in which the library can be asked which one runs it
-        )
+        self.asking = asking  # functions of all processes in which the library can be asked which one runs them
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self._refused = set(left_out) | set(self._reaching_own())  # and what turns out not to be guarded safely
 
@@ -82,7 +81,7 @@ class Guarding:
         for function in {self.program.frame(run[0]): None for run in runs}:
             others = [run for run in runs if self.program.frame(run[0]) is not function]
             calls = self.program.flow.callers.get(function, ())
-            if calls and function.node in self._with_functions(_nodes(others)):
+            if calls and function.node in with_functions(self.program, _nodes(others)):
                 runs = others
         return runs
 
@@ -123,7 +122,7 @@ class Guarding:
     @cached_property
     def covered(self) -> set[ast.AST]:
         """All that only the main process runs: what is in the runs, and the functions that nothing else calls."""
-        return self._with_functions(_nodes(self.runs))
+        return with_functions(self.program, _nodes(self.runs))
 
     @cached_property
     def run_alone(self) -> set[Scope]:
@@ -136,7 +135,7 @@ class Guarding:
 
     @cached_property
     def _cached(self) -> set[ast.AST]:
-        return self._with_functions(_nodes([self.cached]))
+        return with_functions(self.program, _nodes([self.cached]))
 
     @cached_property
     def _makers(self) -> set[Scope]:
@@ -196,24 +195,6 @@ class Guarding:
         is_nothing = all(isinstance(v, Constant) and not v.value for v in others)
         return bool(made) and is_nothing and all(v.node in self.handed_on for v in made)
 
-    def _with_functions(self, found: set[ast.AST]) -> set[ast.AST]:
-        while True:
-            more = [
-                function
-                for function, calls in self.program.flow.callers.items()
-                if function.node not in found
-                and any(call in found for call in calls)
-                and all(call in found or not self._may_run(call) for call in calls)
-            ]
-            if not more:
-                return found
-            found = found.union(*(ast.walk(function.node) for function in more))
-
-    def _may_run(self, call: ast.Call) -> bool:
-        """Whether a call is ever run: not one under `if __name__ == "__main__":` of a module that is imported."""
-        conditions = self.program.once(Conditions)
-        return any(conditions.runs(call, world) for world in worlds_where(Process.MAIN))
-
     def _unguarded(self, covered: set[ast.AST]) -> list[ast.Call]:
         by_caller: frozenset[ast.Call] = frozenset().union(*self.own.values())
         return [
@@ -230,7 +211,7 @@ class Guarding:
     def _is_run(self, call: ast.Call) -> bool:
         """Whether the named files run a call, themselves or by an import of the file that makes it."""
         frame = self.program.frame(call)
-        return frame in self.program.reachable or (frame.kind == "module" and self._may_run(call))
+        return frame in self.program.reachable or (frame.kind == "module" and _may_run(self.program, call))
 
     def _handed_on(self, covered: set[ast.AST]) -> list[ast.Call]:
         return [
@@ -245,7 +226,7 @@ class Guarding:
 
     def _with_what_all_open(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that write to a file which every process opens, and so empties: all of them, or none."""
-        everywhere = self._with_functions(covered)
+        everywhere = with_functions(self.program, covered)
         kept = {*self.own}.union(self._unguarded(everywhere)).difference(self._handed_on(everywhere))
         opened = {call for call in kept if self.alone.opens_to_write(call)}
         if not opened:
@@ -259,7 +240,7 @@ class Guarding:
 
     def _opened_for_all(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that open what a whole module writes through, while all processes go on to write, and fail."""
-        everywhere = self._with_functions(covered)
+        everywhere = with_functions(self.program, covered)
         for call in (c for c in self.program.calls if c in covered):
             rows = self.alone.effects.kinds.called(call) or ()
             modules = {n.rpartition(".")[0] for n in self.program.called(call)}
@@ -461,6 +442,27 @@ class Guarding:
             return bool(self.program.reaching(read, [bound]))
         opened = opened_round(self.program, read)
         return opened is None or opened is getattr(self.program.parent(bound), "context_expr", None)
+
+
+def with_functions(program: Program, found: set[ast.AST]) -> set[ast.AST]:
+    """Some code, with the functions that nothing else calls."""
+    while True:
+        more = [
+            function
+            for function, calls in program.flow.callers.items()
+            if function.node not in found
+            and any(call in found for call in calls)
+            and all(call in found or not _may_run(program, call) for call in calls)
+        ]
+        if not more:
+            return found
+        found = found.union(*(ast.walk(function.node) for function in more))
+
+
+def _may_run(program: Program, call: ast.Call) -> bool:
+    """Whether a call is ever run: not one under `if __name__ == "__main__":` of a module that is imported."""
+    conditions = program.once(Conditions)
+    return any(conditions.runs(call, world) for world in worlds_where(Process.MAIN))
 
 
 def sets_up(call: ast.Call) -> bool:

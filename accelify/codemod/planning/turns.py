@@ -13,6 +13,7 @@ from functools import partial
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Found, Insert, Remark, Replace, Wrap
+from accelify.codemod.files_written.guarding import with_functions
 from accelify.codemod.result import Tier
 from accelify.codemod.semantics.program import Program
 
@@ -31,7 +32,7 @@ def in_turn(program: Program, found: Sequence[Found]) -> list[Found]:
     within = {
         id(f): {n for e in f.edits if isinstance(e, Wrap) for s in e.statements for n in ast.walk(s)} for f in firsts
     }
-    alone = _with_functions(program, set().union(*within.values()))
+    alone = with_functions(program, set().union(*within.values()))
     run = {id(f): _run(program, within[id(f)]) for f in firsts}
     meeting = [e.node for f in found if isinstance(f, Change) for e in f.edits if _meets(e) and e.node not in alone]
     frames = set(map(program.frame, meeting))
@@ -66,14 +67,3 @@ def _meets(edit: Edit) -> bool:
 
 def _run(program: Program, nodes: set[ast.AST]) -> set[object]:
     return set(program.run_through([n for n in nodes if isinstance(n, ast.Call)]))
-
-
-def _with_functions(program: Program, found: set[ast.AST]) -> set[ast.AST]:
-    """Some code, with the functions that nothing else calls."""
-    while True:
-        more = [
-            f for f, calls in program.flow.callers.items() if f.node not in found and calls and found.issuperset(calls)
-        ]
-        if not more:
-            return found
-        found = found.union(*(ast.walk(f.node) for f in more))

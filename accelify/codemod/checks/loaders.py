@@ -36,7 +36,7 @@ class Loaders:
     @cached_property
     def sampled(self) -> tuple[Sampled, ...]:
         """Each call that makes a sampler which shards, in the order of the text."""
-        made = [c for c in self.program.calls if any(map(_shards, self.program.called(c)))]
+        made = [c for c in self.program.calls if any(map(names.is_distributed_sampler, self.program.called(c)))]
         return tuple(map(self._sampled, sorted(made, key=self.program.position)))
 
     def _sampled(self, sampler: ast.Call) -> Sampled:
@@ -94,7 +94,3 @@ class Loaders:
                 callers = self.program.flow.callers.get(self.program.frame(node), ())
                 queue += [(call, depth + 1) for call in callers]
         return found
-
-
-def _shards(name: str) -> bool:
-    return names.is_distributed(name) and name.rpartition(".")[2] == "DistributedSampler"

@@ -54,7 +54,7 @@ class Branches:
 
     def is_distributed_sampler(self, call: ast.Call) -> bool:
         """Whether a call makes a sampler that shards data for processes."""
-        return any(names.is_distributed(n) and n.endswith("DistributedSampler") for n in self.program.called(call))
+        return any(map(names.is_distributed_sampler, self.program.called(call)))
 
     def is_wrapper(self, node: ast.AST) -> bool:
         """Whether a call wraps a model for several processes."""

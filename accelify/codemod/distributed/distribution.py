@@ -124,7 +124,7 @@ class Distributions:
                 self._wrapper(call)
             elif last == "convert_sync_batchnorm":
                 self.found.synchronised.append(call)
-            elif last == "DistributedSampler" and names.is_distributed(name):
+            elif names.is_distributed_sampler(name):
                 self.samplers.add(call)
             elif names.reads_variable(name) and call.args:
                 self.ranks.variable(call, call.args[0])

@@ -288,7 +288,7 @@ class Questions:
             return isinstance(off, ast.Constant) and off.value in ((0, -1) if word in RANKS else (1,))
         is_none = isinstance(off, ast.Constant) and off.value is None
         called = self.program.called(on) if isinstance(on, ast.Call) else self.program.externals(on)
-        makes_a_sampler = any(n.endswith("DistributedSampler") and names.is_distributed(n) for n in called)
+        makes_a_sampler = any(map(names.is_distributed_sampler, called))
         if makes_a_sampler or self.launching.key(on) in self.arms.samplers:
             others = self.program.called(off) if isinstance(off, ast.Call) else self.program.externals(off)
             return is_none or any(n.endswith(("RandomSampler", "SequentialSampler")) for n in others)

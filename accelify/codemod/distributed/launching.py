@@ -109,10 +109,10 @@ class Launching(Conditions):
 
     @cached_property
     def told_samplers(self) -> dict[ast.Call, list[ast.expr]]:
-        """The arguments by which samplers are told what they would ask the process group for."""
+        """The arguments that give samplers what they would ask the process group for."""
         found: dict[ast.Call, list[ast.expr]] = {}
         for call in self.calls:
-            if any(n.endswith("DistributedSampler") for n in self.program.called(call)):
+            if any(map(names.is_distributed_sampler, self.program.called(call))):
                 given = [k.value for k in call.keywords if k.arg in ("num_replicas", "rank")]
                 found[call] = [value for value in given if self.word(value) is not None]
         return {call: given for call, given in found.items() if given}

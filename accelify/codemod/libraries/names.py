@@ -200,6 +200,11 @@ def is_plain_sampler(name: str | None) -> bool:
     return is_sampler(name) and not is_distributed(name)
 
 
+def is_distributed_sampler(name: str | None) -> bool:
+    """Samplers that give each process its shard: `DistributedSampler`."""
+    return is_sampler(name) and is_distributed(name)
+
+
 def is_plain_loader(name: str | None) -> bool:
     """Torch's own loader, no subclass of it."""
     return _has_trait(name, Trait.PLAIN_LOADER)

@@ -26,7 +26,7 @@ collectives of other kinds, distribution that is optional); the file is declined
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import TypeGuard
 
@@ -78,23 +78,24 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 
 def _own_gpus(script: Script, found: Distribution) -> Iterator[ast.expr]:
     """What names the GPU of a process, where something is made or loaded, by the number of the process."""
-    for call in (c for c in script.program.calls if script.path(c) in script.files):
-        for device in named_by(script.program, call) if not script.program.flow.callees.get(call) else ():
-            device = _said_at(script, device)
+    named = {call: named_by(script.program, call) for call in script.program.calls}
+    places = frozenset(device for given in named.values() for device in given)
+    for call in (c for c in named if script.path(c) in script.files and not script.program.flow.callees.get(c)):
+        for place in named[call]:
+            device = _said_at(script, place, places)
             text = device.args[0] if _is_device(device, script) and len(device.args) == 1 else device
             is_named = is_numbered_call(text) or (gpu_texts_at(text) and not isinstance(text, ast.Constant))
             if (device in found.devices or is_named) and script.accelerator(device) is not None:
                 yield device
 
 
-def _said_at(script: Script, device: ast.expr) -> ast.expr:
-    """What a variable is given that is only read as a device: `f"cuda:{local_rank}"`."""
+def _said_at(script: Script, device: ast.expr, places: Collection[ast.expr]) -> ast.expr:
+    """What a variable is given that is only read where devices are named: `f"cuda:{local_rank}"`."""
     value = script.tracer.value_at(device)
     owner = script.program.scope(device).owner(device.id) if isinstance(device, ast.Name) else None
     if value is None or owner is None or not isinstance(device, ast.Name):
         return device
-    named = {d for call in script.program.calls for d in named_by(script.program, call)}
-    return value if named.issuperset(script.program.reads_of(owner, device.id)) else device
+    return value if all(read in places for read in script.program.reads_of(owner, device.id)) else device
 
 
 def _is_device(node: ast.expr, script: Script) -> TypeGuard[ast.Call]:

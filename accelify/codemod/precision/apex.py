@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.libraries import names
-from accelify.codemod.precision.precision import Precision, condition_code, gradients_read
+from accelify.codemod.precision.precision import Precision, condition_code, gradients_clipped, gradients_read
 from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import Program
@@ -129,14 +129,10 @@ class Apex:
 
     def _gradients(self) -> None:
         """apex leaves unscaled gradients; with the accelerator only what it clips is unscaled before the step."""
-        for call in self.program.calls:
-            if (
-                any(map(names.clips_gradients, self.program.called(call)))
-                and self.program.frame(call) in self.program.reachable
-            ):
-                if len(call.args) > 3 or {k.arg for k in call.keywords} - {"max_norm", "norm_type", "clip_value"}:
-                    raise NotUnderstood(call, "gradients are clipped in a way of the script's own")
-                self.found.clips.append(call)
+        for call in gradients_clipped(self.program):
+            if len(call.args) > 3 or {k.arg for k in call.keywords} - {"max_norm", "norm_type", "clip_value"}:
+                raise NotUnderstood(call, "gradients are clipped in a way of the script's own")
+            self.found.clips.append(call)
         for node in gradients_read(self.program, self.training):
             raise NotUnderstood(node, "gradients are read between the backward pass and the step")
 

@@ -269,9 +269,7 @@ class Precisions:
 
     def _unscaled(self) -> None:
         """What looks at gradients expects none that are scaled, where the script has no scaler."""
-        reachable = [c for c in self.program.calls if self.program.frame(c) in self.program.reachable]
-        clips = [c for c in reachable if any(map(names.clips_gradients, self.program.called(c)))]
-        if looked_at := [*clips, *gradients_read(self.program, self.training)]:
+        if looked_at := [*gradients_clipped(self.program), *gradients_read(self.program, self.training)]:
             reason = "the script computes in fp16 without scaling its loss, and uses the gradients before the step"
             raise NotUnderstood(looked_at[0], reason)
 
@@ -443,6 +441,13 @@ class Scaler:
         if not self.switches.is_choice(parent, is_there):
             raise NotUnderstood(node, "what is done with a scaler is not what is done without")
         return is_there
+
+
+def gradients_clipped(program: Program) -> Iterator[ast.Call]:
+    """Where a script that runs clips gradients."""
+    for call in program.calls:
+        if any(map(names.clips_gradients, program.called(call))) and program.frame(call) in program.reachable:
+            yield call
 
 
 def gradients_read(program: Program, training: Training) -> Iterator[ast.Attribute]:

@@ -63,6 +63,12 @@ def agreed(node: cst.CSTNode, speaker: str, template: str = "{value}") -> cst.Ba
     return expression(f"{speaker}.broadcast_object_list([{template}])[0]", value=bare(node))
 
 
+def reduced(node: cst.CSTNode, accelerator: str, how: str) -> cst.BaseExpression:
+    """`accelerator.reduce(value, "mean")`."""
+    assert isinstance(node, cst.BaseExpression)
+    return expression(f'{accelerator}.reduce({{value}}, "{how}")', value=bare(node))
+
+
 def coded(node: cst.CSTNode, code: str) -> cst.BaseExpression:
     """An expression from text for another one, in parentheses where that had some."""
     made = cst.parse_expression(code)

@@ -125,7 +125,7 @@ def _chosen(script: Script, home: Scope) -> list[str]:
 def _precision(script: Script, home: Scope, code: str) -> str:
     """The code for `mixed_precision=`: that there is a GPU says nothing where an option keeps the script on the CPU."""
     wishes = [ast.parse(text, mode="eval").body for text in _chosen(script, home) if not _is_about_gpus(text)]
-    source = script.program.flow.parsed_of[script.reach.homes[0].module].text
+    source = script.program.flow.parsed_of[home.module].text
     on_gpu = " and ".join([HAS_CUDA, *(ast.unparse(negated(wish)) for wish in wishes)])
     return code.replace(HAS_CUDA, snippets.quoted_as(source, on_gpu))
 

@@ -104,7 +104,7 @@ def _counted(script: Script, counted: CountedPass) -> Change:
     accelerator = script.accelerator(counted.call)
     assert accelerator is not None
     shared = partial(_loader_shard, function=f"{accelerator}.shard", phase=None, source="")
-    reduced = partial(_reduced, function=f"{accelerator}.reduce")
+    reduced = partial(snippets.reduced, accelerator=accelerator, how="sum")
     reads = (accelerator.split(".")[0],)
     return Change(
         rule=NAME,
@@ -217,12 +217,6 @@ def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None, source:
     branches = ("{loader}", share) if phase.trains else (share, "{loader}")
     test = snippets.quoted_as(source, ast.unparse(phase.test))
     return snippets.expression(f"{branches[0]} if {test} else {branches[1]}", loader=node)
-
-
-def _reduced(node: cst.CSTNode, function: str) -> cst.CSTNode:
-    """`accelerator.reduce(value, "sum")`."""
-    assert isinstance(node, cst.BaseExpression)
-    return snippets.expression(f'{function}({{value}}, "sum")', value=node)
 
 
 def _trimming(trim: Trim, accelerator: str, source: str) -> Iterator[Edit]:

@@ -18,8 +18,6 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-import libcst as cst
-
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
 from accelify.codemod.metrics.decisions import decided_apart, decided_by_one, goes_by_size, number_read_on
@@ -48,12 +46,13 @@ def find(script: Script) -> Iterator[Change | Remark]:
             message = f"each process has its own `{text}`, so their learning rates may diverge: reduce it first"
             yield Remark(NAME, path, call, message, Tier.REVIEW)
             continue
+        reduced = partial(snippets.reduced, accelerator=accelerator, how="mean")
         yield Change(
             NAME,
             path,
             call.lineno,
             f"`{text}` is reduced across processes, whose learning rates would diverge otherwise",
-            (Replace(given, partial(mean, accelerator=accelerator), (given,), (accelerator.split(".")[0],)),),
+            (Replace(given, reduced, (given,), (accelerator.split(".")[0],)),),
             tier=Tier.REVIEW,
         )
 
@@ -171,9 +170,3 @@ def _given(script: Script, call: ast.Call) -> ast.expr | None:
         return None
     given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "metrics")]
     return given[0] if given and not isinstance(given[0], ast.Starred) else None
-
-
-def mean(value: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
-    """`accelerator.reduce(value, "mean")`."""
-    assert isinstance(value, cst.BaseExpression)
-    return snippets.expression(f'{accelerator}.reduce({{value}}, "mean")', value=snippets.bare(value))

@@ -7,7 +7,9 @@ kinds that its library bases make, and `OWN`.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from accelify.codemod.libraries import methods, names, table
@@ -92,19 +94,37 @@ class Kinds:
 
         Without that of modules where no module can be: the value flow follows modules.
         """
-        values = frozenset(v for v in self.program.values(node) if not _is_result_of(v, node))
+        values = self.program.values(node)
         made = {self._kind_made(v, method) for v in values}
         if made and None not in made:
             known = [_row_of(kind, method) for kind in sorted(filter(None, made))]
             if all(known):
                 return tuple(dict.fromkeys(row for each in known for row in each))
         rows, of_module = table.members(method), table.member("module", method)
+        if not self._may_be_of_path(node, method):
+            of_path = table.member("path", method)
+            rows = tuple(r for r in rows if r != of_path) or rows
         roots = [v.root if isinstance(v, Member) else v for v in values]
         if any(isinstance(r, Made) and r.name is not None and table.function(r.name) is None for r in roots):
             return ()  # of a library that the table does not know
         if "tensor" in self.of(node) or all(isinstance(v, Element) or _is_no_module(v) for v in values):
             return tuple(r for r in rows if r != of_module) or rows
         return rows
+
+    def _may_be_of_path(self, node: ast.expr, method: str) -> bool:
+        """Whether a path's method can be called so: `path.replace(target)`, and not `text.replace(old, new)`."""
+        function = self.program.parent(node)
+        call = self.program.parent(function) if function is not None else None
+        if not isinstance(call, ast.Call) or call.func is not function or not hasattr(Path, method):
+            return True
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return True
+        given = {k.arg: k.value for k in call.keywords if k.arg is not None}
+        try:
+            inspect.signature(getattr(Path, method)).bind(node, *call.args, **given)
+        except TypeError:
+            return False
+        return True
 
     def name_of(self, node: ast.expr) -> frozenset[str]:
         """The qualified names of what an expression names in libraries; in code that no value flows through, too."""
@@ -438,14 +458,6 @@ def tells_about(node: ast.expr) -> bool:
             return True
         node = node.value
     return False
-
-
-def _is_result_of(value: Value, node: ast.expr) -> bool:
-    """Whether a value is what methods of an expression give: those of `x[i]` in `x[i] = x[i].strip().lower()`."""
-    given = value.node if isinstance(value, Made) else None
-    while isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and given is not node:
-        given = given.func.value
-    return isinstance(value, Made) and value.node is not node and given is node
 
 
 def _row_of(kind: str, method: str) -> tuple[Row, ...]:

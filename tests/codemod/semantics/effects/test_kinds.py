@@ -6,6 +6,7 @@ import pytest
 
 from accelify.codemod.libraries.row import SHOWN
 from accelify.codemod.semantics.effects.kinds import OWN, UNKNOWN, Kinds
+from accelify.codemod.semantics.effects.library_calls import OF_FILES
 from tests.codemod.facts import Facts
 
 BEFORE = """\
@@ -124,3 +125,21 @@ def test_a_text_that_is_replaced_in_its_list_writes_no_file(names: str, changed:
     facts = Facts(f"x = 'a'\nnames = {names}\nfor j in range(len(names)):\n    names[j] = {changed}\n")
     rows = facts.program.once(Kinds).rows(facts.expression("names[j]#2"), "replace") or ()
     assert all(row.is_pure for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("call", "may_be_a_file"),
+    [
+        ("x.replace('a')", True),
+        ("x.replace(target='a')", True),
+        ("x.rename(*given)", True),
+        ("x.replace('a', 'b')", False),
+        ("x.replace('a', 'b', 1)", False),
+        ("x.rename(columns={'a': 'b'})", False),
+        ("x.rename('a', axis=1)", False),
+    ],
+)
+def test_a_method_of_paths_takes_what_paths_take(call: str, may_be_a_file: bool) -> None:
+    facts = Facts(f"def f(x, given):\n    return {call}\n")
+    rows = facts.program.once(Kinds).called(facts.call(call)) or ()
+    assert any(OF_FILES & row.effects for row in rows) is may_be_a_file

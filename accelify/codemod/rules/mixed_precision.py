@@ -14,7 +14,8 @@ The accelerator is created with `mixed_precision="fp16" if args.amp and torch.cu
 for CUDA does nothing on a CPU, and so does this. Branches that differ in the precision alone become one.
 Why: one switch instead of five places that must agree; every process skips the same steps and keeps the same scale.
 Left alone: all of it where a part is not understood (the scale is read or saved, losses are scaled for more than their
-backward pass, settings of the scaler's own). It is right as it stands, over many processes too.
+backward pass, settings of the scaler's own), and fp16 without a scaler whose gradients are clipped or read. It is right
+as it stands, over many processes too.
 Of apex, levels O1 and O2 are migrated, also as an option's default; with another, or more of apex, the script is
 declined.
 """

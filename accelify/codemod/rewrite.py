@@ -46,7 +46,7 @@ def rewrite_together(paths: tuple[str, ...], options: Options, disk: Disk | None
     for path in paths:
         try:
             data = project.disk.read(path)
-            if not may_train(data) and not (options.follow and project.leads_to_training(path, _OF_TRAINING)):
+            if not may_train(data) and not (options.follow and _leads_to_training(path, data, project)):
                 results[path] = FileResult(path, Status.UNCHANGED, data, data)
             elif (parsed := project.load(path)).suppressions.of_file is not None:
                 results[path] = _skipped(parsed)
@@ -58,6 +58,14 @@ def rewrite_together(paths: tuple[str, ...], options: Options, disk: Disk | None
         results[result.path] = _without_left_out(result, options)
     order = {path: index for index, path in enumerate(paths)}
     return tuple(sorted(results.values(), key=lambda r: (order.get(r.path, len(order)), r.path)))
+
+
+def _leads_to_training(path: str, data: bytes, project: Project) -> bool:
+    """Whether a file without a training loop may run that of another: imported, perhaps by a name of run time."""
+    if project.leads_to_training(path, _OF_TRAINING):
+        return True
+    is_by_name = any(word in data for word in (b"import_module", b"__import__", b"hydra"))
+    return is_by_name and bool(project.having(path, ".backward("))
 
 
 def _all(named: Sequence[Parsed], project: Project, options: Options) -> list[FileResult]:
@@ -242,7 +250,7 @@ def _imported_by_name(program: Program) -> dict[str, tuple[Note, ...]]:
     for call, paths in imported_by_name(program, ".backward("):
         message = (
             f"the training is in {', '.join(sorted(paths))}, imported by a name that is made only at run time, so that "
-            "it was not read: name the file that you use as well"
+            "it was not followed: name the file that you use as well"
         )
         note = Note(program.line(call), "callers", Tier.ADVICE, message)
         notes[program.path(call)] = (*notes.get(program.path(call), ()), note)

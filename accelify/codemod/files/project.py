@@ -282,10 +282,10 @@ class Project:
                 return [parsed.path for parsed in texts]
         return []
 
-    def having(self, parsed: Parsed, word: str) -> list[str]:
+    def having(self, path: str, word: str) -> list[str]:
         """The scripts of a file's repository that have a word."""
-        found = map(str, self._repository(Path(parsed.path)) if self.is_on_disk else ())
-        return [path for path in found if path.endswith(".py") and self.disk.has(path, word)]
+        found = map(str, self._repository(Path(path)) if self.is_on_disk else ())
+        return [other for other in found if other.endswith(".py") and self.disk.has(other, word)]
 
     def _imported(self, parsed: Parsed) -> Iterator[str]:
         self._resolve_elsewhere(parsed)

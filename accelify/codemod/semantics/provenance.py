@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeGuard
@@ -14,7 +14,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, gone_over, own_statements, returned
-from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, Value
+from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, ModuleValue, Value
 
 _DEPTH = 12
 _CLASS_BY_NAME = r"""['"]([\w.]+)\.([A-Z]\w*)['"]"""
@@ -526,6 +526,8 @@ def wrapped_by(call: ast.Call) -> ast.expr | None:
 def imported_by_name(program: Program, word: str) -> Iterator[tuple[ast.Call, list[str]]]:
     """The imports by a name that is made at run time, each with those files that it may import that have a word.
 
+    A file that another import reads is not followed from here either.
+
     import_module("models." + name)    import_module(RUNNERS[kind])    __import__(f"losses.{name}_loss")
     import_class("processors.Recognition"), of a library that nothing is known of
     """
@@ -534,7 +536,8 @@ def imported_by_name(program: Program, word: str) -> Iterator[tuple[ast.Call, li
         is_import = any(map(names.runs_code, program.called(call)))
         begins = set(_beginnings(program, call.args[0])) if is_import else set(_modules_of_classes(program, call))
         found = {p for begin in begins for p in project.named_like(program.path(call), begin, word)}
-        listed = sorted(p for p in found if absolute(p) not in read)
+        is_followed = any(isinstance(v, ModuleValue) for v in program.values(call))
+        listed = sorted(p for p in found if not is_followed or absolute(p) not in read)
         if listed and program.frame(call) in program.reachable:
             yield call, listed
 
@@ -548,7 +551,7 @@ def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, l
     for call in program.calls:
         is_named = any(map(names.is_configured, program.called(call))) or _imports_what_is_unknown(program, call)
         if is_named and program.frame(call) in program.reachable:
-            listed = program.flow.project.having(program.parsed(call), word)
+            listed = program.flow.project.having(program.path(call), word)
             if others := [p for p in listed if absolute(p) not in read]:
                 yield call, others
 
@@ -564,14 +567,23 @@ def chosen_among_variables(program: Program, word: str) -> Iterator[tuple[ast.Ca
     """The calls of what is picked by its name, each with the other files of the program that have a word.
 
     eval(args.runner)(config), globals()[args.runner](config), REGISTRY[args.runner](config)
+    Where more is registered than the flow keeps, as well.
     """
     tracer = program.once(Tracer)
     for call in program.calls:
         picked = (tracer.only_value(call.func) if isinstance(call.func, ast.Name) else None) or call.func
         others = [p.path for p in program.files if word in p.text and p.path != program.path(call)]
-        is_run = program.frame(call) in program.reachable and not program.flow.callees.get(call)
-        if is_run and others and _is_picked_by_name(program, picked):
+        if program.frame(call) not in program.reachable or not others:
+            continue
+        is_unknown = not program.flow.callees.get(call) and _is_picked_by_name(program, picked)
+        if is_unknown or (program.flow.is_cut(call.func) and _may_be_defined(program, call.func, others)):
             yield call, others
+
+
+def _may_be_defined(program: Program, called: ast.expr, paths: Iterable[str]) -> bool:
+    """Whether some files may define what is called: for a method, one of that name."""
+    name = called.attr if isinstance(called, ast.Attribute) else ""
+    return any(f"def {name}" in program.flow.parsed_of[path].text for path in paths)
 
 
 def _is_picked_by_name(program: Program, node: ast.expr) -> bool:

@@ -77,6 +77,43 @@ def test_a_script_that_trains_by_such_an_import_is_not_passed_over(
     assert [n.message.startswith("the training is in runners/plain.py") for n in result.notes] == [True] * is_said
 
 
+TRAINER = """\
+import torch
+class Trainer:
+    def fit(self, loader):
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in loader:
+            model(x).mean().backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "is_said"),
+    [
+        (f"{OPTIONS}made = importlib.import_module(args.kind).Trainer()\nmade.fit([])\n", True),
+        (f"{OPTIONS}made = getattr(importlib.import_module(args.kind), 'Trainer')()\nmade.fit([])\n", True),
+        ("module = importlib.import_module('runners.' + sys.argv[1])\nmodule.Trainer().fit([])\n", True),
+        ("module = __import__(f'runners.{sys.argv[1]}')\nmodule.Trainer().fit([])\n", True),
+        ("module = importlib.import_module('json')\nmodule.dumps({})\n", False),
+        ("module = importlib.import_module('readers.' + sys.argv[1])\nmodule.read()\n", False),
+    ],
+)
+@pytest.mark.parametrize("also", ["", "import runners.plain\n"], ids=["not read", "read"])
+def test_a_script_without_torch_that_trains_by_such_an_import(
+    load: str, is_said: bool, also: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, text in (("runners", TRAINER), ("readers", "def read(): pass\n")):
+        Path(folder).mkdir()
+        Path(folder, "plain.py").write_text(text)
+    Path("main.py").write_text(f"import importlib, sys\n{also}{load}")
+    (result,) = rewrite_together(("main.py",), Options())
+    assert result.status is Status.UNCHANGED
+    assert ["runners/plain.py" in n.message for n in result.notes] == [True] * is_said
+
+
 @pytest.mark.parametrize(
     ("load", "is_said"),
     [
@@ -238,6 +275,50 @@ def test_a_registry_of_several(
     results = {r.path: r.after.decode() for r in rewrite_together(("main.py",), Options())}
     assert created in results["registry.py"]
     assert results["runners.py"].count(f"{used}.backward(") == 2
+
+
+REGISTRY_BY_KIND = """\
+KINDS = {}
+def add(kind, name):
+    def keep(made):
+        KINDS.setdefault(kind, {})[name] = made
+        return made
+    return keep
+def build(kind, name, **options):
+    return KINDS[kind][name](**options)
+"""
+
+
+@pytest.mark.parametrize(
+    "registry",
+    [
+        REGISTRY_BY_KIND,
+        "from collections import defaultdict\n"
+        + REGISTRY_BY_KIND.replace("{}", "defaultdict(dict)", 1).replace(".setdefault(kind, {})", "[kind]"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("use", "is_said"),
+    [
+        ("runner = build('runner', sys.argv[1])\nrunner.train()", True),
+        ("build('runner', sys.argv[1]).train()", True),
+        ("layer = build('layer', sys.argv[1])\nprint(layer)", True),
+        ("print(sys.argv)", False),
+    ],
+)
+def test_a_registry_of_more_than_is_followed(
+    registry: str, use: str, is_said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("registry.py").write_text(registry)
+    layers = "".join(f"@add('layer', '{n}')\nclass Layer{n}: pass\n" for n in range(60))
+    Path("layers.py").write_text(f"from registry import *\n{layers}")
+    runner = CHOSEN.replace("class Plain", "@add('runner', 'plain')\nclass Plain")
+    Path("runners.py").write_text(f"from registry import *\n{runner}")
+    Path("main.py").write_text(f"import sys, layers, runners\nfrom registry import build\n{use}\n")
+    results = rewrite_together(("main.py",), Options())
+    assert {r.status for r in results} == {Status.UNCHANGED}
+    assert ["(runners.py)" in n.message for r in results for n in r.notes] == [True] * is_said
 
 
 def test_a_script_that_trains_what_it_looks_up_among_its_globals(

@@ -165,6 +165,10 @@ class Memory:
         self._readers[key].add(self._unit)
         return frozenset(self._cells[key])
 
+    def is_cut(self, node: ast.AST) -> bool:
+        """Whether an expression may have more values than are kept, so that some may be missing."""
+        return len(self.values.get(node, NOTHING)) > _MOST_VALUES
+
     def variable(self, scope: Scope, name: str) -> Values:
         """The values that a variable of a scope may have."""
         return frozenset(self._cells[("var", scope, name)])

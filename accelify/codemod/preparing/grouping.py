@@ -52,9 +52,11 @@ class Grouper:
         self.bare_models = bare_models
         self.groups: list[Group] = []
         self._targets: dict[Scope, dict[str, list[ast.expr]]] = {}
+        self._stepped_in: set[Scope] = set()  # the functions in which optimizers are prepared
 
-    def group(self, items: Iterable[Item]) -> list[Group]:
+    def group(self, items: Sequence[Item]) -> list[Group]:
         """The statements that prepare some items."""
+        self._stepped_in = {i.frame for i in items if i.kind == "optimizer"}
         blocks: dict[int, tuple[Scope, list[ast.stmt], list[tuple[int, Item]]]] = {}
         for item in (placed for given in items for placed in self._before_batches(given)):
             block, index = self._place(item)
@@ -362,8 +364,16 @@ class Grouper:
             )
         if trains(self.program, self.training, statement):
             return True
+        if item.kind == "model" and self._makes_an_optimizer(statement, item.frame):
+            return True
         steps = [s for s in self.training.steps if item.kind == "optimizer" and self.program.inside(s, statement)]
         return any(self.program.frame(s) is item.frame and ast.unparse(stepped(s)) == item.text for s in steps)
+
+    def _makes_an_optimizer(self, statement: ast.AST, frame: Scope) -> bool:
+        """Whether a statement calls another function that makes an optimizer, and prepares it."""
+        calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+        called = {f for call in calls for f in self.program.flow.callees.get(call, ())}
+        return bool(self._stepped_in & called - {frame})
 
 
 def trains(program: Program, training: Training, statement: ast.AST) -> bool:

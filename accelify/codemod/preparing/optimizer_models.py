@@ -66,13 +66,26 @@ class Owners:
 
     def _gets_a_name(self, call: ast.Call) -> bool:
         """Whether what a call makes is given a name, or returned; not put into a container."""
-        node: ast.AST = call
-        parent = self.program.parent(node)
-        while isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
-            node, parent = parent, self.program.parent(parent)
+        parent = self.program.parent(self._method_called_last(call))
         if isinstance(parent, (ast.Tuple, ast.IfExp)):
             parent = self.program.parent(parent)
         return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.Return))
+
+    def named(self, call: ast.Call) -> Binding | None:
+        """The variable that alone is given what a call makes: `net = Net()`, `self.net = Net().cuda()`."""
+        value = self._method_called_last(call)
+        statement = self.program.parent(value)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) > 1 or not is_plain(statement.targets[0]):
+            return None
+        return Binding("assign", self.program.frame(call), statement.targets[0], statement, value)
+
+    def _method_called_last(self, call: ast.Call) -> ast.expr:
+        """`Net().cuda().train()` for `Net()`"""
+        node: ast.expr = call
+        parent = self.program.parent(node)
+        while isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
+            node, parent = parent, self.program.parent(parent)
+        return node
 
     def _missing(self, binding: Binding, known: Set[Value]) -> set[Value]:
         """The networks that an optimizer trains, with those that they are parts of, where none of them is known."""

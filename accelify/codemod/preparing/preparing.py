@@ -101,7 +101,7 @@ class Preparer:
         grouper = Grouper(self.program, self.training, bare)
         wrapped = tuple((kind, node) for kind, node in found.wrapped if not self._is_made_prepared(node))
         return Preparation(
-            groups=tuple(grouper.group(i for i in self._items if i.assigned)),
+            groups=tuple(grouper.group([i for i in self._items if i.assigned])),
             wrapped=wrapped,
             sharded=tuple(found.sharded),
             bare_models=tuple(grouper.initialised(i) for i in bare),
@@ -274,12 +274,27 @@ class Preparer:
         return not any(map(self.roles.is_built_optimizer, held))
 
     def _models_without_name(self) -> None:
-        """Models that an optimizer trains and that have no name of their own are prepared where they are made."""
+        """Models that have no name where their optimizer is made: prepared under the name that they get, if any."""
         made = [c for binding in self._stepped for c in self._owners.without_name(binding, self.found.models)]
         for call in dict.fromkeys(made):
             self.found.models |= {v for v in self.program.values(call) if self.roles.is_model(v)}
-            self.found.wrapped.append(("model", call))
+            named = self._owners.named(call)
+            if named is not None and self._is_put_into_a_model(named):
+                continue
+            if named is not None:
+                self._items.append(self._item("model", named))
+            else:
+                self.found.wrapped.append(("model", call))
             self.needed.add(node_of(self.program.frame(call)))
+
+    def _is_put_into_a_model(self, binding: Binding) -> bool:
+        """Whether a model becomes a part of one that is prepared: `net[1] = Linear(4, 2)`."""
+        target: ast.AST = binding.node
+        while isinstance(target, (ast.Attribute, ast.Subscript)):
+            target = target.value
+            if self.program.values(target) & self.found.models:
+                return True
+        return False
 
     def _is_refused(self, node: ast.expr | None) -> bool:
         """Whether all that an expression may hold is nothing to prepare."""

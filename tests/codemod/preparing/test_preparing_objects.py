@@ -166,3 +166,53 @@ def test_a_network_of_an_unknown_class_that_holds_its_optimizers(asked: str) -> 
 
 def test_what_holds_optimizers_and_is_never_asked_for_parameters_may_be_anything() -> None:
     assert "prepare(" not in run(HOLDING.replace("ASKED", "pass").replace("source.parameters()", "y")).after.decode()
+
+
+ELSEWHERE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Optimizer:
+    def __init__(self, parameters):
+        self.inner = torch.optim.SGD(parameters, lr=0.1)
+    def zero_grad(self):
+        self.inner.zero_grad()
+    def step(self):
+        self.inner.step()
+
+def initialise(model):
+    for p in model.parameters():
+        p.data.uniform_(-0.1, 0.1)
+
+def main():
+    loader = DataLoader(data, batch_size=8)
+    MADE
+    optimizer = Optimizer(net.parameters())
+    for x in loader:
+        optimizer.zero_grad()
+        net(x).mean().backward()
+        optimizer.step()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "net = nn.Linear(4, 2)",
+        "net = nn.Linear(4, 2)\n    initialise(net)",
+        "net = nn.Linear(4, 2).train()\n    print(net)\n    net.apply(initialise)",
+        "net = nn.Linear(4, 2)\n    net.reset_parameters()",
+    ],
+)
+def test_a_model_whose_optimizer_is_made_elsewhere_is_prepared_after_its_weights_are_drawn(made: str) -> None:
+    lines = [line.strip() for line in run(ELSEWHERE.replace("MADE", made)).after.decode().splitlines()]
+    place = lines.index("loader, net = accelerator.prepare(loader, net)")
+    assert lines[place - 1] == made.splitlines()[-1].strip()
+    assert lines[place + 1] == "optimizer = Optimizer(net.parameters(), accelerator)"
+
+
+def test_a_model_without_a_name_is_prepared_where_it_is_made() -> None:
+    text = ELSEWHERE.replace("MADE", "nets = [nn.Linear(4, 2)]").replace("net.parameters", "nets[0].parameters")
+    assert "nets = [accelerator.prepare(nn.Linear(4, 2))]" in run(text.replace("net(x)", "nets[0](x)")).after.decode()

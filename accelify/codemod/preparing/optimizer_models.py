@@ -34,7 +34,9 @@ class Owners:
         found += self._named_beside(binding, found)
         if not found and isinstance(value, ast.Call):
             found = self._models_among(value)
-        return [self._whole_model(expression) for expression in found if not self._is_no_network(expression)]
+        models = [self._whole_model(expression) for expression in found if not self._is_no_network(expression)]
+        wholes = (whole for model in models for whole in self._taken_from(model) or [model])
+        return list({ast.unparse(whole): whole for whole in wholes}.values())
 
     def _is_no_network(self, expression: ast.expr) -> bool:
         values = self.program.values(expression)
@@ -52,7 +54,8 @@ class Owners:
 
     def without_name(self, binding: Binding, prepared: Set[Value]) -> list[ast.Call]:
         """The calls that make the models which an optimizer trains, and which are not prepared under any name."""
-        missing = self._missing(binding, prepared)
+        held = {v for expression in self.of(binding) for v in self.program.values(expression)}
+        missing = self._missing(binding, prepared | set(map(self.roles.container, held)))
         outer = {v for v in missing if self.roles.wholes(v) & missing == {v}}
         return sorted({c for v in outer for c in self._makers(v)}, key=self.program.position)
 
@@ -298,7 +301,78 @@ class Owners:
         return next((n for v in values if v is not None and (n := self._whose_parts(v, depth - 1)) is not None), None)
 
     def _alone(self, node: ast.expr) -> list[ast.expr]:
-        return [] if self._is_one_of_several(node) else [node]
+        return self._taken_from(node) if self._is_one_of_several(node) else [node]
+
+    def _taken_from(self, part: ast.expr, depth: int = 3) -> list[ast.expr]:
+        """The models that a variable's networks are parts of, where the script runs them: `net` for `head = net.head`.
+
+        As they are named where the variable, or the container that it is taken out of, gets its value.
+        """
+        parts = {v for v in self.program.values(part) if v != Constant(None)}
+        named = [self._whole_model(n) for n in self._named_in_definition(_variable(part), parts, 3)]
+        found = [w for whole in named for w in (self._taken_from(whole, depth - 1) if depth else ()) or [whole]]
+        held = {v for whole in found for v in self.program.values(whole)}
+        is_all = bool(found) and all(self._is_proper_part(v, held) for v in parts) and self._is_run(held)
+        return found if is_all else []
+
+    def _named_in_definition(self, variable: ast.expr, parts: Set[Value], depth: int) -> list[ast.expr]:
+        """The names, in what a variable is given, of networks that some networks are parts of."""
+        found: list[ast.expr] = []
+        frame = self.program.frame(variable)
+        for value in self._given_to(variable):
+            if not parts:  # `dict(net.named_children())`, of which nothing is known
+                asked = self._whose_parts(value)
+                found += [asked] if asked is not None and self._is_seen_from(frame, asked) else []
+                continue
+            named = [n for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute)) and is_plain(n)]
+            named = [n for n in named if ast.unparse(n) != "self" and self._is_seen_from(frame, n)]
+            wholes = [n for n in named if any(self._is_proper_part(v, self.program.values(n)) for v in parts)]
+            inner = [] if wholes or not depth else [n for n in named if n is _variable(n)]
+            found += wholes[:1] if len(parts) == 1 else wholes
+            found += [n for name in inner for n in self._named_in_definition(name, parts, depth - 1)]
+        return list({ast.unparse(n): n for n in found}.values())
+
+    def _given_to(self, variable: ast.expr) -> Iterator[ast.expr]:
+        """What the statements give that bind a variable, or an attribute of `self`: or what they go over."""
+        if isinstance(variable, ast.Name):
+            owner = self.program.scope(variable).owner(variable.id)
+            writes = self.program.reaching(variable, self.tracer.writes(owner, variable.id)) if owner else []
+        else:
+            writes = [chain[0].node for chain in self.tracer.chains(variable)]
+        for write in (w for w in writes if isinstance(w, (ast.Name, ast.Attribute))):
+            is_name = isinstance(write, ast.Name)
+            binder = self.program.binding(write)[1] if is_name else self.program.statement(write)
+            if (value := self.tracer.assigned(write)) is not None:
+                yield value
+            elif isinstance(binder, (ast.For, ast.AsyncFor, ast.comprehension)):
+                yield binder.iter
+            elif isinstance(binder, ast.Assign):
+                yield binder.value
+
+    def _is_seen_from(self, frame: Scope, name: ast.expr) -> bool:
+        """Whether a name means the same in a function as where it stands."""
+        root = name
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        there = self.program.frame(name)
+        if isinstance(root, ast.Name) and root.id == "self" and frame.is_method and there.is_method:
+            return frame.parent is there.parent
+        owner = self.program.scope(root).owner(root.id) if isinstance(root, ast.Name) else None
+        return owner is not None and owner in (frame, frame.root)
+
+    def _is_proper_part(self, part: Value, wholes: Set[Value]) -> bool:
+        return part not in wholes and not self.roles.wholes(part).isdisjoint(wholes)
+
+    def _is_run(self, models: Set[Value]) -> bool:
+        """Whether the script calls a model, or its training calls a method of the model's class."""
+        methods_run = (
+            c.func.value
+            for frame in self.training.frames
+            for c in self.program.calls_in(frame)
+            if isinstance(c.func, ast.Attribute) and self.program.flow.callees.get(c)
+        )
+        run = [*(c.func for c in self.program.calls), *methods_run]
+        return any(not models.isdisjoint(self.program.values(e)) for e in run)
 
     def _is_one_of_several(self, node: ast.expr) -> bool:
         """Whether a name is the variable of a comprehension, lambda or loop, which holds one object after another."""
@@ -354,6 +428,15 @@ def is_plain(node: ast.expr) -> bool:
             return False
         node = node.value
     return isinstance(node, ast.Name)
+
+
+def _variable(node: ast.expr) -> ast.expr:
+    """`groups` of `groups[0].stem`, and `self.groups` of `self.groups[0]`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return node
+        node = node.value
+    return node
 
 
 def _call_behind(binding: Binding) -> ast.Call | None:

@@ -231,7 +231,10 @@ class Roles:
         """A model, and the models that it is a part of."""
         found, queue = {model}, [model]
         while queue:
-            queue.extend(new := self._holders.get(queue.pop(), set()) - found)
+            part = queue.pop()
+            asked = self._asked_for_parts(part.owner) if isinstance(part, (Element, Member)) else set()
+            owned = {self.container(part)} | asked
+            queue.extend(new := (self._holders.get(part, set()) | owned) - found)
             found |= new
         return found
 

@@ -198,3 +198,85 @@ m, head = Net(), nn.Linear(1, 1)
 )
 def test_models_whose_parts_are_gone_over(given: str, models: set[str]) -> None:
     assert set(owners(f"{MODULES}o = torch.optim.SGD({given})\nuse(o)\n")) == models
+
+
+TAKEN_APART = """\
+from collections import namedtuple
+import copy
+Groups = namedtuple("Groups", "body head")
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1))
+        self.head = nn.Linear(1, 1)
+    def forward(self, x):
+        return self.head(self.body(x))
+    def groups(self):
+        return self.body[:1], self.body[1:], self.head
+    def by_name(self):
+        return {"body": self.body, "head": self.head}
+    def named(self):
+        return Groups(self.body, self.head)
+    def each(self):
+        yield self.body
+        yield self.head
+def halves(model):
+    return model.body, model.head
+net, other = Net(), Net()
+"""
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "g = net.groups()\np = [{'params': g[0].parameters()}, {'params': g[2].parameters()}]",
+        "a, b, c = net.groups()\np = [*a.parameters(), *b.parameters(), *c.parameters()]",
+        "g = net.groups()\np = [{'params': part.parameters()} for part in g]",
+        "g = net.by_name()\np = g['body'].parameters()",
+        "g = net.named()\np = g.body.parameters()",
+        "g = list(net.each())\np = g[0].parameters()",
+        "a, b = halves(net)\np = b.parameters()",
+        "body, head = net.body, net.head\np = [*body.parameters(), *head.parameters()]",
+        "body = net.body\nfirst = body[0]\np = first.parameters()",
+        "head = getattr(net, 'head')\np = head.parameters()",
+        "head = net.get_submodule('head')\np = head.parameters()",
+        "layers = list(net.children())\np = layers[0].parameters()",
+        "*_, head = net.children()\np = head.parameters()",
+        "parts = dict(net.named_children())\np = [{'params': parts['head'].parameters()}]",
+        "layers = [net.body, net.head]\np = layers[1].parameters()",
+        "parts = dict(body=net.body)\np = [{'params': m.parameters()} for k, m in parts.items()]",
+    ],
+)
+def test_parts_stand_for_the_model_that_they_are_taken_from(taken: str) -> None:
+    assert owners(f"{TAKEN_APART}{taken}\no = torch.optim.SGD(p)\nnet(x), other(x)\nuse(o)\n") == ["net"]
+
+
+@pytest.mark.parametrize(
+    ("made", "models"),
+    [
+        (
+            "body, head = net.body, net.head\np = [*body.parameters(), *head.parameters()]\nhead(body(x))",
+            ["body", "head"],
+        ),
+        ("head = copy.deepcopy(net.head)\np = head.parameters()\nhead(net.body(x))", ["head"]),
+        ("body = nn.Linear(1, 1)\nboth = nn.Sequential(body, nn.ReLU())\np = body.parameters()\nboth(x)", ["body"]),
+        ("mine = nn.Sequential(net.body, nn.Linear(1, 1))\np = mine.parameters()\nmine(x)", ["mine"]),
+    ],
+)
+def test_modules_of_their_own_stand_for_themselves(made: str, models: list[str]) -> None:
+    assert owners(f"{TAKEN_APART}{made}\no = torch.optim.SGD(p)\nuse(o)\n") == models
+
+
+def test_parts_that_an_object_keeps() -> None:
+    trainer = """
+class Trainer:
+    def __init__(self, model):
+        self.net = model
+        self.groups = self.net.groups()
+        self.o = torch.optim.SGD([{"params": g.parameters()} for g in self.groups])
+    def fit(self):
+        self.net(x)
+        use(self.o)
+Trainer(net)
+"""
+    assert owners(TAKEN_APART + trainer) == ["self.net"]

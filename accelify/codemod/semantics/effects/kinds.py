@@ -72,8 +72,9 @@ class Kinds:
         An object of a kind without it cannot be meant: it would raise.
         """
         found: list[Row] = []
-        for kind in sorted(self.of(node) - {OWN}):
-            of_kind = self._of_any(node, method) if kind == UNKNOWN else _row_of(kind, method)
+        may_be_path = self._may_be_of_path(node, method)
+        for kind in sorted(self.of(node) - {OWN} - (set() if may_be_path else {"path"})):
+            of_kind = self._of_any(node, method, may_be_path) if kind == UNKNOWN else _row_of(kind, method)
             if kind == UNKNOWN and not of_kind:
                 return None
             found.extend(r for r in of_kind if r not in found)
@@ -89,7 +90,7 @@ class Kinds:
             return "string"
         return table.kind_made_by(value.name) if isinstance(value, Made) else None
 
-    def _of_any(self, node: ast.expr, method: str) -> tuple[Row, ...]:
+    def _of_any(self, node: ast.expr, method: str, may_be_path: bool) -> tuple[Row, ...]:
         """The rows of the kinds that libraries made, as far as the value flow knows, else of all kinds.
 
         Without that of modules where no module can be: the value flow follows modules.
@@ -101,7 +102,7 @@ class Kinds:
             if all(known):
                 return tuple(dict.fromkeys(row for each in known for row in each))
         rows, of_module = table.members(method), table.member("module", method)
-        if not self._may_be_of_path(node, method):
+        if not may_be_path:
             of_path = table.member("path", method)
             rows = tuple(r for r in rows if r != of_path) or rows
         roots = [v.root if isinstance(v, Member) else v for v in values]

@@ -127,6 +127,7 @@ def test_a_text_that_is_replaced_in_its_list_writes_no_file(names: str, changed:
     assert all(row.is_pure for row in rows)
 
 
+@pytest.mark.parametrize("made", ["", "from pathlib import Path\nf(Path('a'), ())\n"])
 @pytest.mark.parametrize(
     ("call", "may_be_a_file"),
     [
@@ -139,7 +140,7 @@ def test_a_text_that_is_replaced_in_its_list_writes_no_file(names: str, changed:
         ("x.rename('a', axis=1)", False),
     ],
 )
-def test_a_method_of_paths_takes_what_paths_take(call: str, may_be_a_file: bool) -> None:
-    facts = Facts(f"def f(x, given):\n    return {call}\n")
+def test_a_method_of_paths_takes_what_paths_take(call: str, may_be_a_file: bool, made: str) -> None:
+    facts = Facts(f"def f(x, given):\n    return {call}\n{made}")
     rows = facts.program.once(Kinds).called(facts.call(call)) or ()
     assert any(OF_FILES & row.effects for row in rows) is may_be_a_file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -200,8 +200,22 @@ class Remark:
         """The message with all that it stands for."""
         text = self.message.replace("{}", self.about) if self.about else self.message
         for number, places in enumerate(self.lines):
-            text = text.replace(f"{{{number}}}", ", ".join(dict.fromkeys(map(named, places))))
+            text = text.replace(f"{{{number}}}", ", ".join(_in_runs(dict.fromkeys(map(named, places)))))
         return text
+
+
+def _in_runs(named: Iterable[str]) -> Iterator[str]:
+    """The names of places, where of three or more lines in a row only the first and the last are named."""
+    run: list[int] = []
+    for name in [*named, ""]:
+        number = int(name[5:]) if name.startswith("line ") else None
+        if run and number != run[-1] + 1:
+            yield from [f"lines {run[0]}-{run[-1]}"] if len(run) > 2 else [f"line {n}" for n in run]
+            run = []
+        if number is not None:
+            run.append(number)
+        elif name:
+            yield name
 
 
 @dataclass(frozen=True)

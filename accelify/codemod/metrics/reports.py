@@ -82,6 +82,8 @@ class Reports:
         self.losses = losses
         self._found: dict[tuple[object, ...], Report] = {}
         self._leaves: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of what was found
+        self._shown: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of those, while its loop runs
+        self._texts: dict[tuple[object, ...], str] = {}  # the name of what is shown there first
         self._beyond: set[tuple[object, ...]] = set()  # what is not only shown while its loop runs
         self._followed: set[tuple[Way, Given]] = set()  # what was said of one call's value is said of all
         self._state: set[ast.AST] = set()  # what later steps compute with, whether that is reported or not
@@ -98,9 +100,17 @@ class Reports:
             replace(r, leaves=tuple(self._leaves.get(key, ())), is_of_shard=r.is_of_shard and key not in seen)
             for key, r in self._found.items()
         ]
+        found = [self._shown_state(key, r) for key, r in zip(self._found, found, strict=True)]
         found = [r for r in found if r.node not in self._state or r.about in (About.STATE, About.CARRIED)]
         found = [r for r in found if not any(self._is_within(r, other) for other in found)]
         return [r for r in found if not self._is_trained(r)]
+
+    def _shown_state(self, key: tuple[object, ...], report: Report) -> Report:
+        """Of a state that later steps compute with, the values of single batches that it goes into, and are shown."""
+        shown = tuple(self._shown.get(key, ())) if report.node in self._state else ()
+        if not shown:
+            return report
+        return Report(About.BATCH, shown[0], self._texts[key], report.loop, shown, is_of_shard=False)
 
     def _is_trained(self, report: Report) -> bool:
         """Whether it is of a model or an optimizer: what their passes change besides is asked of each forward pass."""
@@ -244,6 +254,9 @@ class Reports:
             kind = About.GIVEN
         key = (text, loop)
         self._add(key, Report(kind, origin.node, text, loop), sink)
+        if sink.way in (Way.SHOWN, Way.SAVED) and self._loop_round(sink.node) is not None:
+            self._shown[key].append(sink.node)
+            self._texts.setdefault(key, self._named(sink.value, origin))
         is_during = loop in (self._loop_round(sink.node), *self.program.loops_round(sink.node))
         if sink.way is not Way.SHOWN or not (is_during or self._is_curve(sink, origin.node)):
             self._beyond.add(key)

@@ -74,7 +74,7 @@ def find(script: Script) -> Iterator[Remark]:
     checked = tuple((script.path(node), node) for node in counts.checks() if not script.is_by_hand)
     batches = [r for r in script.metrics.reports if r.is_of_some_batches]
     evaluated = [node for evaluation in script.metrics.sharded for node in evaluation.shown]
-    read = {*((r.leaves or (r.node,))[0] for r in batches), *evaluated}
+    read = {*(node for r in batches for node in r.leaves or (r.node,)), *evaluated}
     shown = tuple((script.path(node), node) for node in sorted(read, key=script.program.position))
     taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
     elsewhere = "" if not others else " (and of {0})" if first in places else " (batch size set in {0})"

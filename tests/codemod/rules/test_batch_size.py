@@ -11,7 +11,7 @@ from accelify.codemod.options import ACCELERATE, Options
 from accelify.codemod.result import FileResult, Note, Status
 from accelify.codemod.rewrite import rewrite_together
 from tests.codemod.pairs import run
-from tests.codemod.training_scripts import script
+from tests.codemod.training_scripts import STEP, script
 
 LOADER = "DataLoader(rows, batch_size=2)"
 
@@ -223,3 +223,35 @@ def test_a_number_of_batches_is_that_of_each_process(rounds: str, asked: str) ->
 )
 def test_a_step_in_the_loop_or_of_a_mean_is_no_sum(inside: str) -> None:
     assert "1/N of the sum" not in note(run(SUMMED.format(source="loader", inside=inside))).message
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "print('a', loss.item())\nprint('b', 2 * loss.item())",
+        "print('a', loss.item())\nn = 1\nwriter.add_scalar('b', loss.item())",
+        "if y.sum() > 9:\n    print('a', loss.item())\n    print('b', loss.item())\n    print('c', loss.item())",
+    ],
+)
+def test_all_values_that_a_loop_shows_are_named(shown: str) -> None:
+    imports = "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()"
+    result = run(script(imports=imports, before="rows = torch.randn(8, 2, 4)", step=f"{STEP}{shown}"))
+    words = re.search(r"Values shown for some batches \((.*?)\)", note(result).message)
+    assert words is not None
+    said = {int(n) for n in re.findall(r"line (\d+)", words[1])}
+    for first, last in re.findall(r"lines (\d+)-(\d+)", words[1]):
+        said |= set(range(int(first), int(last) + 1))
+    lines = result.after.decode().splitlines()
+    assert said == {n for n, text in enumerate(lines, 1) if text.strip().startswith(("print(", "writer.add_scalar("))}
+
+
+def test_values_that_a_state_goes_into_are_named() -> None:
+    pool = "class Pool:\n    def __init__(self): self.kept = []\n    def swap(self, x):\n"
+    pool += "        self.kept.append(x)\n        return self.kept[0]\n"
+    step = STEP.replace("model(x)", "model(pool.swap(x))")
+    text = script(before=f"rows = torch.randn(8, 2, 4)\n{pool}pool = Pool()", step=f"{step}print(loss.item())")
+    result = run(text)
+    number = next(
+        n for n, text in enumerate(result.after.decode().splitlines(), 1) if text.strip().startswith("print(")
+    )
+    assert f"Values shown for some batches (line {number})" in note(result).message

@@ -34,8 +34,8 @@ class Clocks:
         self._shuffled: list[ast.expr] = []
         self._path: ast.expr = ast.Constant(None)  # what is asked about
 
-    def behind(self, path: ast.expr) -> list[ast.Call]:
-        """Those calls, the outermost of each chain: all of `datetime.now().strftime("%H")`."""
+    def behind(self, path: ast.expr) -> list[ast.expr]:
+        """Those calls, with all of the chain round each: `datetime.now().isoformat().split(".")[0]`."""
         return self._outermost(self._chain(c) for c in self._found(path) if self._differs(c))
 
     def is_temporary(self, node: ast.expr) -> bool:
@@ -62,7 +62,7 @@ class Clocks:
         self._path = path
         return list(self._in(path, _DEPTH))
 
-    def _outermost(self, calls: Iterable[ast.Call]) -> list[ast.Call]:
+    def _outermost(self, calls: Iterable[ast.expr]) -> list[ast.expr]:
         found = dict.fromkeys(calls)
         return [c for c in found if not any(c is not o and self.program.inside(c, o) for o in found)]
 
@@ -104,13 +104,16 @@ class Clocks:
             return join if self._is_pure(join) else call
         return call
 
-    def _chain(self, call: ast.Call) -> ast.Call:
+    def _chain(self, call: ast.Call) -> ast.expr:
+        node: ast.expr = call
         while True:
-            method = self.program.parent(call)
-            around = self.program.parent(method) if isinstance(method, ast.Attribute) else None
-            if not isinstance(around, ast.Call) or around.func is not method:
-                return call
-            call = around
+            method = self.program.parent(node)
+            around = self.program.parent(method) if isinstance(method, ast.Attribute) else method
+            is_method = isinstance(around, ast.Call) and around.func is method
+            is_part = isinstance(around, ast.Subscript) and around.value is node and _is_of_a_result(node)
+            if not isinstance(around, ast.expr) or not (is_method or is_part):
+                return node
+            node = around
 
     def _in(self, node: ast.AST, depth: int) -> Iterator[ast.Call]:
         for part in ast.walk(node):
@@ -199,6 +202,11 @@ def _variables_of(place: Value) -> Scope | None:
 def _bound(chains: Iterable[Chain]) -> Iterator[ast.expr]:
     """The values that are given names on the way."""
     yield from (binding.value for chain in chains for binding in chain if binding.value is not None)
+
+
+def _is_of_a_result(node: ast.expr) -> bool:
+    """`now().isoformat().split(".")`, and not `mkstemp()`, of which one part alone is a name."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
 
 
 def _is_join(called: Iterable[str]) -> bool:

@@ -21,25 +21,26 @@ every process may come to, are noted.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace, Wrap
-from accelify.codemod.files_written.refusals import Refusals, handlers_round, path_of
+from accelify.codemod.files_written.refusals import Refusal, Refusals, handlers_round, path_of
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Effect, Trait
+from accelify.codemod.preparing.placing import chooses_gpus
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import code, main_guard
-from accelify.codemod.training.certainty import asks_for_one
+from accelify.codemod.training.certainty import asks_for_one, conditions_of
 
 NAME = "folders"
 OPTIONAL = True
-_MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast.IfExp, ast.comprehension)
+_MAYBE = (ast.Try, ast.Lambda, ast.comprehension)
 _MAKING_FOLDERS = frozenset({"tensorboard", "tracker"})
 _DEPTH = 3
 _FOUND = "a later process finds what another has created, and takes the next name: use one for all processes"
@@ -56,7 +57,7 @@ _TEMPORARY = (
 def find(script: Script) -> Iterator[Found]:
     """A change for each folder that is made, also in files that change for nothing else."""
     refusals = Refusals(script.written.stored, path_of)
-    clocks: dict[ast.Call, None] = {}
+    clocks: dict[ast.expr, None] = {}
     counts: dict[ast.expr, None] = {}
     drawn: dict[ast.expr, None] = {}
     for call in script.program.calls:
@@ -91,15 +92,17 @@ def find(script: Script) -> Iterator[Found]:
             edits = [Replace(call, made_by_makedirs, keeps[1:], ("makedirs",)), imported]
         change = Change(NAME, path, call.lineno, reason, tuple(edits), tier)
         yield Attempt((change,), otherwise=(left,))
-    yield from _refused(script, refusals)
+    refused = list(_refused(script, refusals))
+    yield from _waits(script, refused)
     yield from _next_free(script)
+    settled = {refusal.statement for refusal, _ in refused}.difference(r.statement for r, edits in refused if not edits)
     for clock in clocks:
-        yield _one_name(script, clock, _differs_by_clock(script, clock))
+        yield _one_name(script, clock, _differs_by_clock(script, clock), settled)
     for each in dict.fromkeys((*drawn, *_saved_and_read(script))):
-        yield _one_name(script, each, _DRAWN)
+        yield _one_name(script, each, _DRAWN, settled)
     for count in counts:
         reason = "all processes go by the files that process 0 finds, and share one folder"
-        yield _one_name(script, count, (_FOUND, reason))
+        yield _one_name(script, count, (_FOUND, reason), settled)
 
 
 def _counted(script: Script, folder: ast.expr) -> Iterator[ast.expr]:
@@ -134,7 +137,7 @@ def _saved_and_read(script: Script) -> Iterator[ast.expr]:
         yield from (e for path in _read_by_all(script, call) for e in _drawn_apart(script, path) if e in drawn)
 
 
-def _differs_by_clock(script: Script, clock: ast.Call) -> tuple[str, str]:
+def _differs_by_clock(script: Script, clock: ast.expr) -> tuple[str, str]:
     """What is wrong with a name that differs between processes, and what becomes of it."""
     if script.written.clocks.is_temporary(clock):
         return (_TEMPORARY, "")
@@ -245,9 +248,8 @@ def _is_checked(script: Script, call: ast.Call) -> bool:
     return False
 
 
-def _refused(script: Script, refusals: Refusals) -> Iterator[Change | Remark]:
-    """Where the script stops, or goes another way, because a folder is there: another process may have created it."""
-    noted = set[ast.stmt]()
+def _refused(script: Script, refusals: Refusals) -> Iterator[tuple[Refusal, list[tuple[Edit, ...]]]]:
+    """Where the script stops, or goes another way, because a folder is there, with the waits before it is made."""
     for call in script.program.calls:
         if not script.program.is_run(call) or not _makes_a_folder(script, call):
             continue
@@ -255,17 +257,24 @@ def _refused(script: Script, refusals: Refusals) -> Iterator[Change | Remark]:
             continue
         for refusal in refusals.before(call):
             edits = [script.written.meetings.at(wait) for wait in refusal.waits]
-            if edits and all(edits) and (refusal.stops or _is_found_by_all(script, call, refusal.waits)):
-                for wait, some in zip(refusal.waits, edits, strict=True):
-                    reason = "no process creates the folder that another one is still to look for"
-                    yield Change(NAME, script.path(wait), wait.lineno, reason, some)
-            elif refusal.statement not in noted:
-                noted.add(refusal.statement)
-                does = "stops here: check in the main process only"
-                if not refusal.stops:
-                    does = "does something else here: look in one process, and broadcast what it finds"
-                message = f"a later process finds the folder that another has just created, and {does}"
-                yield Remark(NAME, script.path(refusal.statement), refusal.statement, message, Tier.REVIEW)
+            is_met = all(edits) and (refusal.stops or _is_found_by_all(script, call, refusal.waits))
+            yield refusal, edits if is_met else []
+
+
+def _waits(script: Script, refused: Iterable[tuple[Refusal, list[tuple[Edit, ...]]]]) -> Iterator[Change | Remark]:
+    """The waits before a folder is made that other processes may be looking for, or a note."""
+    noted = set[ast.stmt]()
+    for refusal, edits in refused:
+        for wait, some in zip(refusal.waits, edits, strict=False):
+            reason = "no process creates the folder that another one is still to look for"
+            yield Change(NAME, script.path(wait), wait.lineno, reason, some)
+        if not edits and refusal.statement not in noted:
+            noted.add(refusal.statement)
+            does = "stops here: check in the main process only"
+            if not refusal.stops:
+                does = "does something else here: look in one process, and broadcast what it finds"
+            message = f"a later process finds the folder that another has just created, and {does}"
+            yield Remark(NAME, script.path(refusal.statement), refusal.statement, message, Tier.REVIEW)
 
 
 def _is_found_by_all(script: Script, make: ast.Call, waits: Collection[ast.Call]) -> bool:
@@ -300,14 +309,19 @@ def _counts_on(loop: ast.stmt) -> bool:
     return not any(isinstance(n, ast.Attribute) and n.attr == "sleep" for n in ast.walk(loop))
 
 
-def _one_name(script: Script, clock: ast.expr, about: tuple[str, str]) -> Change | Remark:
-    """A folder that is named for the time is one for each process whose clock says something else."""
+def _one_name(
+    script: Script, clock: ast.expr, about: tuple[str, str], settled: Collection[ast.stmt]
+) -> Change | Remark:
+    """A folder that is named for the time is one for each process whose clock says something else.
+
+    settled: the statements that ask for files before any process makes them.
+    """
     message, reason = about
     path, root = script.path(clock), script.program.frame(clock).root
     speaker = script.accelerator(clock) or script.options.runtime.functions
     name = speaker.split(".")[0]
     is_function = script.accelerator(clock) is None
-    if not _may_agree(script, clock) or (is_function and name in root.writes):
+    if not _may_agree(script, clock, settled) or (is_function and name in root.writes):
         if script.options.runtime.has("broadcast_object_list"):
             message += f", as in `name = {speaker}.broadcast_object_list([name])[0]`"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
@@ -315,45 +329,85 @@ def _one_name(script: Script, clock: ast.expr, about: tuple[str, str]) -> Change
     return Change(NAME, path, clock.lineno, reason, (spoken, *script.library_import(clock, speaker)))
 
 
-def _may_agree(script: Script, clock: ast.expr) -> bool:
+def _may_agree(script: Script, clock: ast.expr, settled: Collection[ast.stmt]) -> bool:
     """Whether all processes come to a call, once, and can speak to each other there."""
     can_speak = script.options.runtime.has("broadcast_object_list") and not script.is_by_hand
     clocks = script.written.clocks
     can_be_sent = not clocks.is_temporary(clock) and not clocks.is_iterator(clock)
-    return can_speak and can_be_sent and _is_run_by_all(script, clock, _DEPTH)
+    if script.accelerator(clock) is None and _is_before_selection(script, clock):
+        return False
+    return can_speak and can_be_sent and _is_run_by_all(script, clock, _DEPTH, settled)
 
 
-def _is_run_by_all(script: Script, call: ast.AST, depth: int) -> bool:
+def _is_before_selection(script: Script, node: ast.AST) -> bool:
+    """Whether GPUs may be selected after a node, which is too late once the processes have met."""
+    selected = (n for parsed in script.program.files for n in parsed.nodes if chooses_gpus(n))
+    return any(script.program.may_follow(n, node) for n in selected)
+
+
+def _is_run_by_all(script: Script, node: ast.AST, depth: int, settled: Collection[ast.stmt] = ()) -> bool:
     """Whether a node is not under a condition, or in a loop, that may not be the same for all processes."""
     program = script.program
-    frame = program.frame(call)
-    if call in script.written.guarding.covered:
+    frame = program.frame(node)
+    if node in script.written.guarding.covered:
         return False
-    for around in program.ancestors(call):
+    child = node
+    for around in program.ancestors(node):
         if around is frame.node:
             break
-        if isinstance(around, _MAYBE) and not _is_first_iterated(program, around, call):
+        if isinstance(around, _MAYBE) and not _is_first_iterated(program, around, node):
             return False
-        if isinstance(around, ast.If) and around is not main_guard(frame.root) and _asks(around.test):
+        is_guard = around is main_guard(frame.root)
+        asked = [*conditions_of(around, child), *(_rounds(script, around) if isinstance(child, ast.stmt) else ())]
+        is_sharded = around in script.metrics.ranks.rounds
+        if is_sharded or not (is_guard or all(_is_alike(script, test, settled) for test in asked)):
             return False
+        child = around
     if frame in script.reach.homes:
-        return script.accelerator(call) is not None
+        return script.accelerator(node) is not None
+    if frame.kind == "class":
+        return _is_run_by_all(script, frame.node, depth, settled)
+    if frame.kind == "module":
+        return _is_started(script, node)
     callers = program.flow.callers.get(frame, ()) if frame.kind == "function" and depth else ()
-    return bool(callers) and all(_is_run_by_all(script, c, depth - 1) for c in callers)
+    return bool(callers) and all(_is_run_by_all(script, c, depth - 1, settled) for c in callers)
+
+
+def _rounds(script: Script, around: ast.AST) -> Iterator[ast.expr]:
+    """What decides how many rounds a loop has: its iterator, and the conditions under which it is left."""
+    if isinstance(around, (ast.For, ast.AsyncFor)):
+        yield around.iter
+    if isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
+        yield from (leaving.test for leaving in script.metrics.ranks.leaving(around))
+
+
+def _is_started(script: Script, node: ast.AST) -> bool:
+    """Whether a script that is started runs a node of its own: not a module that it imports, or a worker may import.
+
+    The kernel of a notebook is not one of the processes that train.
+    """
+    program, module = script.program, script.program.frame(node)
+    guard = main_guard(module)
+    leads = any(f in script.run.leading for c in program.calls_in(module) for f in program.flow.callees.get(c, ()))
+    if program.parsed(node).decoded.notebook is not None or not leads:
+        return False
+    return guard is None or program.inside(node, guard)
+
+
+def _is_alike(script: Script, test: ast.expr, settled: Collection[ast.stmt]) -> bool:
+    """Whether a condition is the same for all processes: nothing of one of them, and no call that may say anything."""
+    rows = [script.effects.kinds.called(n) or () for n in ast.walk(test) if isinstance(n, ast.Call)]
+    is_settled = script.program.statement(test) in settled
+    are_known = (each and all(r.is_pure or (is_settled and r.has(Trait.LOOKS)) for r in each) for each in rows)
+    return all(are_known) and not asks_for_one(test) and not script.metrics.ranks.is_own(test)
 
 
 def _is_first_iterated(program: Program, around: ast.AST, node: ast.AST) -> bool:
-    """Whether a node is evaluated once, as what a loop, or a comprehension at first, goes over."""
-    if isinstance(around, (ast.For, ast.AsyncFor)):
-        return program.inside(node, around.iter)
+    """Whether a node is evaluated once, as what a comprehension goes over at first."""
     if not isinstance(around, ast.comprehension) or not program.inside(node, around.iter):
         return False
     holder = program.parent(around)
     return getattr(holder, "generators", [None])[0] is around
-
-
-def _asks(test: ast.expr) -> bool:
-    return asks_for_one(test) or any(isinstance(n, ast.Call) for n in ast.walk(test))
 
 
 def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:

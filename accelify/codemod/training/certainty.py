@@ -32,7 +32,9 @@ class Certainty:
                 break
             if ancestor in sharded or isinstance(ancestor, ast.Lambda):
                 return False
-            is_open = isinstance(ancestor, ast.ExceptHandler) or not all(map(self._is_common, _asked(ancestor, child)))
+            is_open = isinstance(ancestor, ast.ExceptHandler) or not all(
+                map(self._is_common, conditions_of(ancestor, child))
+            )
             if is_open and not self._trains_beside(child):
                 return False
             child = ancestor
@@ -67,7 +69,7 @@ def asks_for_one(test: ast.expr) -> bool:
     return any(word in ast.unparse(test).lower() for word in _OF_ONE)
 
 
-def _asked(node: ast.AST, child: ast.AST) -> list[ast.expr]:
+def conditions_of(node: ast.AST, child: ast.AST) -> list[ast.expr]:
     """The conditions on which what a node holds is run."""
     if isinstance(node, (ast.If, ast.While, ast.IfExp)):
         return [node.test]

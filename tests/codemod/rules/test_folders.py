@@ -262,3 +262,70 @@ def test_folders_of_settings_that_are_a_class_or_a_file(
     code = after["config.py" if is_imported else "train.py"].decode()
     assert "os.makedirs('runs', exist_ok=True)" in code
     assert ('os.makedirs("tried")' in code) is is_imported
+
+
+STARTED = """\
+import argparse, os, time
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{above}
+def train(out, rows):
+    {selected}
+    loader = DataLoader(rows, batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.save(model.state_dict(), out + "/model.pt")
+def main():
+    args = argparse.ArgumentParser().parse_args()
+    {name}
+    os.makedirs(out, exist_ok=True)
+    train(out, args.rows)
+if __name__ == "__main__":
+    main()
+"""
+AGREED = "accelify.runtime.broadcast_object_list([time.strftime('%m%d')])[0]"
+
+
+@pytest.mark.parametrize(
+    ("slots", "agreed"),
+    [
+        ({"name": "out = time.strftime('%m%d')"}, AGREED),
+        ({"name": "out = args.out or time.strftime('%m%d')"}, AGREED),
+        ({"name": "out = args.out if len(args.out) else time.strftime('%m%d')"}, AGREED),
+        ({"name": "out = args.out\n    if not out:\n        out = time.strftime('%m%d')"}, AGREED),
+        # Not the same for all, too early to meet, or run by what imports the file, as workers may.
+        ({"name": "out = time.strftime('%m%d') if args.local_rank == 0 else ''"}, ""),
+        ({"name": "out = time.strftime('%m%d')", "selected": "os.environ['CUDA_VISIBLE_DEVICES'] = '1'"}, ""),
+        ({"name": "out = OUT", "above": "OUT = time.strftime('%m%d')"}, ""),
+    ],
+)
+def test_a_name_that_is_chosen_before_the_accelerator_is_there(slots: dict[str, str], agreed: str) -> None:
+    result = run(STARTED.format(**{"above": "", "selected": "pass"} | slots))
+    assert agreed in result.after.decode()
+    assert any(n.rule == "folders" for n in result.notes) is not bool(agreed)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "for fold in range(5):\n    os.makedirs(f'runs/{time.time()}')",
+        "class Config:\n    out = f'runs/{time.time()}'\nos.makedirs(Config.out)",
+        "out = 'runs/new'\nif os.path.exists(out):\n    out += f'-{time.time()}'\nos.makedirs(out)",
+    ],
+)
+def test_a_name_in_a_loop_a_class_or_where_another_is_taken(lines: str) -> None:
+    result = run(script(imports=f"{IMPORTS}\nimport time", before=lines))
+    assert "{accelerator.broadcast_object_list([time.time()])[0]}" in result.after.decode()
+    assert not any(n.rule == "folders" for n in result.notes)
+
+
+def test_a_part_of_a_name_is_chosen_with_it() -> None:
+    before = "out = datetime.now().isoformat().split('.')[0]\nos.makedirs(out)"
+    result = run(script(imports=f"{IMPORTS}\nfrom datetime import datetime", before=before))
+    assert "([datetime.now().isoformat().split('.')[0]])[0]\n" in result.after.decode()

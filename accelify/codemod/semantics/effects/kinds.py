@@ -72,7 +72,7 @@ class Kinds:
         An object of a kind without it cannot be meant: it would raise.
         """
         found: list[Row] = []
-        may_be_path = self._may_be_of_path(node, method)
+        may_be_path = self._may_be_of_path(self.program.parent(node), method)
         for kind in sorted(self.of(node) - {OWN} - (set() if may_be_path else {"path"})):
             of_kind = self._of_any(node, method, may_be_path) if kind == UNKNOWN else _row_of(kind, method)
             if kind == UNKNOWN and not of_kind:
@@ -112,9 +112,8 @@ class Kinds:
             return tuple(r for r in rows if r != of_module) or rows
         return rows
 
-    def _may_be_of_path(self, node: ast.expr, method: str) -> bool:
+    def _may_be_of_path(self, function: ast.AST | None, method: str) -> bool:
         """Whether a path's method can be called so: `path.replace(target)`, and not `text.replace(old, new)`."""
-        function = self.program.parent(node)
         call = self.program.parent(function) if function is not None else None
         if not isinstance(call, ast.Call) or call.func is not function or not hasattr(Path, method):
             return True
@@ -122,7 +121,7 @@ class Kinds:
             return True
         given = {k.arg: k.value for k in call.keywords if k.arg is not None}
         try:
-            inspect.signature(getattr(Path, method)).bind(node, *call.args, **given)
+            inspect.signature(getattr(Path, method)).bind(None, *call.args, **given)
         except TypeError:
             return False
         return True
@@ -183,6 +182,8 @@ class Kinds:
             owner = value.owner if isinstance(value, Member) else None
             kind = table.kind_made_by(owner.name) if isinstance(owner, Made) else None
             found = _row_of(kind, value.name) if kind is not None and isinstance(value, Member) else ()
+            if kind == "path" and isinstance(value, Member) and not self._may_be_of_path(function, value.name):
+                continue
             if not found or any(row.mutates or row.returns == "self" for row in found):
                 return None  # whose object cannot be seen here
             rows.update(dict.fromkeys(found))

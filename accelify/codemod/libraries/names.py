@@ -116,6 +116,12 @@ def iteration(name: str | None) -> str | None:
     return None if row is None else row.passes
 
 
+def gives_iterator(name: str | None) -> bool:
+    """Calls that return an iterator, which has no length: `zip`, `itertools.chain`."""
+    row = table.function(name)
+    return row is not None and row.returns == "iterator"
+
+
 def is_device(name: str | None) -> bool:
     """Calls that return a device."""
     return _has_role(name, Role.DEVICE)

@@ -114,7 +114,9 @@ class Prepared:
         return any(isinstance(value, Generated) or self._only_iterates(value) for value in values)
 
     def _only_iterates(self, value: Value) -> bool:
-        """Whether this is an object of the project's own that has neither a length nor items."""
+        """Whether this has neither a length nor items: a library's iterator, `chain(a, b)`, or an object of our own."""
+        if isinstance(value, View) and isinstance(value.node, ast.Call):
+            return any(map(names.gives_iterator, self.program.called(value.node)))
         method = partial(self.program.flow.method, value.cls) if isinstance(value, Instance) else None
         return method is not None and bool(method("__iter__")) and not (method("__len__") or method("__getitem__"))
 

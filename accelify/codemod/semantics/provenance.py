@@ -179,7 +179,10 @@ class Tracer:
 
     def gone_over(self, call: ast.Call) -> list[ast.expr]:
         """The iterables behind `tqdm(loader)`; `zip(range(n), loader)` only numbers the elements of the other."""
-        if "zip" not in self.program.called(call):
+        called = self.program.called(call)
+        if "itertools.chain" in called:
+            return call.args
+        if "zip" not in called:
             return gone_over(call)
         return [a for a in call.args if not self.is_counter(a)] or call.args
 

@@ -452,3 +452,32 @@ def test_a_count_of_steps_in_an_attribute_of_another_object_divides_like_one() -
     text = text.replace("        total = 0\n", "        total = 0\n        self.counter.n = 0\n")
     text = text.replace("class Logger:", "class Counter:\n    n = 0\n\nclass Logger:")
     assert reductions(Facts(text))[0] == (("total",), "mean")
+
+
+_SEVERAL = script(
+    before="others = DataLoader(rows)\nloaders = [DataLoader(r) for r in rows]\nimport itertools"
+).replace("    for x, y in loader:", "    total = 0\n    for x, y in itertools.chain(loader, others):")
+
+
+def over(iterable: str, read: str = "print(total)") -> Facts:
+    text = _SEVERAL.replace("itertools.chain(loader, others)", iterable)
+    return Facts(
+        text.replace("        loss.backward()", "        loss.backward(); total += loss.item()") + f"    {read}\n"
+    )
+
+
+def test_a_chain_of_loaders_has_all_of_them_prepared() -> None:
+    facts = over("itertools.chain(loader, others)", "print(total / (len(loader) + len(others)))")
+    assert {i.text for i in facts.script.preparation.items if i.kind == "loader"} == {"loader", "others"}
+    assert reductions(facts) == [(("total",), "mean")]
+
+
+@pytest.mark.parametrize("iterable", ["itertools.chain.from_iterable(loaders)", "itertools.chain(*loaders)"])
+def test_a_chain_over_a_list_of_loaders_leaves_out_its_last_round(iterable: str) -> None:
+    (found,) = over(iterable).script.metrics.reductions
+    assert (found.names, found.how, found.leaves_out_its_end) == (("total",), "sum", True)
+
+
+def test_a_list_has_a_length() -> None:
+    (found,) = over("[(x, y) for x, y in loader]").script.metrics.reductions
+    assert not found.leaves_out_its_end

@@ -289,11 +289,10 @@ class Containers(Memory):
                 self._put(node, index, part)
             self._add(("item", node, "elements"), frozenset({View("pair", node)}))
         elif kind == "chain":
-            for part in parts:
-                self._add(("item", node, "elements"), part)
-                for inner in part:
-                    if isinstance(inner, (Collection, View)):
-                        self._add(("item", node, "elements"), self.elements(inner))
+            for argument, part in zip(node.args, parts, strict=False):
+                holds_many = isinstance(argument, ast.Starred) or name.endswith("from_iterable")
+                inner = frozenset(e for v in part for e in self.elements(v))
+                self._add(("item", node, "elements"), inner if holds_many else part)
         elif kind == "filter":
             self._add(("item", node, "elements"), parts[-1])
         else:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from tests.interpreters import FAST_START
+
 # Before torch is imported: threads that compute tiny batches together wait for each other, and where the processes of
 # other tests want the same cores, one such batch took a tenth of a second.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Every interpreter that a test starts, wherever its environment comes from.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(FAST_START)]))
 
 # A shell that starts the tests in the background has them and all their processes ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,6 +45,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores, as a worker whose test waits for other processes needs none."""
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector off thousands of tests, and have it look rarely for what a rewrite leaves: its trees."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+    atexit.register(gc.freeze)
 
 
 @pytest.fixture

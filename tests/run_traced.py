@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy
 import torch
+import torch._dynamo  # as the first optimizer would
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 # Units: seconds; only a deadlock takes so long.
@@ -103,6 +104,8 @@ def forget_settings():
 def main(manifest):
     rank = os.environ.get("RANK", "0")
     todo = json.loads(Path(manifest).read_text())
+    gc.collect()
+    gc.freeze()  # what is imported stays, and each `gc.collect` would go through it
     for job in todo:
         faulthandler.dump_traceback_later(LIMIT, exit=True)
         outcome = run(Path(job["folder"]))

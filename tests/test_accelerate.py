@@ -16,6 +16,7 @@ from accelify.codemod.options import ACCELERATE
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests import scripts
+from tests.interpreters import PYTHONPATH
 from tests.scripts import FIXTURES
 
 DRIVER = Path(__file__).with_name("run_traced.py")
@@ -51,7 +52,7 @@ def run(root: Path, launch: list[str], sides: list[str]) -> None:
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "ACCELERATE_USE_CPU": "true",
-        "PYTHONPATH": str(DRIVER.parents[1]),
+        "PYTHONPATH": PYTHONPATH,
     }
     command = [*launch, str(DRIVER), str(manifest)]
     subprocess.run(command, env=environment, timeout=LIMIT, check=False, capture_output=True, cwd=root)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests import scripts
+from tests.interpreters import PYTHONPATH
 from tests.scripts import FIXTURES, MAIN
 
 LIMIT = 600  # seconds; only a deadlock ever takes so long
@@ -29,7 +30,7 @@ def start_by_hand(folder: Path, *command: str) -> str:
 
 
 def start(folder: Path, *command: str) -> str:
-    variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(__file__).parents[1])}
+    variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,

@@ -27,8 +27,8 @@ from click.testing import CliRunner
 
 from accelify.cli import main
 from accelify.codemod import checks, rules
+from tests.interpreters import PYTHONPATH, ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.name != "launch.md"]
 GENERATED = {"rules.md", "checks.md", "commands.md", "names.md"}  # by docs/generated.py, when the site is built
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -147,7 +147,7 @@ def run(words: list[str], folder: Path, *, is_compared: bool) -> str:
         return ""
     assert program == "accelify", f"say how to test `{' '.join(words)}`"
     if arguments[0] in ("launch", "verify", "test") and is_compared:
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        environment = os.environ | {"PYTHONPATH": PYTHONPATH}
         command = [sys.executable, "-m", "accelify", *arguments]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

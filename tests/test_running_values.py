@@ -12,14 +12,13 @@ import pytest
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_source
 from tests.codemod.running_values import REDUCED, script
-
-ROOT = Path(__file__).parents[1]
+from tests.interpreters import PYTHONPATH
 
 
 def printed(folder: Path, text: bytes, *launch: str) -> list[float]:
     """The numbers that a script prints."""
     (folder / "train.py").write_bytes(text)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PYTHONPATH}
     command = [sys.executable, *launch, "train.py"]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False

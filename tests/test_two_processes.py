@@ -20,9 +20,9 @@ from _pytest.mark.structures import ParameterSet
 
 from accelify.codemod.rewrite import Options
 from tests import scripts
+from tests.interpreters import PYTHONPATH
 from tests.scripts import FIXTURES
 
-ROOT = Path(__file__).parents[1]
 DRIVER = Path(__file__).with_name("run_traced.py")
 LIMIT = 1200  # seconds; only a deadlock ever takes so long
 # They download; `fixtures/runnable/tutorial` runs.
@@ -127,7 +127,7 @@ def _environment() -> dict[str, str]:
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PYTHONPATH,
         "TQDM_DISABLE": "1",
     }
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.interpreters import PYTHONPATH
 from tests.ports import free_port
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 240.0  # seconds until a wait is given up; no test measures time
 
 
@@ -50,7 +50,7 @@ class Shell:
     def environment(self, **variables: str) -> dict[str, str]:
         left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
         base = {k: v for k, v in os.environ.items() if k not in left_out and not k.startswith("ACCELIFY_")}
-        base |= {"PYTHONPATH": str(ROOT), "LAUNCH_TEST_MARK": self.mark, "TMPDIR": str(self.temporary)}
+        base |= {"PYTHONPATH": PYTHONPATH, "LAUNCH_TEST_MARK": self.mark, "TMPDIR": str(self.temporary)}
         return base | variables
 
     def start(self, *command: str, **variables: str) -> subprocess.Popen[str]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.conftest import PATIENCE, ROOT, Shell
+from tests.interpreters import ROOT
+from tests.launch.conftest import PATIENCE, Shell
 
 PAGE = (ROOT / "docs" / "launch.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

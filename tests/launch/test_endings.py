@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.launch.conftest import PATIENCE, ROOT, Shell, wait_until
+from tests.interpreters import ROOT
+from tests.launch.conftest import PATIENCE, Shell, wait_until
 from tests.ports import free_port
 
 FAILING = """

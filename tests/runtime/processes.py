@@ -6,6 +6,7 @@ not run, and another world goes on with the next one.
 """
 
 import functools
+import gc
 import importlib
 import inspect
 import json
@@ -20,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.interpreters import PYTHONPATH
 from tests.ports import free_port
 
-ROOT = Path(__file__).parents[2]
 # Units: seconds; only a deadlock ever takes so long.
 COLLECTIVE_LIMIT, WORLD_LIMIT = 180, 900
 
@@ -64,7 +65,7 @@ def environment(rank, processes, port):
         "MASTER_PORT": str(port),
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PYTHONPATH,
     }
 
 
@@ -130,6 +131,7 @@ def main(folder, *names):
     from accelify.runtime import Accelerator, InitProcessGroupKwargs
     from tests.runtime.training import seed
 
+    gc.freeze()  # what is imported stays; the workers of loaders are forked from here
     limit = InitProcessGroupKwargs(timeout=timedelta(seconds=COLLECTIVE_LIMIT))
     for name in names:
         if name != names[0]:

@@ -13,8 +13,8 @@ import pytest
 from accelify.runtime.checkpoint.checkpoint import CannotLoad, CannotSave
 from accelify.runtime.checkpoint.files import FolderWriter
 from accelify.runtime.checkpoint.manifest import Manifest, _digest, _table, committed, read_manifest
+from tests.interpreters import PYTHONPATH
 from tests.runtime.checkpoint.test_checkpoint import Run
-from tests.runtime.processes import ROOT
 
 LIMIT = 6 << 30  # bytes of addresses; torch itself has some three
 
@@ -165,7 +165,7 @@ def test_a_disk_without_room_is_named_with_the_file(tmp_path):
     """By a limit on the size of files, which needs no mount and fails in the same calls."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
     )

@@ -12,8 +12,9 @@ import torch
 
 from accelify.runtime.world import process_group
 from accelify.runtime.world.process_group import choose_device
+from tests.interpreters import ROOT
 from tests.ports import free_port
-from tests.runtime.processes import ROOT, WORLD_LIMIT, environment, launch
+from tests.runtime.processes import WORLD_LIMIT, environment, launch
 
 TRAIN = """
 import sys
@@ -32,7 +33,8 @@ for step, batch in enumerate(loader):
 
 # Registered before the runtime's own, and so run after it.
 THREADS = """
-import atexit, os, pathlib
+import atexit, gc, os, pathlib
+atexit.unregister(gc.freeze)  # so that it ends as its users' interpreters do
 def count():
     names = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
     pathlib.Path("threads-" + os.environ["RANK"]).write_text(str(sum(name.startswith("pt_gloo") for name in names)))

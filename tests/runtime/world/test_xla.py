@@ -13,6 +13,7 @@ import pytest
 from accelify.runtime.world.backend import join
 from accelify.runtime.world.environment import Environment
 from accelify.runtime.world.xla import CannotUseXla
+from tests.interpreters import PYTHONPATH
 
 ROOT = Path(__file__).parents[3]
 PYTHON = os.environ.get("ACCELIFY_XLA_PYTHON")
@@ -53,7 +54,7 @@ print(accelerator.device.type, rows.device.type, next(model.parameters()).device
 def test_a_script_trains_and_goes_on_as_on_the_cpu(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     variables = {name: value for name, value in os.environ.items() if name != "PJRT_DEVICE"}
-    variables["PYTHONPATH"] = str(ROOT)
+    variables["PYTHONPATH"] = PYTHONPATH
     for name, more in (("cpu", {}), ("xla", {"PJRT_DEVICE": "CPU"})):
         command = [PYTHON, "train.py", f"run-{name}", f"{name}.pt"]
         done = subprocess.run(command, cwd=tmp_path, env=variables | more, capture_output=True, text=True, timeout=300)
@@ -75,7 +76,7 @@ def test_a_script_that_named_no_device_has_all_its_tensors_on_one(tmp_path, name
     printed = {}
     for kind, more in (("before", {}), ("after", {"PJRT_DEVICE": "CPU"})):
         variables = {name: value for name, value in os.environ.items() if name != "PJRT_DEVICE"}
-        variables |= {"PYTHONPATH": str(ROOT), **more}
+        variables |= {"PYTHONPATH": PYTHONPATH, **more}
         command = [PYTHON, ROOT / "fixtures" / "scripts" / name / f"{kind}.py"]
         done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr  # XLA's device computes with nothing that is in the CPU's memory
@@ -172,7 +173,7 @@ if __name__ == "__main__":
 def test_two_devices_train_as_two_processes_do(tmp_path):
     (tmp_path / "train.py").write_text(TWO)
     variables = {name: value for name, value in os.environ.items() if name != "PJRT_DEVICE"}
-    variables["PYTHONPATH"] = str(ROOT)
+    variables["PYTHONPATH"] = PYTHONPATH
     printed = {}
     for name, more in (("cpu", {}), ("xla", {"PJRT_DEVICE": "CPU", "XLA_ENABLE_PARAM_ALIASING": "0"})):
         command = [PYTHON, "train.py", f"{name}.pt", f"run-{name}"]
@@ -206,7 +207,7 @@ sys.modules["torch_xla"] = None
 from accelify.runtime import Accelerator
 Accelerator()
 """
-    variables = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": str(ROOT)}
+    variables = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONPATH": PYTHONPATH}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert done.returncode == 1
     assert "CannotUseXla: $PJRT_DEVICE asks for XLA, and torch_xla cannot be imported" in done.stderr

@@ -12,7 +12,7 @@ help:
 	@echo "make docs      build the documentation site in build/site; a broken link is an error"
 	@echo "make test      run the tests"
 	@echo "make test-fast run the tests of the codemod's facts, in less than 30 seconds"
-	@echo "make soak      the slow proofs: 200 killed runs instead of five, 600 composed scripts and random programs instead of 20, every fixture verified"
+	@echo "make soak      the slow proofs: 200 killed runs instead of three, 600 composed scripts and random programs instead of 20, every fixture verified"
 	@echo "make test-all  run the codemod's tests on every Python from 3.10 that is installed"
 	@echo "make bench     measure speed, as ratios to a floor or a peer"
 	@echo "make lint      check style and types"
@@ -54,7 +54,8 @@ test-fast: venv
 	@$(BIN)/python -m pytest -m "not slow" $(filter-out %/rules/ %/__pycache__/,$(wildcard tests/codemod/*/))
 
 soak: venv
-	@ACCELIFY_TEST_KILLS=200 $(BIN)/python -m pytest tests/runtime/checkpoint/test_killed.py
+	@ACCELIFY_TEST_KILLS=200 $(BIN)/python -m pytest tests/runtime/checkpoint/test_killed.py tests/launch/test_elastic.py
+	@ACCELIFY_TEST_EVERY=1 $(BIN)/python -m pytest tests/codemod/test_determinism.py
 	@ACCELIFY_TEST_CELLS=20000 $(BIN)/python -m pytest tests/test_cli.py -k thousand_cells
 	@$(BIN)/python -m pytest --timeout 3600 tests/test_accelerate_examples.py
 	@ACCELIFY_TEST_KERNELS=1 $(BIN)/python -m pytest tests/test_notebooks.py -k accelerate

@@ -15,7 +15,7 @@ from tests.runtime import training
 from tests.runtime.processes import environment
 
 # Units: kills; `make soak` asks for more.
-KILLS = int(os.environ.get("ACCELIFY_TEST_KILLS", "5"))
+KILLS = int(os.environ.get("ACCELIFY_TEST_KILLS", "3"))
 STEPS_PER_EPOCH = 4
 AT_MOST = 8  # steps of a run that is killed, however long that takes
 

@@ -53,6 +53,7 @@ def run_ranks(launch: Launch) -> int:
 
     from accelify.runtime.launch.agent import RankLogs, run_agent
 
+    gc.freeze()  # what is imported stays: going through it once more at the end takes half a second
     if launch.machines != (1, 1) and address:
         _name_interface(address)
 

@@ -7,6 +7,7 @@ Where ranks are to meet, it forks a process of its own for their store, on a por
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -81,6 +82,8 @@ def _prepare() -> None:
     import accelify.runtime.accelerator  # noqa: F401
 
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # what is imported stays: no rank's collector need go through it, and so copy it
 
 
 def _ended(running: dict[int, str]) -> list[tuple[str, int]]:

@@ -63,7 +63,8 @@ PLACES = {
     "in a class": lambda text: HEAD + "class Other(nn.Module):\n" + deeper(text) + SET_UP + epochs(),
     "as a condition's branch": lambda text: HEAD + SET_UP + epochs(batch="if epoch:\n" + deeper(text) + STEP),
 }
-PROGRAMS = st.one_of(hypothesmith.from_node(), hypothesmith.from_grammar())
+# Deferred: a grammar takes seconds, and every worker collects this file.
+PROGRAMS = st.deferred(lambda: st.one_of(hypothesmith.from_node(), hypothesmith.from_grammar()))
 
 
 def is_valid(text: str) -> bool:

@@ -65,6 +65,14 @@ def rewritten(**slots: str) -> tuple[str, list[str]]:
         {"source": "DataLoader(loader.dataset, 2)"},
         {"source": "enumerate(DataLoader(loader.dataset, 2, shuffle=True))", "first": "x, y = y"},
         {"before": "def batches(): return DataLoader(loader.dataset, 2)", "source": "batches()"},
+        {"add": "losses.append(loss.detach().cpu().numpy())"},
+        {"add": "number = loss.cpu().detach().numpy()\n        losses += [number]"},
+        {"add": "losses.append(loss.data)", "end": "print(sum(losses) / len(losses))"},
+        {"add": "losses.append(loss.detach().cpu())"},
+        {"add": "losses.append(loss.item())\n        recent = sum(losses[-9:]) / 9\n        print(recent)"},
+        {
+            "add": "losses.append(loss.item())\n        mean = np.mean(losses)\n        text = str(mean)\n        print(text)"
+        },
         {"add": "losses += [loss.item()]"},
         {"begin": "losses = np.array([])", "add": "losses = np.append(losses, loss.item())"},
         {"begin": "losses = list()", "add": "losses = np.append(losses, [loss.item()])", "end": "print(losses.mean())"},
@@ -93,6 +101,8 @@ def test_what_is_read_for_its_mean_is_put_together(slots: dict[str, str]) -> Non
         {"add": "losses.append(loss.item())\n        if epoch: break"},
         {"add": "losses.append(loss.item())\n        losses.append(1.0)\n        losses = losses[1:]"},
         {"first": "if np.mean(losses) < 1: model.train()"},
+        {"add": "losses.append(loss.item())\n        mean = np.mean(losses)\n        if mean < 1: model.train()"},
+        {"add": "losses.append(loss.cpu())"},
         {"source": "zip(x_loader, loader)", "before": "x_loader = loader"},
         {"end": "losses = np.array(losses)\n    print(losses[-1])"},
         {"end": "losses = losses[1:]\n    print(np.mean(losses))"},

@@ -191,7 +191,7 @@ class _Collected:
 
 
 class Lists:
-    """Find lists that can be gathered after their loop: a number for each batch, in the order of one process."""
+    """Find lists that can be gathered after their loop: a number or an array for each batch, as in one process."""
 
     def __init__(self, program: Program, tracer: Tracer, harmless: Harmless) -> None:
         self.program = program
@@ -252,7 +252,7 @@ class Lists:
         return False
 
     def _is_put_together(self, each: _Collected, loop: Loop, before: list[ast.stmt]) -> bool:
-        """Whether a list begins empty just before a loop, gets one number in each round, and is read for their mean."""
+        """Whether a list begins empty just before a loop, gets a number in each round, and is read for their mean."""
         facts, frame, variable = self.chains.facts(loop), self.program.frame(loop), self.chains.variable(each.place)
         if variable is None or variable.scope is not frame:
             return False
@@ -271,7 +271,16 @@ class Lists:
         within = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, each.statement)]
         outside = [r for r in reads if not self.program.inside(r, loop)]
         is_number = Elements(self.program, self.tracer, self.harmless, loop).is_number(each.value)
-        return is_number and bool(outside) and all(map(self.is_meant, outside)) and all(map(self._is_shown, within))
+        is_value = is_number or (not isinstance(each.statement, ast.Assign) and self._has_no_graph(each.value))
+        return is_value and bool(outside) and all(map(self.is_meant, outside)) and all(map(self._is_shown, within))
+
+    def _has_no_graph(self, value: ast.expr) -> bool:
+        """Whether a value is an array, or a tensor that nothing is learned from: `loss.detach()`, `loss.cpu().data`."""
+        kinds = self.chains.kinds.of(value)
+        if isinstance(value, ast.Name):
+            given = self.tracer.only_value(value)
+            return kinds == {"ndarray"} or (given is not None and given is not value and self._has_no_graph(given))
+        return kinds == {"ndarray"} or (kinds == {"tensor"} and _is_detached(value))
 
     def _is_empty(self, value: ast.expr | None) -> bool:
         """`[]`, `list()`, `np.array([])`."""
@@ -304,10 +313,17 @@ class Lists:
             and methods.summarizes(taken.attr)
         )
 
-    def _is_shown(self, read: ast.expr) -> bool:
+    def _is_shown(self, read: ast.expr, depth: int = 3) -> bool:
+        """Whether a value is only shown, itself or by way of variables: `recent = sum(losses[-9:]); print(recent)`."""
         statement = self.program.statement(read)
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        return isinstance(call, ast.Call) and self.harmless.shows(call)
+        if isinstance(statement, ast.Expr):
+            return isinstance(statement.value, ast.Call) and self.harmless.shows(statement.value)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        variable = self.chains.variable(target) if isinstance(target, ast.Name) else None
+        if variable is None or not depth or variable.scope is not self.program.frame(read):
+            return False
+        reads = self.program.reads_of(self.program.frame(read), variable.name)
+        return all(self._is_shown(r, depth - 1) for r in reads)
 
 
 def statements_of_each_round(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -411,6 +427,12 @@ class Elements:
                 if not isinstance(value, ast.Name) or value.id != name:
                     found.append(value)
         return found
+
+
+def _is_detached(value: ast.expr) -> bool:
+    """`loss.detach()`, `loss.data`, and of these `.cpu()`."""
+    part = value.func if isinstance(value, ast.Call) else value
+    return isinstance(part, ast.Attribute) and (methods.leaves_the_graph(part.attr) or _is_detached(part.value))
 
 
 def _method(call: ast.Call) -> str:

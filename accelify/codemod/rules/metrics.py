@@ -21,7 +21,7 @@ rows that a prepared loader adds to even out the last step of an epoch are trimm
 nothing else in the loop needs them. They may be all rows that a process has: what cannot be computed of none comes
 under `if len(y):`.
 The meters of a loop, objects whose `update` adds to sums, are combined where they are read after it. So are lists
-that get one number from each batch, where their mean is read.
+that get a number, an array or a detached tensor from each batch, where their mean is read.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag says, is sharded like the
 latter where it evaluates: `for x, y in loader if training else accelerator.shard(loader, even=False)`.
 A loop that evaluates, where all that leaves it is added up or collected, has its batches sharded as they are, and

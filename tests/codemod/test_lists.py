@@ -70,9 +70,7 @@ def rewritten(**slots: str) -> tuple[str, list[str]]:
         {"add": "losses.append(loss.data)", "end": "print(sum(losses) / len(losses))"},
         {"add": "losses.append(loss.detach().cpu())"},
         {"add": "losses.append(loss.item())\n        recent = sum(losses[-9:]) / 9\n        print(recent)"},
-        {
-            "add": "losses.append(loss.item())\n        mean = np.mean(losses)\n        text = str(mean)\n        print(text)"
-        },
+        {"add": "losses.append(loss.item())\n        mean = np.mean(losses)\n        m = str(mean)\n        print(m)"},
         {"add": "losses += [loss.item()]"},
         {"begin": "losses = np.array([])", "add": "losses = np.append(losses, loss.item())"},
         {"begin": "losses = list()", "add": "losses = np.append(losses, [loss.item()])", "end": "print(losses.mean())"},

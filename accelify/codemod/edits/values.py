@@ -181,6 +181,7 @@ class Remark:
     loaded: which files outside the program load the checkpoint that it is about: those are named, without one there is
     no note.
     shows: where values of one process's own, which the note is about, are shown or saved.
+    within: the rules whose first note, where there is one, says this as its last sentence.
     """
 
     rule: str
@@ -195,6 +196,7 @@ class Remark:
     lines: tuple[tuple[Place, ...], ...] = ()
     loaded: Loaded | None = None
     shows: tuple[Place, ...] = ()
+    within: tuple[str, ...] = ()
 
     def text(self, named: Callable[[Place], str]) -> str:
         """The message with all that it stands for."""

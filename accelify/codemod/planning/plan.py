@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from accelify.codemod import leftovers
 from accelify.codemod.edits.inserted import Inserted
-from accelify.codemod.edits.values import AddParameter, Change, DropParameter, Edit, Found, Obstacle, Plan
+from accelify.codemod.edits.values import AddParameter, Change, DropParameter, Edit, Found, Obstacle, Plan, Remark
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.leftovers import Uses, edits_of, settle
@@ -19,6 +19,7 @@ from accelify.codemod.planning.imports import in_one_form
 from accelify.codemod.planning.left_out import LeftOut
 from accelify.codemod.planning.outside_callers import users_of_parameter
 from accelify.codemod.planning.turns import in_turn
+from accelify.codemod.result import Tier
 from accelify.codemod.rules import RULES
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
@@ -101,6 +102,21 @@ def _started_by_hand(script: Script) -> Iterator[Obstacle]:
             return
 
 
+def _with_sentences(remarks: Sequence[Remark]) -> list[Remark]:
+    """The notes, where one that may be a sentence of another rule's note is one."""
+    found = [r for r in remarks if not r.within]
+    for remark in (r for r in remarks if r.within):
+        host = next((r for r in found if r.rule in remark.within), None)
+        if host is None:
+            found.append(remark)
+            continue
+        message = f"{host.message}. {remark.message[0].upper()}{remark.message[1:]}"
+        alike = (host.rule, host.tier, host.message)  # which become one note
+        tier = Tier.REVIEW if Tier.REVIEW in (host.tier, remark.tier) else host.tier
+        found = [replace(r, message=message, tier=tier) if (r.rule, r.tier, r.message) == alike else r for r in found]
+    return found
+
+
 def _settled(verdict: Verdict, script: Script) -> Plan:
     """The plan of all findings, and of the code that becomes unused by them."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
@@ -116,5 +132,6 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     made.obstacles += left_out.needed(made)
     made.obstacles += [] if made.obstacles else list(program.once(Inserted).obstacles(made.changes))
     made.remarks += left_out.notes(made, script.effects)
+    made.remarks = _with_sentences(made.remarks)
     made.changes = in_one_form(made.changes, script.options.runtime.module)
     return made

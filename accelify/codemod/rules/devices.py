@@ -393,13 +393,13 @@ def _lost_literals(script: Script) -> Iterator[Remark]:
 
 
 def _moved(script: Script) -> Iterator[Remark]:
-    """A note where the models of a script that computed on the CPU are prepared, if nothing else says it."""
+    """That the script computed on the CPU, if nothing else says it: with the batch size, or at `prepare`."""
     devices, groups = script.devices, [g for g in script.preparation.groups if g.anchor is not None]
     is_said = any(map(devices.trains_on_cpu, devices.known.bindings))
     if groups and devices.cpu is None and not script.is_by_hand and devices.lattice.is_plain_host and not is_said:
         place = min((g.anchor for g in groups if g.anchor is not None), key=script.program.position)
         message = _WAS_ON_CPU.format(script.options.runtime.launch)
-        yield Remark(NAME, script.path(place), place, message, Tier.REVIEW)
+        yield Remark(NAME, script.path(place), place, message, Tier.REVIEW, within=("batch_size", "data"))
 
 
 def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr], list[ast.expr]]]:

@@ -525,7 +525,25 @@ def test_a_function_whose_models_are_here_and_there_leaves_them_there() -> None:
         ({"before": "device = 'cuda' if torch.cuda.is_available() else 'cpu'", "model": "model.to(device)"}, False),
     ],
 )
-def test_a_script_of_the_cpu_is_told_that_it_moves(slots: dict[str, str], is_said: bool) -> None:
-    notes = [n.message for n in run(script(**slots)).notes]
-    assert any(n.startswith("the script trained on the CPU, and now") for n in notes) is is_said
+def test_a_script_of_the_cpu_is_told_that_it_moves_with_the_batch_size(slots: dict[str, str], is_said: bool) -> None:
+    found = run(script(**slots)).notes
+    notes = [n.message for n in found]
+    assert any(". The script trained on the CPU, and now" in n for n in notes) is is_said
+    assert not is_said or {n.rule for n in found} == {"batch_size"}
     assert is_said or "device = 'cpu'" not in slots.values() or any("no longer keeps the training" in n for n in notes)
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        ("x, y = torch.randn(8, 4), torch.randn(8, 1)\nfor epoch in range(2):\n", "data"),
+        ("for epoch in range(2):\n    x, y = torch.randn(8, 4), torch.randn(8, 1)\n", "data"),
+    ],
+)
+def test_without_a_loader_the_note_on_the_data_says_so(data: str, rule: str) -> None:
+    head, _, _ = script().partition("for epoch")
+    text = head.replace("loader = DataLoader(rows, batch_size=2)\n", "") + data + textwrap.indent(STEP, " " * 4)
+    result = run(text)
+    (note,) = result.notes
+    assert note.rule == rule
+    assert "The script trained on the CPU" in note.message

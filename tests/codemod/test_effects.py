@@ -533,16 +533,3 @@ def test_what_a_model_decodes_is_decoded_by_all(holder: str, is_guarded: bool) -
     guard = "        if accelerator.is_main_process:\n            images = "
     assert (guard in result.after.decode()) is is_guarded
     assert "if accelerator.is_main_process:\n            np.save(" in result.after.decode() or is_guarded
-
-
-@pytest.mark.parametrize(
-    ("wait", "is_reported"),
-    [("n += 1", True), ("import time; time.sleep(1)", False)],
-)
-def test_a_folder_that_takes_the_next_number_is_reported(wait: str, is_reported: bool) -> None:
-    slots = {
-        "imports": "import os",
-        "before": f"n = 0\nwhile os.path.exists(f'run{{n}}'):\n    {wait}\nos.makedirs(f'run{{n}}')",
-    }
-    notes = run(script(**slots)).notes
-    assert any("and takes the next name: use one for all processes" in n.message for n in notes) is is_reported

@@ -4,13 +4,13 @@
         raise FileExistsError(out)                                        os.mkdir(out)
     os.makedirs(out)                   out.mkdir()                    except FileExistsError:
                                                                           sys.exit("there already")
-    if os.path.exists(out):
-        resume = True
-    else:
-        os.makedirs(out)
+    if os.path.exists(out):            for i in count():
+        resume = True                      if not os.path.exists(f"run{i}"):
+    else:                                      break
+        os.makedirs(out)               os.makedirs(f"run{i}")
 
-A process that looks after another has made the folder stops, or resumes alone. The answer is the same for all where
-they wait for each other after they have looked.
+A process that looks after another has made the folder stops, resumes alone, or counts one further. The answer is the
+same for all where they wait for each other after they have looked.
 """
 
 from __future__ import annotations
@@ -68,23 +68,64 @@ class Refusals:
         function = program.frame(make)
         if meeting is not make and isinstance(made, ast.Name) and function in program.flow.callees.get(meeting, ()):
             made = self.stored.tracer.argument(meeting, function, made.id) or made
+        if self.counts_on(look):
+            return self.stored.may_be_one(asked, made)
         return ast.unparse(asked) == ast.unparse(made) or self.stored.are_alike(asked, made)
 
     def _stops(self, look: ast.Call) -> bool:
         """Whether the script stops, or asks, where what is looked for is there."""
-        program = self.stored.program
-        statement, is_there = program.statement(look), True
-        for around in program.ancestors(look):
-            if around is statement:
-                break
-            is_there ^= isinstance(around, ast.UnaryOp) and isinstance(around.op, ast.Not)
+        statement = self.stored.program.statement(look)
         if isinstance(statement, ast.Assert):
-            return not is_there
-        return isinstance(statement, ast.If) and self._refuses(statement.body if is_there else statement.orelse)
+            return not self._asks_for_presence(look)
+        return isinstance(statement, ast.If) and self._refuses(self._branches(look, statement)[0])
+
+    def _asks_for_presence(self, look: ast.Call) -> bool:
+        """Whether a condition holds where what is looked for is there, and not where it is missing."""
+        around = itertools.takewhile(lambda a: not isinstance(a, ast.stmt), self.stored.program.ancestors(look))
+        return sum(isinstance(a, ast.UnaryOp) and isinstance(a.op, ast.Not) for a in around) % 2 == 0
+
+    def _branches(self, look: ast.Call, choice: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """What is done where what is looked for is there, and where it is missing."""
+        branches = (choice.body, choice.orelse)
+        return branches if self._asks_for_presence(look) else branches[::-1]
+
+    def counts_on(self, look: ast.Call) -> bool:
+        """Whether a loop goes on as long as there is what is looked for, and does not wait for it to go."""
+        program, statement = self.stored.program, self.stored.program.statement(look)
+        if isinstance(statement, ast.While) and program.inside(look, statement.test):
+            loop: ast.AST | None = statement if self._asks_for_presence(look) else None
+        else:
+            loop = next(iter(program.loops_round(look)), None)
+            if not isinstance(statement, ast.If) or not program.inside(look, statement.test):
+                return False
+            there, missing = self._branches(look, statement)
+            ends = there and isinstance(there[-1], ast.Continue)
+            block = program.block(statement)
+            missing = block[block.index(statement) + 1 :] if ends else missing
+            if not any(isinstance(s, (ast.Break, ast.Return)) for s in missing):
+                return False
+        named = {n.id for n in ast.walk(path_of(look)) if isinstance(n, ast.Name)} if _has_path(look) else set()
+        written = (
+            [n for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)] if loop else []
+        )
+        sleeps = loop is not None and any(isinstance(n, ast.Attribute) and n.attr == "sleep" for n in ast.walk(loop))
+        return any(n.id in named for n in written) and not sleeps
+
+    def counts_failures(self, make: ast.Call) -> bool:
+        """Whether a loop makes the first folder that is not there: `except FileExistsError: i += 1`."""
+        program = self.stored.program
+        handlers = list(handlers_round(program, make)) if program.loops_round(make) else []
+        ends = (ast.Break, ast.Return)
+        beside = [s for h in handlers for s in getattr(program.parent(h), "body", [])]
+        beside += [s for h in handlers for s in getattr(program.parent(h), "orelse", [])]
+        leaves = any(isinstance(s, ends) for s in beside)
+        return leaves and not any(isinstance(n, (*ends, ast.Raise)) for h in handlers for n in ast.walk(h))
 
     def _is_told(self, look: ast.Call, make: ast.Call) -> bool:
         """Whether the rest of the script knows which way was taken: one that writes files, or binds a name it reads."""
         statement = self.stored.program.statement(look)
+        if self.counts_on(look):
+            return True
         if isinstance(statement, ast.If) and self.stored.program.inside(look, statement.test):
             return self._differ(statement, make)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -131,6 +172,10 @@ def path_of(call: ast.Call) -> ast.expr:
     """The path that a call is given, or whose method it is."""
     assert call.args or isinstance(call.func, ast.Attribute)
     return call.args[0] if call.args else call.func.value  # type: ignore[attr-defined]  # a method of the path
+
+
+def _has_path(call: ast.Call) -> bool:
+    return bool(call.args) or isinstance(call.func, ast.Attribute)
 
 
 def handlers_round(program: Program, make: ast.Call) -> Iterator[ast.ExceptHandler]:

@@ -4,6 +4,7 @@
     n = len(os.listdir(out))                   ->    n = accelerator.broadcast_object_list([len(os.listdir(out))])[0]
     path.mkdir(parents=True, exist_ok=False)   ->    path.mkdir(parents=True, exist_ok=True)
     out = time.ctime()                         ->    out = accelerator.broadcast_object_list([time.ctime()])[0]
+    out = next_free("runs")                    ->    out = accelerator.broadcast_object_list([next_free("runs")])[0]
     shutil.rmtree(path)                        ->    if accelerator.is_main_process:
                                                          shutil.rmtree(path)
                                                      accelerator.wait_for_everyone()
@@ -11,8 +12,10 @@
 Why: two processes may both find that the folder is missing; the second to make it would fail. And a folder that is
 named for the time is another one for each process whose clock says something else; one that is named for the number
 of folders there are, once a process has made it; and one that is drawn at random, where each process draws its own
-data: so all take the first one's. One that a later process deletes may hold what another has written already. Where
-the script stops because its folder is there, all processes have looked before one of them creates it.
+data: so all take the first one's. So they do where a function of the script looks for a name that is free; one that
+creates the folder, too, is called in process 0 alone. One that a later process deletes may hold what another has
+written already. Where the script stops because its folder is there, or counts on to a free number, all have looked
+before one of them creates it.
 Left alone: calls that say themselves what to do. Where the script did not check first, the change is marked for review:
 a folder that is left from an earlier run is no error any more. Clocks that the accelerator does not reach, or that not
 every process may come to, are noted.
@@ -21,7 +24,8 @@ every process may come to, are noted.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 import libcst as cst
@@ -34,13 +38,15 @@ from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.preparing.placing import chooses_gpus
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import code, main_guard
+from accelify.codemod.semantics.scopes import Scope, code, main_guard
 from accelify.codemod.training.certainty import asks_for_one, conditions_of
 
 NAME = "folders"
 OPTIONAL = True
 _MAYBE = (ast.Try, ast.Lambda, ast.comprehension)
+_NAMES = frozenset({"string", "path", "number"})
 _MAKING_FOLDERS = frozenset({"tensorboard", "tracker"})
 _DEPTH = 3
 _FOUND = "a later process finds what another has created, and takes the next name: use one for all processes"
@@ -93,14 +99,17 @@ def find(script: Script) -> Iterator[Found]:
         change = Change(NAME, path, call.lineno, reason, tuple(edits), tier)
         yield Attempt((change,), otherwise=(left,))
     refused = list(_refused(script, refusals))
-    yield from _waits(script, refused)
-    yield from _next_free(script)
-    settled = {refusal.statement for refusal, _ in refused}.difference(r.statement for r, edits in refused if not edits)
+    settled = {r.statement for r, _ in refused}.difference(r.statement for r, edits in refused if not edits)
+    counting = list(_counting(script, refusals))
+    chosen = {f: calls for f in map(script.program.frame, counting) if (calls := _choosing(script, f))}
+    counting = [c for c in counting if script.program.statement(c) not in settled]
+    yield from _waits(script, [(r, e) for r, e in refused if script.program.frame(r.statement) not in chosen])
+    yield from _next_free(script, counting, chosen)
     for clock in clocks:
         yield _one_name(script, clock, _differs_by_clock(script, clock), settled)
     for each in dict.fromkeys((*drawn, *_saved_and_read(script))):
         yield _one_name(script, each, _DRAWN, settled)
-    for count in counts:
+    for count in (c for c in counts if script.program.frame(c) not in chosen):
         reason = "all processes go by the files that process 0 finds, and share one folder"
         yield _one_name(script, count, (_FOUND, reason), settled)
 
@@ -290,31 +299,59 @@ def _is_found_by_all(script: Script, make: ast.Call, waits: Collection[ast.Call]
     return not any(stored.starts(g) and stored.may_hold(path_of(make), g) for g in given)
 
 
-def _next_free(script: Script) -> Iterator[Remark]:
-    """Where the script counts up to a name that is free: `while os.path.exists(folder): ...`."""
+def _counting(script: Script, refusals: Refusals) -> Iterator[ast.Call]:
+    """The calls by which the script counts up to a name that is free: `while os.path.exists(folder): ...`."""
     for call in script.program.calls:
-        frame = script.program.frame(call)
-        if frame not in script.program.reachable or call in script.written.guarding.covered:
+        if script.program.frame(call) not in script.program.reachable or call in script.written.guarding.covered:
             continue
-        name = code(call.func).rpartition(".")[2]
-        is_library = name == "increment_path" and script.path(call) in script.files
-        if is_library or (methods.looks_for_a_file(name) and _counts_on(script.program.statement(call))):
+        is_question = methods.looks_for_a_file(code(call.func).rpartition(".")[2]) and refusals.counts_on(call)
+        is_tried = _makes_a_folder(script, call) and refusals.counts_failures(call)
+        if is_question or is_tried:
+            yield call
+
+
+def _choosing(script: Script, function: Scope) -> list[ast.Call]:
+    """The calls of a function that gives a free name, and does nothing else but to create the folder."""
+    summary = script.effects.of_function(function) if function.is_function else None
+    written = summary.files_written if summary is not None else frozenset()
+    only_gives = summary is not None and replace(summary, leaves=frozenset(), files_written=frozenset()).only_reads
+    calls = script.program.calls_of(function) if only_gives and all(use.is_folder for use in written) else []
+    kinds = [script.effects.kinds.of(call) for call in calls]
+    is_sent = all(each & _NAMES and each <= _NAMES | {UNKNOWN} for each in kinds) and all(
+        _may_agree(script, c, ()) for c in calls
+    )
+    return calls if is_sent else []
+
+
+def _next_free(
+    script: Script, counting: Collection[ast.Call], chosen: Mapping[Scope, list[ast.Call]]
+) -> Iterator[Change | Remark]:
+    """One name for all where the script looks for one that is free: what process 0 finds, or a note."""
+    reason = "all processes use the name that process 0 finds free"
+    for function, calls in chosen.items():
+        is_alone = bool(script.effects.of_function(function).files_written)
+        for call in calls:
+            yield _one_name(script, call, (_FOUND, reason), (), is_alone=is_alone)
+    for call in script.program.calls:
+        is_library = code(call.func).rpartition(".")[2] == "increment_path" and script.path(call) in script.files
+        is_library = is_library and not script.program.flow.callees.get(call) and script.program.is_run(call)
+        if is_library and call not in script.written.guarding.covered:
+            yield _one_name(script, call, (_FOUND, reason), (), is_alone=True)
+        elif call in counting and script.program.frame(call) not in chosen:
             yield Remark(NAME, script.path(call), call, _FOUND, Tier.REVIEW)
 
 
-def _counts_on(loop: ast.stmt) -> bool:
-    """Whether a statement is a loop that goes on as long as something is there, and does not wait for it to go."""
-    if not isinstance(loop, ast.While) or isinstance(loop.test, ast.UnaryOp):
-        return False
-    return not any(isinstance(n, ast.Attribute) and n.attr == "sleep" for n in ast.walk(loop))
-
-
 def _one_name(
-    script: Script, clock: ast.expr, about: tuple[str, str], settled: Collection[ast.stmt]
+    script: Script,
+    clock: ast.expr,
+    about: tuple[str, str],
+    settled: Collection[ast.stmt],
+    *,
+    is_alone: bool = False,
 ) -> Change | Remark:
     """A folder that is named for the time is one for each process whose clock says something else.
 
-    settled: the statements that ask for files before any process makes them.
+    settled: the statements that ask for files before any process makes them. is_alone: only process 0 may work it out.
     """
     message, reason = about
     path, root = script.path(clock), script.program.frame(clock).root
@@ -325,7 +362,8 @@ def _one_name(
         if script.options.runtime.has("broadcast_object_list"):
             message += f", as in `name = {speaker}.broadcast_object_list([name])[0]`"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
-    spoken = Replace(clock, partial(snippets.agreed, speaker=speaker), (clock,), (name,))
+    template = f"{{value}} if {script.state(clock)}.is_main_process else None" if is_alone else "{value}"
+    spoken = Replace(clock, partial(snippets.agreed, speaker=speaker, template=template), (clock,), (name,))
     return Change(NAME, path, clock.lineno, reason, (spoken, *script.library_import(clock, speaker)))
 
 
@@ -358,7 +396,12 @@ def _is_run_by_all(script: Script, node: ast.AST, depth: int, settled: Collectio
         if isinstance(around, _MAYBE) and not _is_first_iterated(program, around, node):
             return False
         is_guard = around is main_guard(frame.root)
-        asked = [*conditions_of(around, child), *(_rounds(script, around) if isinstance(child, ast.stmt) else ())]
+        is_test = isinstance(around, (ast.If, ast.IfExp)) and child is around.test
+        asked = (
+            []
+            if is_test
+            else [*conditions_of(around, child), *(_rounds(script, around) if isinstance(child, ast.stmt) else ())]
+        )
         is_sharded = around in script.metrics.ranks.rounds
         if is_sharded or not (is_guard or all(_is_alike(script, test, settled) for test in asked)):
             return False

@@ -329,3 +329,79 @@ def test_a_part_of_a_name_is_chosen_with_it() -> None:
     before = "out = datetime.now().isoformat().split('.')[0]\nos.makedirs(out)"
     result = run(script(imports=f"{IMPORTS}\nfrom datetime import datetime", before=before))
     assert "([datetime.now().isoformat().split('.')[0]])[0]\n" in result.after.decode()
+
+
+WAIT = "accelerator.wait_for_everyone()"
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_settled"),
+    [
+        ("while os.path.exists(f'runs/{i}'):\n    i += 1\nos.makedirs(f'runs/{i}')", True),
+        ("for i in range(99):\n    if not os.path.exists(f'runs/{i}'):\n        break\nos.makedirs(f'runs/{i}')", True),
+        (
+            "while True:\n    out = f'runs/{i}'\n    if not os.path.exists(out):\n        os.makedirs(out)\n"
+            "        break\n    i += 1",
+            True,
+        ),
+        (
+            "out = 'runs/a'\nif os.path.exists(out):\n    while os.path.exists(f'{out}-{i}'):\n        i += 1\n"
+            "    out = f'{out}-{i}'\nos.makedirs(out)",
+            True,
+        ),
+        # What is there is looked for, not what is missing; or waited for.
+        (
+            "for out in ('a', 'b'):\n    if os.path.exists(out):\n        break\nos.makedirs('runs', exist_ok=True)",
+            False,
+        ),
+        ("while os.path.exists('lock'):\n    time.sleep(1)\nos.makedirs('runs', exist_ok=True)", False),
+    ],
+)
+def test_all_look_for_a_free_number_before_one_makes_the_folder(lines: str, is_settled: bool) -> None:
+    result = run(script(imports=f"{IMPORTS}\nimport time", before=f"i = 0\n{lines}"))
+    assert (WAIT in result.after.decode()) is is_settled
+    assert not any(n.rule == "folders" for n in result.notes)
+
+
+CHOOSING = """\
+def choose(base):
+    i = 0
+    while os.path.exists(f'{base}/{i}'):
+        i += 1
+    return f'{base}/{i}'
+"""
+MAKING = """\
+def choose(base):
+    i = 0
+    while True:
+        try:
+            os.makedirs(f'{base}/{i}')
+            return f'{base}/{i}'
+        except FileExistsError:
+            i += 1
+"""
+WRITING = CHOOSING.replace("    return", "    open('log', 'a').write(str(i))\n    return")
+ASKED = "choose('runs')"
+
+
+@pytest.mark.parametrize(
+    ("function", "agreed"),
+    [
+        (CHOOSING, f"accelerator.broadcast_object_list([{ASKED}])[0]"),
+        (MAKING, f"accelerator.broadcast_object_list([{ASKED} if accelerator.is_main_process else None])[0]"),
+        (WRITING, ASKED),  # which does more
+    ],
+)
+def test_process_0_calls_what_chooses_a_free_name(function: str, agreed: str) -> None:
+    before = f"{function}out = {ASKED}\nos.makedirs(out, exist_ok=True)"
+    result = run(script(imports=IMPORTS, before=before))
+    assert f"\nout = {agreed}\n" in result.after.decode()
+    assert (WAIT in result.after.decode()) is (function is WRITING)
+
+
+def test_a_free_number_that_is_tried_in_place_is_noted() -> None:
+    tried = "try:\n        os.makedirs(f'runs/{i}')\n        break\n    except FileExistsError:\n        i += 1"
+    result = run(script(imports=IMPORTS, before=f"i = 0\nwhile True:\n    {tried}"))
+    assert [n.message for n in result.notes if n.rule == "folders"] == [
+        "a later process finds what another has created, and takes the next name: use one for all processes"
+    ]

@@ -151,6 +151,7 @@ class Trait(Enum):
     GREATER = "greater"  # gives the greatest of its arguments
     LESS = "less"  # gives the least of its arguments
     REPLACES = "replaces"  # gives its object other values, which have nothing to do with the last ones
+    WITH_PLACES = "with_places"  # along a dim, gives two tensors: the values, and where they stand
     ZEROS = "zeros"  # the result is all zeros
     REORDERS = "reorders"  # other dimensions come first in the result
     VIEW = "view"  # the result shares its memory with the argument

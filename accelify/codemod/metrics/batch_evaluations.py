@@ -6,9 +6,11 @@ import ast
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from accelify.codemod.libraries import methods
-from accelify.codemod.metrics.meters import Elements, Metering, statements_of_each_round
+from accelify.codemod.libraries import methods, table
+from accelify.codemod.libraries.row import Trait
+from accelify.codemod.metrics.meters import Elements, Metering, statements_of_each_round, variable_of
 from accelify.codemod.metrics.rounds import Rounds, stored_in
+from accelify.codemod.metrics.rows.trims import is_of_each_row, rows_of
 from accelify.codemod.metrics.sums import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
@@ -143,6 +145,8 @@ class Batchwise:
         if not all(elements.is_plain(part) for parts in rounds.lists.values() for part in parts):
             return None
         sums = tuple(n for n in rounds.accumulators if n not in rounds.meters and n not in rounds.lists)
+        if {variable_of(n) for n in (*rounds.meters, *rounds.lists) if n != variable_of(n)} & {*rounds.accumulators}:
+            return None
         meters = tuple((n, rounds.meters[n]) for n in rounds.accumulators if n in rounds.meters)
         lists = [
             Collected(name, self._unit(parts, loop), all(map(elements.is_number, parts)))
@@ -163,13 +167,38 @@ class Batchwise:
             return None
         if not isinstance(first, ast.Starred):
             return "batch"
-        return None if any(map(_may_select, ast.walk(value))) else "row"
+        return None if any(map(self._may_select, ast.walk(value))) else "row"
+
+    def _may_select(self, node: ast.AST) -> bool:
+        """Whether a part of an expression may take some of the rows, or none: `y[y > 0]`, `[total, 0]`."""
+        if isinstance(node, ast.Subscript):
+            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+            is_whole = isinstance(first, ast.Slice) and not (first.lower or first.upper or first.step)
+            is_key = isinstance(first, ast.Constant) and (isinstance(first.value, str) or first.value is ...)
+            return not (is_whole or is_key or self._is_of_pair(node))
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return len(node.generators) > 1 or bool(node.generators[0].ifs)
+        return isinstance(node, ast.List)
+
+    def _is_of_pair(self, node: ast.Subscript) -> bool:
+        """Whether a part is one of the two tensors of `x.max(1)`, which have a row for each of the batch."""
+        call = node.value
+        if not isinstance(call, ast.Call) or not isinstance(node.slice, ast.Constant):
+            return False
+        rows = rows_of(self.program, call)
+        gives_pair = bool(rows) and all(row.has(Trait.WITH_PLACES) for row in rows)
+        return gives_pair and type(node.slice.value) is int and is_of_each_row(self.program, call)
 
     def _is_order_lost(self, name: str, loop: ast.For) -> bool:
         """Whether a list is read for what it says of all elements alike, so that their order does not count."""
-        reads = (r for r in self.program.reads_of(self.program.frame(loop), name) if not self.program.inside(r, loop))
-        after = [r for r in reads if not self.program.before(r, loop)]
-        return bool(after) and all(map(self.metering.lists.is_meant, after))
+        holders = self.program.reads_of(self.program.frame(loop), variable_of(name))
+        after = [r for r in holders if not self.program.inside(r, loop) and not self.program.before(r, loop)]
+        places = after if name == variable_of(name) else [self.program.parent(r) for r in after]
+        keyed = [p for p in places if isinstance(p, ast.Subscript) and isinstance(p.slice, ast.Constant)]
+        if name != variable_of(name) and len(keyed) < len(places):
+            return False
+        reads = [p for p in places if isinstance(p, ast.expr) and ast.unparse(p) == name]
+        return bool(reads) and all(map(self.metering.lists.is_meant, reads))
 
     def _are_shared(self, names: Collection[str], lists: Collection[str], loop: ast.For) -> bool:
         """Whether the sums and lists of a loop are those that are reduced and gathered after it where it trains."""
@@ -190,14 +219,16 @@ class Batchwise:
 
     def _begins(self, name: str, loop: ast.For, rounds: Rounds) -> bool:
         """Whether an accumulator begins at nothing just before a loop, and gets nothing else on the way to it."""
-        frame = self.program.frame(loop)
-        reads = self.program.reads_of(frame, name)
-        first = self._start(frame, name, loop)
+        frame, variable = self.program.frame(loop), variable_of(name)
+        reads = self.program.reads_of(frame, variable)
+        first = self._start(frame, variable, loop)
         if first is None or any(self.program.frame(n) is not frame for n in [first, *reads]):
             return False
         if not self._stands_before(self.program.statement(first), loop):
             return False
         value = self.tracer.assigned(first)
+        if name != variable:
+            value = self._made_at(value, name)
         if name in rounds.sums and _is_empty(value):
             rounds.becomes_a_list(name)
         elif name in rounds.meters:
@@ -207,6 +238,18 @@ class Batchwise:
             return False
         between = (r for r in reads if self.program.before(first, r) and self.program.before(r, loop))
         return not any(map(self._is_changed_by, between))
+
+    def _made_at(self, holder: ast.expr | None, place: str) -> ast.expr | None:
+        """What a dict is made with at a literal key: `AverageMeter()` at `meters["loss"]`; a fresh one for each."""
+        if isinstance(holder, ast.DictComp):
+            return holder.value
+        if isinstance(holder, ast.Call) and len(holder.args) == 1 and not holder.keywords:
+            is_made_on_demand = any(table.kind_made_by(n) == "defaultdict" for n in self.program.called(holder))
+            return ast.Call(holder.args[0], [], []) if is_made_on_demand else None
+        key = place.partition("[")[2][:-1]
+        pairs = zip(holder.keys, holder.values, strict=True) if isinstance(holder, ast.Dict) else ()
+        listed = [v for k, v in pairs if k is not None and ast.unparse(k) == key]
+        return listed[0] if len(listed) == 1 else None
 
     def _start(self, frame: Scope, name: str, loop: ast.For) -> ast.Name | None:
         """Where a variable gets the value with which a loop begins; None where that may be at several places."""
@@ -319,8 +362,8 @@ class Batchwise:
     def _reads_last(self, name: str, meter: Meter, loop: ast.For) -> bool:
         """Whether a meter's value of the last batch is read after a loop."""
         return any(
-            isinstance(parent := self.program.parent(read), ast.Attribute) and parent.attr in meter.last
-            for read in self.program.reads_of(self.program.frame(loop), name)
+            self.metering.taken_of(read) in meter.last
+            for read in self.program.reads_of(self.program.frame(loop), variable_of(name))
             if self.program.is_after(read, loop)
         )
 
@@ -335,15 +378,3 @@ def _is_empty(value: ast.expr | None) -> bool:
     if isinstance(value, ast.Call):
         return ast.unparse(value) == "list()"
     return isinstance(value, ast.List) and not value.elts
-
-
-def _may_select(node: ast.AST) -> bool:
-    """Whether a part of an expression may take some of the rows, or none: `y[y > 0]`, `[total, 0]`."""
-    if isinstance(node, ast.Subscript):
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
-        is_whole = isinstance(first, ast.Slice) and not (first.lower or first.upper or first.step)
-        is_key = isinstance(first, ast.Constant) and (isinstance(first.value, str) or first.value is ...)
-        return not (is_whole or is_key)
-    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-        return len(node.generators) > 1 or bool(node.generators[0].ifs)
-    return isinstance(node, ast.List)

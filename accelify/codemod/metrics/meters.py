@@ -59,7 +59,7 @@ class Metering:
         together: dict[str, Meter] = {}
         for _, name, meter in updates:
             calls = [c for c, other, _ in updates if other == name]
-            is_read = bool(self._reads_after(_variable_of(name), loop))
+            is_read = bool(self._reads_after(variable_of(name), loop))
             if is_read and self._is_of_all(name, meter, loop) and all(self._is_always(c, loop) for c in calls):
                 together[name] = meter
         kept = tuple(call for call, name, _ in updates if name in together)
@@ -115,7 +115,7 @@ class Metering:
     def _is_of_all(self, place: str, meter: Meter, loop: Loop) -> bool:
         """Whether a meter is made just outside of a loop that is always shared, and what it had last is not read."""
         is_shared = loop in self.asking or loop in self.prepared.loops or self.prepared.is_sharded_sequence(loop)
-        frame, name = self.program.frame(loop), _variable_of(place)
+        frame, name = self.program.frame(loop), variable_of(place)
         writes = self.tracer.writes(frame, name)
         if not is_shared or len(writes) != 1 or not isinstance(writes[0], ast.Name):
             return False
@@ -127,15 +127,15 @@ class Metering:
         if any(self.program.frame(r) is not frame for r in reads):
             return False
         between = [r for r in reads if self.program.is_after(r, made) and self._comes_before(r, loop)]
-        return all(self._taken_of(r) in (None, "reset") for r in between) and not any(
-            self._taken_of(r) in meter.last for r in self._reads_after(name, loop)
+        return all(self.taken_of(r) in (None, "reset") for r in between) and not any(
+            self.taken_of(r) in meter.last for r in self._reads_after(name, loop)
         )
 
-    def _taken_of(self, read: ast.expr) -> str | None:
+    def taken_of(self, read: ast.expr) -> str | None:
         """The attribute or method that is asked of a meter: `avg` of `meter.avg` and of `meters["loss"].avg`."""
         parent = self.program.parent(read)
         if isinstance(parent, ast.Subscript) and parent.value is read:
-            return self._taken_of(parent)
+            return self.taken_of(parent)
         return parent.attr if isinstance(parent, ast.Attribute) else None
 
     def _before(self, loop: Loop) -> list[ast.stmt]:
@@ -156,7 +156,7 @@ class Metering:
         return not any(isinstance(node, (*LOOPS, ast.If, ast.IfExp, ast.Try, ast.Lambda)) for node in around)
 
 
-def _variable_of(place: str) -> str:
+def variable_of(place: str) -> str:
     """The variable that a meter is, or that holds it."""
     return place.partition("[")[0]
 

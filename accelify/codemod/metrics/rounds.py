@@ -65,7 +65,7 @@ class Remains:
         found: set[str] = set()
         for node in self.nodes():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                place = node.func.value if methods.puts_in(node.func.attr) else None
+                place = holder_of(node.func.value) if methods.puts_in(node.func.attr) else None
             else:
                 target = node.target if isinstance(node, ast.AugAssign) else None
                 place = target.value if isinstance(target, ast.Subscript) else None
@@ -93,8 +93,8 @@ class Remains:
 
     @property
     def accumulators(self) -> list[str]:
-        """The variables that outlive the rounds, in the order of the text."""
-        found = [n.id for n in self.nodes() if isinstance(n, ast.Name)]
+        """The variables, and places under literal keys, that outlive the rounds, in the order of the text."""
+        found = [ast.unparse(n) for n in self.nodes() if isinstance(n, (ast.Name, ast.Subscript))]
         kept = self.sums | self.tables | self.lists.keys() | self.meters.keys()
         return [name for name in dict.fromkeys(found) if name in kept]
 
@@ -103,10 +103,15 @@ class Remains:
         self.sums -= set(names)
 
     def becomes_a_list(self, name: str) -> None:
-        """Know that a variable that is added to is a list: `rows += batch.tolist()`."""
+        """Know that a variable that is added to is a list: `rows += batch.tolist()`, `losses += [loss]`."""
         self.sums.discard(name)
         added = [s.value for s in added_in(self.loop)[name]]
-        self.lists[name] = [ast.copy_location(ast.Starred(value, ast.Load()), value) for value in added]
+        self.lists[name] = [
+            value.elts[0]
+            if isinstance(value, ast.List) and len(value.elts) == 1 and not isinstance(value.elts[0], ast.Starred)
+            else ast.copy_location(ast.Starred(value, ast.Load()), value)
+            for value in added
+        ]
 
     def is_outer(self, name: str) -> bool:
         """Whether a variable of the loop's own function is bound outside of the loop."""
@@ -133,6 +138,12 @@ def kept_in(node: ast.AST) -> set[str]:
         elif isinstance(part, ast.arg):
             other.add(part.arg)
     return made - other
+
+
+def holder_of(place: ast.expr) -> ast.expr:
+    """`meters` of the place `meters["loss"]`; any other expression itself."""
+    is_at_key = isinstance(place, ast.Subscript) and isinstance(place.slice, ast.Constant)
+    return place.value if is_at_key and isinstance(place, ast.Subscript) else place
 
 
 def is_in(node: ast.expr, kept: set[str]) -> bool:
@@ -281,9 +292,10 @@ class Rounds(Remains):
             return True  # as each training round does, too
         function = call.func
         if isinstance(function, ast.Attribute):
-            if isinstance(function.value, ast.Name) and self.is_outer(function.value.id):
+            holder = holder_of(function.value)
+            if isinstance(holder, ast.Name) and self.is_outer(holder.id):
                 if methods.extends(function.attr):
-                    return self._collects(call, function, function.value.id, defined)
+                    return self._collects(call, function, ast.unparse(function.value), defined)
                 if function.attr == "update":
                     return self._metered(call, function.value, defined)
             if self.harmless.changes_own(call, self.kept & defined):
@@ -300,8 +312,8 @@ class Rounds(Remains):
         self.lists.setdefault(name, []).append(value if function.attr == "append" else ast.Starred(value, ast.Load()))
         return True
 
-    def _metered(self, call: ast.Call, receiver: ast.Name, defined: set[str]) -> bool:
-        meter = self.meters_of.of(receiver)
+    def _metered(self, call: ast.Call, receiver: ast.expr, defined: set[str]) -> bool:
+        meter, place = self.meters_of.of(receiver), ast.unparse(receiver)
         given = [*call.args, *[k.value for k in call.keywords]]
         if meter is None or any(isinstance(a, ast.Starred) for a in call.args):
             return False
@@ -309,12 +321,12 @@ class Rounds(Remains):
         if None in runs:
             return False
         if True in runs:  # of the time that a round takes
-            self._running.add(receiver.id)
-            return receiver.id not in self.meters
-        self.meters[receiver.id] = meter
+            self._running.add(place)
+            return place not in self.meters
+        self.meters[place] = meter
         round_it = self.program.ancestors(call)
         is_always = all(isinstance(a, (ast.Expr, ast.With)) for a in itertools.takewhile(self._is_inner, round_it))
-        return receiver.id not in self._running and is_always
+        return place not in self._running and is_always
 
     def _is_inner(self, node: ast.AST) -> bool:
         return node is not self.loop

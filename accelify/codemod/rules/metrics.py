@@ -152,8 +152,8 @@ def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
     indent, source = evaluation.loop.col_offset, script.program.parsed(evaluation.loop).text
     sums = [evaluation.sums] if evaluation.sums and evaluation.phase is None else []
     code = [_summed(names, accelerator, '"sum"', indent) for names in sums]
-    code.extend(_together(evaluation.meters, accelerator, indent))
-    code.extend(_gathered(each, accelerator, indent) for each in evaluation.lists)
+    code.extend(_together(evaluation.meters, accelerator, indent, source))
+    code.extend(_gathered(each, accelerator, indent, source) for each in evaluation.lists)
     start = _AFTER_SUMS if evaluation.phase is not None else 0
     inserted = (Insert(evaluation.loop, "after", line, order=order) for order, line in enumerate(code, start))
     sharded = Replace(
@@ -179,17 +179,21 @@ def _lengths(script: Script, evaluation: ShardedEvaluation) -> Iterator[Replace]
         yield Replace(node, lambda _: length, reads=tuple(sorted(names_in(evaluation.source))))
 
 
-def _gathered(collected: Collected, accelerator: str, indent: int) -> str:
+def _gathered(collected: Collected, accelerator: str, indent: int, source: str) -> str:
     """`losses = accelerator.gather_for_metrics(losses, per="batch")`."""
-    name, how = collected.name, "" if collected.is_of_numbers else ", use_gather_object=True"
+    name, how = (
+        snippets.quoted_as(source, collected.name),
+        "" if collected.is_of_numbers else ", use_gather_object=True",
+    )
     if collected.per is not None:
         how = f', per="{collected.per}"'
     return snippets.call_statement(name, f"{accelerator}.gather_for_metrics", f"{name}{how}", indent)
 
 
-def _together(meters: Sequence[tuple[str, Meter]], accelerator: str, indent: int) -> Iterator[str]:
+def _together(meters: Sequence[tuple[str, Meter]], accelerator: str, indent: int, source: str) -> Iterator[str]:
     """The statements that combine meters over all processes."""
-    for name, meter in meters:
+    for place, meter in meters:
+        name = snippets.quoted_as(source, place)
         yield _summed([f"{name}.{part}" for part in meter.sums], accelerator, '"sum"', indent)
         yield from (f"{name}.{mean} = {value.format(*[name] * value.count('{}'))}" for mean, value in meter.means)
 
@@ -199,8 +203,9 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
     loop, path = metered.loop, script.path(metered.loop)
     accelerator, indent = script.accelerator(loop), metered.loop.col_offset
     assert accelerator is not None
-    code = list(_together(metered.together, accelerator, indent))
-    code.extend(_gathered(Collected(name, "batch", True), accelerator, indent) for name in metered.lists)
+    source = script.program.parsed(loop).text
+    code = list(_together(metered.together, accelerator, indent, source))
+    code.extend(_gathered(Collected(name, "batch", True), accelerator, indent, source) for name in metered.lists)
     edits = tuple(Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS))
     if edits:
         names = "`, `".join([*(name for name, _ in metered.together), *metered.lists])

@@ -161,3 +161,84 @@ def test_what_a_training_step_calls_for_what_it_does() -> None:
     step = "loss = model(x).sum()\nwrite(loss)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
     evaluation = LOOP.replace("        total +=", "        write(x)\n        total +=")
     assert Facts(script(before=before, step=step, end=evaluation)).script.metrics.sharded == ()
+
+
+_KEPT = """\
+import collections
+test_loader = DataLoader(rows, batch_size=2)
+kept = BEGIN
+model.eval()
+with torch.no_grad():
+    for x, y in test_loader:
+        out = model(x)
+        ROUND
+print(READ)
+"""
+
+
+def kept(begin: str, in_round: str, read: str = "kept") -> list[tuple[str, str | None]]:
+    text = _KEPT.replace("BEGIN", begin).replace("ROUND", in_round).replace("READ", read)
+    return [(each.name, each.per) for found in sharded(text) for each in found.lists]
+
+
+@pytest.mark.parametrize(
+    "begin",
+    ["{'a': [], 'b': []}", "{k: [] for k in 'ab'}", "collections.defaultdict(list)", "{'a': list(), 'n': 3}"],
+)
+@pytest.mark.parametrize(
+    ("put", "per"),
+    [
+        ("kept['a'].append(out.sum().item())", "batch"),
+        ("kept['a'].extend(out.max(1)[1].tolist())", "row"),
+        ("kept['a'].extend(torch.max(out, dim=1)[1].cpu().numpy())", "row"),
+    ],
+)
+def test_a_list_under_a_literal_key(begin: str, put: str, per: str) -> None:
+    assert kept(begin, put) == [("kept['a']", per)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "put"),
+    [
+        ("{'a': common, 'b': common}", "kept['a'].append(out.sum().item())"),
+        ("dict.fromkeys('ab', [])", "kept['a'].append(out.sum().item())"),
+        ("{'a': [], 'n': 0}", "kept['a'].append(out.sum().item()); kept['n'] += 1"),
+        ("{'a': [], 'b': [0]}", "kept['b'].append(out.sum().item())"),
+        ("{'a': []}", "kept[y[0]].append(out.sum().item())"),
+        ("{'a': []}", "kept['a'].extend(out.argmax(1)[0].tolist())"),
+        ("{'a': []}", "kept['a'].extend(out.max(0)[1].tolist())"),
+    ],
+)
+def test_a_list_in_a_container_that_is_not_clear(begin: str, put: str) -> None:
+    assert kept(begin, put) == []
+
+
+def test_a_list_that_gets_one_element_by_an_addition() -> None:
+    assert kept("[]", "kept += [out.sum().item()]") == [("kept", "batch")]
+    assert kept("[]", "kept += [out.sum().item(), 1]", "sorted(kept)") == []
+
+
+_METER = """\
+class Meter:
+    def __init__(self): self.sum = self.count = self.avg = self.last = 0
+    def update(self, value, n=1):
+        self.last = value
+        self.sum += value * n
+        self.count += n
+        self.avg = self.sum / self.count
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "read", "found"),
+    [
+        ("{'a': Meter()}", "kept['a'].avg", ["kept['a']"]),
+        ("{k: Meter() for k in 'ab'}", "kept['a'].avg", ["kept['a']"]),
+        ("{'a': Meter()}", "kept['a'].last", []),
+        ("{'a': other}", "kept['a'].avg", []),
+    ],
+)
+def test_a_meter_under_a_literal_key(begin: str, read: str, found: list[str]) -> None:
+    text = _KEPT.replace("BEGIN", begin).replace("ROUND", "kept['a'].update(out.sum().item(), len(x))")
+    end = f"{_METER}other = Meter()\n{text.replace('READ', read)}"
+    assert [name for one in sharded(end) for name, _ in one.meters] == found

@@ -169,7 +169,9 @@ returns=tensor rows=mean device=arguments
     torch <tensor>: mean median nanmean nanmedian nanquantile quantile std var
     torch: std_mean var_mean cov corrcoef
 returns=tensor rows=extreme device=arguments
-    torch <tensor>: all amax amin aminmax any max min
+    torch <tensor>: all amax amin aminmax any
+returns=tensor rows=extreme device=arguments traits=with_places
+    torch <tensor>: max min
 returns=tensor device=arguments
     torch <tensor>: norm prod hash_tensor slice_inverse q_scale q_zero_point q_per_channel_axis q_per_channel_scales
         q_per_channel_zero_points

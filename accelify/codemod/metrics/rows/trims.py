@@ -323,10 +323,10 @@ def _summed_parts(program: Program, value: ast.expr) -> list[ast.expr] | None:
 def _keeps_every_row(program: Program, part: ast.expr) -> bool:
     """Whether each row of the batch is one of an expression, in the same order, as far as its calls are known."""
     calls = [n for n in ast.walk(part) if isinstance(n, ast.Call)]
-    return _keeps_rows_first(part) and all(_is_of_each_row(program, call) for call in calls)
+    return _keeps_rows_first(part) and all(is_of_each_row(program, call) for call in calls)
 
 
-def _is_of_each_row(program: Program, call: ast.Call) -> bool:
+def is_of_each_row(program: Program, call: ast.Call) -> bool:
     """`x.view_as(y)`, `out.argmax(1)`, `out.max(dim=1)`."""
     rows = rows_of(program, call)
     is_method = object_of(program, call) is not None

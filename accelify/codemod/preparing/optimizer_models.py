@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence, Set
 
 from accelify.codemod.libraries import methods, table, vocabulary
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
@@ -96,8 +97,10 @@ class Owners:
         return {v for models in wholes if not models & known for v in models}
 
     def _is_network(self, value: Value) -> bool:
-        """Whether a value that is asked for its parameters is a module: of a known class, or from `torch.load`."""
-        return self.roles.is_module(value) or isinstance(value, Made)
+        """Whether a value that is asked for its parameters is a module: of a known class, or of nothing else's kind."""
+        made = value.node if isinstance(value, Made) else None  # by `torch.load`
+        may_be = isinstance(made, ast.expr) and UNKNOWN in self.program.once(Kinds).of(made)
+        return may_be or self.roles.is_module(value)
 
     def _named_beside(self, binding: Binding, known: list[ast.expr]) -> list[ast.expr]:
         """The names, beside an optimizer's, of models that it trains and that are not known yet."""

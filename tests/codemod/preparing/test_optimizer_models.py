@@ -280,3 +280,13 @@ class Trainer:
 Trainer(net)
 """
     assert owners(TAKEN_APART + trainer) == ["self.net"]
+
+
+def test_options_are_no_model_though_unknown_code_may_give_them_back() -> None:
+    text = (
+        "import argparse\nargs = argparse.ArgumentParser().parse_args()\nnet = nn.Linear(1, 1)\n"
+        "def make(model):\n    return torch.optim.SGD(model.parameters())\n"
+        "def pick(one, other):\n    return one if some else other\n"
+        "o = make(pick(args, net))\nuse(o)\nnet, args\n"
+    )
+    assert owners(text) == ["net"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import combinations
 
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
@@ -153,19 +154,49 @@ def _gone_over_by_one(script: Script, found: Distribution) -> Iterator[tuple[ast
 
 def _several_devices(program: Program, files: frozenset[str]) -> Iterator[tuple[ast.AST, str, str]]:
     """Signs that a model is spread over several GPUs of one process."""
-    found: dict[str, ast.AST] = {}
+    found: dict[str, list[ast.AST]] = {}
     listed = _lists_for_wrappers(program)
     for path in sorted(files):
         for node in program.flow.parsed_of[path].parents:
             parent = program.parent(node)
-            if parent in listed or (isinstance(parent, ast.Dict) and node in parent.keys):
+            holder = program.parent(parent) if parent is not None else None
+            is_offered = isinstance(holder, ast.keyword) and holder.arg == "choices"
+            if parent in listed or (isinstance(parent, ast.Dict) and node in parent.keys) or is_offered:
                 continue  # a key of `map_location` is what a file says
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
             if text.startswith("cuda:") and text.partition(":")[2].isdigit() and not _is_fallback(program, node):
-                found.setdefault(text, node)
-    if len(found) > 1:
-        first = next(iter(found.values()))
+                found.setdefault(text, []).append(node)
+    pairs = ((a, b) for one, other in combinations(found.values(), 2) for a in one for b in other)
+    if not all(_is_one_or_other(program, a, b) for a, b in pairs):
+        first = next(iter(found.values()))[0]
         yield first, "devices", f"{' and '.join(sorted(found))}: the script places its parts on several GPUs by hand"
+
+
+def _is_one_or_other(program: Program, one: ast.AST, other: ast.AST) -> bool:
+    """Whether a script comes to one device or to the other, and never to both: `["cuda:0", "cuda:1"][args.gpu]`."""
+    frame = program.frame(one)
+    is_again = frame.kind != "module" and len(program.calls_of(frame)) > 1
+    if frame is not program.frame(other) or program.loops_round(one) or is_again:
+        return False
+    here, there = dict(program.branches_round(one)), dict(program.branches_round(other))
+    if any(there.get(condition, is_body) is not is_body for condition, is_body in here.items()):
+        return True
+    around = [a for a in program.ancestors(one) if isinstance(a, (ast.List, ast.Tuple, ast.Dict))]
+    literal = next((a for a in around if program.inside(other, a)), None)
+    return literal is not None and _is_looked_up_once(program, literal)
+
+
+def _is_looked_up_once(program: Program, literal: ast.AST) -> bool:
+    """Whether all that is done with a container is to take one of its elements, once."""
+    parent = program.parent(literal)
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    frame = program.frame(literal)
+    reads: list[ast.AST] = [literal]
+    if isinstance(target, ast.Name):
+        reads = [*program.reads_of(frame, target.id)]
+    taken = program.parent(reads[0]) if len(reads) == 1 else None
+    is_taken = isinstance(taken, ast.Subscript) and taken.value is reads[0]
+    return taken is not None and is_taken and program.frame(taken) is frame and not program.loops_round(taken)
 
 
 def _lists_for_wrappers(program: Program) -> set[ast.AST]:
@@ -183,7 +214,8 @@ def _lists_for_wrappers(program: Program) -> set[ast.AST]:
 def _is_fallback(program: Program, node: ast.AST) -> bool:
     """Whether a device is the one that a condition names for when there is no GPU: `... else "cuda:1"`."""
     parent = program.parent(node)
-    return isinstance(parent, ast.IfExp) and parent.orelse is node and isinstance(parent.body, ast.Constant)
+    is_other = isinstance(parent, ast.IfExp) and parent.orelse is node and isinstance(parent.body, ast.Constant)
+    return is_other and not program.loops_round(node)
 
 
 def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AST, str, str]]:

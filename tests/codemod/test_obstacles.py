@@ -485,3 +485,41 @@ for x, y in DataLoader(range(8), batch_size=2):
 def test_perturbations_that_a_function_makes_for_each_batch(delta: str, update: str, is_obstacle: bool) -> None:
     found = Facts(ATTACK.format(delta=delta, update=update)).verdict.obstacles
     assert any("is a tensor of no model" in message for _, _, message in found) is is_obstacle
+
+
+PLACED = """\
+import argparse, torch
+from torch import nn
+from torch.utils.data import DataLoader
+args = argparse.ArgumentParser().parse_args()
+{}
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data):
+    nn.functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_spread"),
+    [
+        ("device = ['cuda:0', 'cuda:1'][args.gpu]", False),
+        ("names = {0: 'cuda:0', 1: 'cuda:1', -1: 'cpu'}\ndevice = torch.device(names[args.gpu])", False),
+        ("device = torch.device('cuda:0') if args.first else torch.device('cuda:1')", False),
+        (
+            "if args.gpu:\n    device = 'cuda:0'\nelif args.other:\n    device = 'cuda:1'\nelse:\n    device = 'cpu'",
+            False,
+        ),
+        ("def pick(k):\n    return ['cuda:0', 'cuda:1'][k]\ndevice = pick(args.gpu)", False),
+        ("parser.add_argument('--at', choices=['cuda:0', 'cuda:1'], default='cuda:0')\ndevice = args.at", False),
+        ("def pick(k):\n    return ['cuda:0', 'cuda:1'][k]\ndevice = pick(0)\nhead = head.to(pick(1))", True),
+        ("names = ['cuda:0', 'cuda:1']\ndevice = names[0]\nhead = head.to(names[1])", True),
+        ("for k, part in parts: part.to('cuda:0' if k else 'cuda:1')\ndevice = 'cuda:0'", True),
+        ("device = 'cuda:0'\nhead = head.to('cuda:1')", True),
+        ("if args.gpu:\n    device = 'cuda:0'\n    head = head.to('cuda:1')", True),
+    ],
+)
+def test_one_gpu_of_several_is_no_model_on_several(choice: str, is_spread: bool) -> None:
+    obstacles = Facts(PLACED.format(choice)).verdict.obstacles
+    assert any("on several GPUs by hand" in message for _, _, message in obstacles) is is_spread

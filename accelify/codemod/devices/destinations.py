@@ -446,7 +446,14 @@ def is_numbered_call(node: ast.expr) -> TypeGuard[ast.Call]:
 
 
 def numbers_of_gpus(node: ast.AST) -> Iterator[ast.AST]:
-    """Where some code says which GPU: `f"cuda:{args.gpu}"`, `torch.device("cuda", args.gpu)`, `x.cuda(args.gpu)`."""
+    """Where some code says which GPU: `f"cuda:{args.gpu}"`, `torch.device("cuda", args.gpu)`, `x.cuda(args.gpu)`.
+
+    And `args.gpu` of `["cuda:0", "cuda:1"][args.gpu]`.
+    """
+    for place in (n for n in ast.walk(node) if isinstance(n, ast.Subscript)):
+        listed = place.value.elts if isinstance(place.value, (ast.List, ast.Tuple)) else []
+        if listed and all(isinstance(e, ast.Constant) and str(e.value).startswith("cuda") for e in listed):
+            yield place.slice
     texts = (text for text in gpu_texts(node) if gpu_texts_at(text))
     yield from (text for text in texts if not isinstance(text, ast.Constant))
     for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):

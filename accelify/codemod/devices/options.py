@@ -410,8 +410,19 @@ class Cpu:
         return not calls or any(self._always_runs(c, inside | {frame}) for c in certain)
 
     def _wished(self, choice: ast.If | ast.IfExp) -> list[ast.expr]:
-        """The conditions under which a choice takes a GPU, besides that there is one."""
-        return self._refused(choice.test) if choice in self._cpu_first else self._terms(choice.test, _DEPTH)
+        """The conditions under which a choice takes a GPU, besides that there is one; also by the `if` of an `elif`."""
+        terms = self._refused(choice.test) if choice in self._cpu_first else self._terms(choice.test, _DEPTH)
+        inner: ast.AST = choice
+        outer = self.program.parent(choice)
+        while isinstance(outer, ast.If) and outer.orelse == [inner] and terms:
+            given = [v for t in assigned_targets(outer.body[-1]) if (v := self.tracer.assigned(t)) is not None]
+            if any("cuda" in ast.unparse(v) for v in given):
+                before = self._terms(outer.test, _DEPTH)
+                terms = [_any([_all(before), _all(terms)])] if before else []
+            elif any("cpu" in ast.unparse(v) for v in given):
+                terms = [*self._refused(outer.test), *terms]
+            inner, outer = outer, self.program.parent(outer)
+        return terms
 
     def _refused(self, node: ast.expr) -> list[ast.expr]:
         """The conditions under which another does not hold, besides that there is a GPU."""
@@ -548,10 +559,17 @@ def _may_be_numbered(texts: tuple[str, ...]) -> bool:
     return len(texts) < 2 or any(":" in text for text in texts)
 
 
+def _all(terms: list[ast.expr]) -> ast.expr:
+    return ast.BoolOp(ast.And(), terms) if len(terms) > 1 else terms[0]
+
+
+def _any(terms: list[ast.expr]) -> ast.expr:
+    parts = ([*t.values] if isinstance(t, ast.BoolOp) and isinstance(t.op, ast.Or) else [t] for t in terms)
+    return ast.BoolOp(ast.Or(), [each for part in parts for each in part])
+
+
 def _not_all(terms: list[ast.expr]) -> ast.expr:
-    if len(terms) > 1:
-        return ast.UnaryOp(ast.Not(), ast.BoolOp(ast.And(), terms))
-    return negated(terms[0])
+    return negated(_all(terms))
 
 
 def _without_gpu_tests(code: ast.expr) -> ast.expr:

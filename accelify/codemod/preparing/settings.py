@@ -24,7 +24,8 @@ _PAIRS: tuple[tuple[type[ast.cmpop], type[ast.cmpop]], ...] = (
     (ast.Is, ast.IsNot),
     (ast.In, ast.NotIn),
 )
-_OPPOSITES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}  # `<` is not: of NaN, neither holds
+_OPPOSITES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
+_ORDERED = {ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt}  # of whole numbers: no NaN
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,29 @@ class Setting:
 
 
 def negated(node: ast.expr) -> ast.expr:
-    """`x` for `not x`, `True` for `False`, `x != y` for `x == y`, and `not x` for any other."""
+    """`x` for `not x`, `True` for `False`, `x != y` for `x == y`, and `not x` for any other.
+
+    `x < 0` for `x >= 0`, and of several such: `x != 0 and x != 1` for `x == 0 or x == 1`.
+    """
+    opposite = _opposite(node)
+    return ast.UnaryOp(ast.Not(), node) if opposite is None else opposite
+
+
+def _opposite(node: ast.expr) -> ast.expr | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
         return ast.Constant(not node.value)
-    opposite = _OPPOSITES.get(type(node.ops[0])) if isinstance(node, ast.Compare) and len(node.ops) == 1 else None
-    if isinstance(node, ast.Compare) and opposite is not None:
-        return ast.Compare(node.left, [opposite()], node.comparators)
-    is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    return node.operand if is_negated else ast.UnaryOp(ast.Not(), node)  # type: ignore[attr-defined]  # negated
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return node.operand
+    if isinstance(node, ast.BoolOp):
+        parts = [each for value in node.values if (each := _opposite(value)) is not None]
+        operator = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        return ast.BoolOp(operator, parts) if len(parts) == len(node.values) else None
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return None
+    given = node.comparators[0]
+    is_number = isinstance(given, ast.Constant) and type(given.value) is int
+    opposite = (_OPPOSITES | _ORDERED if is_number else _OPPOSITES).get(type(node.ops[0]))
+    return None if opposite is None else ast.Compare(node.left, [opposite()], node.comparators)
 
 
 class Settings:

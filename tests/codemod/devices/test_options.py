@@ -27,11 +27,35 @@ from tests.codemod.training_scripts import script, training
         ("torch.accelerator.current_accelerator() if args.gpu else 'cpu'", "not args.gpu"),
         ("'cpu' if args.gpu < 0 else f'cuda:{args.gpu}'", "args.gpu < 0"),
         ("'cuda' if args.gpu != -1 else 'cpu'", "args.gpu == -1"),
-        ("'cuda' if len(args.gpus) > 0 else 'cpu'", "not len(args.gpus) > 0"),
+        ("'cuda' if len(args.gpus) > 0 else 'cpu'", "len(args.gpus) <= 0"),
+        ("'cuda' if args.share > 0.5 else 'cpu'", "not args.share > 0.5"),
     ],
 )
 def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     before = f"args = argparse.ArgumentParser().parse_args()\ndevice = torch.device({choice})\n"
+    facts = training(imports="import argparse\n", before=before, model="model.to(device)\n")
+    script = facts.script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+
+
+GPU, CPU = 'torch.device("cuda")', 'torch.device("cpu")'
+
+
+@pytest.mark.parametrize(
+    ("tests", "devices", "setting"),
+    [
+        (["args.gpu == 0", "args.gpu == 1"], [GPU, GPU, CPU], "args.gpu != 0 and args.gpu != 1"),
+        (["args.fast", "args.gpu"], [GPU, GPU, CPU], "not (args.fast or args.gpu)"),
+        (["args.no_cuda", "args.gpu == 3"], [CPU, GPU, CPU], "args.no_cuda or args.gpu != 3"),
+        (["args.gpu >= 0", "args.cpu"], [GPU, CPU, GPU], "args.gpu < 0 and args.cpu"),
+        (["torch.cuda.is_available()", "args.gpu"], [GPU, GPU, CPU], None),
+    ],
+)
+def test_each_branch_counts_that_names_a_gpu(tests: list[str], devices: list[str], setting: str | None) -> None:
+    heads = [f"{'elif' if k else 'if'} {test}:" for k, test in enumerate(tests)] + ["else:"]
+    choice = "".join(f"{head}\n    device = {each}\n" for head, each in zip(heads, devices, strict=True))
+    before = f"args = argparse.ArgumentParser().parse_args()\n{choice}"
     facts = training(imports="import argparse\n", before=before, model="model.to(device)\n")
     script = facts.script
     found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})

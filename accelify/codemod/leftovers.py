@@ -78,7 +78,10 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
         left = list(ledger.left_over())
         stuck = {uses.program.statement(n) for n, _ in left}
         blamed = {a for a in ledger.attempts if any(_is_in(uses.program, e.node, stuck) for e in _edits_in(a))}
-        if blamed:
+        own = {v for v in {v for _, v in left} - spare if any(p.arg == v[1] for p in v[0].parameters)}
+        if own and blamed and all(a.takes_parameters for a in blamed):
+            spare |= own
+        elif blamed:
             refused |= blamed
         elif {variable for _, variable in left} <= spare:
             break

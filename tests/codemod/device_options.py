@@ -63,14 +63,12 @@ DECLARED = {
     ),
     "cpu": _flag('"--cpu", action="store_true"', "not args.cpu", "args.cpu", asked=("--cpu",)),
     "text": _flag('"--cuda", default="True"', 'args.cuda == "True"', 'args.cuda != "True"', asked=("--cuda", "False")),
-    "number": _flag('"--gpu", type=int, default=-1', "args.gpu >= 0", "not args.gpu >= 0", gpu=("--gpu", "0")),
+    "number": _flag('"--gpu", type=int, default=-1', "args.gpu >= 0", "args.gpu < 0", gpu=("--gpu", "0")),
     "not_minus_one": _flag('"--gpu", type=int, default=0', "args.gpu != -1", "args.gpu == -1", asked=("--gpu", "-1")),
-    "number_of_text": _flag(
-        '"--gpu", default="-1"', "int(args.gpu) >= 0", "not int(args.gpu) >= 0", gpu=("--gpu", "0")
-    ),
+    "number_of_text": _flag('"--gpu", default="-1"', "int(args.gpu) >= 0", "int(args.gpu) < 0", gpu=("--gpu", "0")),
     "none": _flag('"--gpu", type=int', "args.gpu is not None", "args.gpu is None", gpu=("--gpu", "0")),
     "list": _flag(
-        '"--gpus", type=int, nargs="*", default=[0]', "len(args.gpus) > 0", "not len(args.gpus) > 0", asked=("--gpus",)
+        '"--gpus", type=int, nargs="*", default=[0]', "len(args.gpus) > 0", "len(args.gpus) <= 0", asked=("--gpus",)
     ),
     "starts": _flag(
         '"--device", default="cuda"',
@@ -90,7 +88,7 @@ DECLARED = {
         _parsed('"--gpu", type=int, default=-1') + _PICK,
         "args.gpu >= 0",
         "pick(args.gpu)",
-        "not args.gpu >= 0",
+        "args.gpu < 0",
         'str(pick(args.gpu)).startswith("cpu")',
         gpu=("--gpu", "0"),
     ),

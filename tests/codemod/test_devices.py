@@ -37,6 +37,32 @@ def test_a_gpu_that_is_chosen_for_the_process_goes(lines: str) -> None:
     assert not told(result, "this one GPU")
 
 
+PICKS = """\
+def pick(enabled, gpu=0):
+    if enabled:
+        print('a GPU')
+        torch.cuda.set_device(gpu)
+"""
+
+
+@pytest.mark.parametrize(
+    ("helper", "call", "left"),
+    [
+        (PICKS, "pick(True, args.gpu)", "pick(True)"),
+        (PICKS, "pick(True, gpu=args.gpu)", "pick(True)"),
+        ("def pick(gpu):\n    print(gpu)\n    torch.cuda.set_device(gpu)\n", "pick(args.gpu)", "pick(args.gpu)"),
+        ("def pick():\n    print('a GPU')\n    torch.cuda.set_device(args.gpu)\n", "pick()", "pick()"),
+    ],
+)
+def test_a_gpu_that_a_function_chooses_goes_with_its_parameter(helper: str, call: str, left: str) -> None:
+    result = run(script(imports=f"from options import args\n{helper}", before=call, end="print(args)"))
+    assert result.status is Status.MIGRATED
+    text = result.after.decode()
+    assert "set_device" not in text
+    assert f"\n{left}\n" in text
+    assert not told(result, "this one GPU")
+
+
 def test_a_gpu_that_is_chosen_among_other_things_is_reported() -> None:
     both = "if torch.cuda.is_available():\n    torch.cuda.set_device(1)\nelse:\n    print('no GPU')"
     assert told(changed(before=both), "this one GPU") == 1
@@ -687,7 +713,7 @@ main(parser.parse_args())
             "if args.gpu < 0:\n    cuda = False\nelse:\n    cuda = True\n    features = features.cuda()",
             "args.gpu < 0",
         ),
-        ("", "cuda = False\nif args.gpu >= 0:\n    cuda = True\n    features = features.cuda()", "not args.gpu >= 0"),
+        ("", "cuda = False\nif args.gpu >= 0:\n    cuda = True\n    features = features.cuda()", "args.gpu < 0"),
         (
             "",
             "if args.gpu >= 0:\n    cuda = True\n    features = torch.ones(4, device='cuda')\nelse:\n    cuda = False",
@@ -703,7 +729,7 @@ main(parser.parse_args())
 def test_it_is_created_before_the_branch_that_moves_and_says_whether(before: str, flag: str, cpu: str) -> None:
     result = run(FLAG.format(before=before, flag=indent(flag, "    ")))
     assert result.status is Status.MIGRATED
-    assert f"main(args):\n    accelerator = Accelerator(cpu={cpu or 'not args.gpu >= 0'})\n" in result.after.decode()
+    assert f"main(args):\n    accelerator = Accelerator(cpu={cpu or 'args.gpu < 0'})\n" in result.after.decode()
 
 
 @pytest.mark.parametrize("move", ["features = features.cuda()", "features = features.to('cuda:0')"])
@@ -950,7 +976,7 @@ BY_FLAG = '"cuda" if use_cuda and torch.cuda.is_available() else "cpu"'
     [
         (BY_FLAG, ' == "cuda"', "Accelerator(cpu=not use_cuda)", ""),
         (f"torch.device({BY_FLAG})", '.type != "cpu"', "Accelerator(cpu=not use_cuda)", ""),
-        ("prepare_device(use_cuda)", "", "Accelerator(cpu=not use_cuda > 0)", ""),
+        ("prepare_device(use_cuda)", "", "Accelerator(cpu=use_cuda <= 0)", ""),
         ("limited_device(use_cuda)", '.type == "cuda"', "Accelerator()", "`args.gpu` no longer selects"),
         (BY_FLAG.replace("use_cuda and ", ""), ' == "cuda"', "Accelerator()", ""),
     ],

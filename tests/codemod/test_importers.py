@@ -1177,6 +1177,29 @@ def test_a_module_whose_name_leads_to_no_file_may_be_any_that_trains(tmp_path: P
     assert note.message.endswith("if that trains, name its file as well (zoo/deep/engine.py)")
 
 
+@pytest.mark.parametrize(
+    "other", ["", "\nclass Other:\n    def run(self, config):\n        pick(True, config['gpu'])\n"]
+)
+def test_a_gpu_that_another_file_selects_is_not_selected(tmp_path: Path, other: str) -> None:
+    picks = """\
+import torch
+
+def pick(enabled, gpu=0):
+    if enabled:
+        print("a GPU")
+        torch.cuda.set_device(gpu)
+"""
+    (tmp_path / ".git").mkdir()
+    imports = "from picks import pick\nfrom engine import train\nfrom other import Other\nimport sys"
+    body = MAIN.format(imports=imports, call="pick(True, sys.argv[1])\ntrain")
+    files = {"engine": ENGINE, "picks": picks, "other": f"from picks import pick\nclass Other: pass\n{other}"}
+    found = rewritten(tmp_path, "main.py", main=body, **files)
+    assert b"set_device" not in found["picks.py"].after
+    assert (b"def pick(enabled):" in found["picks.py"].after) is (not other)
+    assert (b"pick(True)\n" in found["main.py"].after) is (not other)
+    assert not any("not the one that" in n.message for n in found["main.py"].notes)
+
+
 @pytest.mark.parametrize("number", ["f'cuda:{ids[0]}'", "'cuda:0'", "'cuda:%d' % ids[0]"])
 def test_a_device_that_a_file_chooses_by_number_is_not_set_there(tmp_path: Path, number: str) -> None:
     picks = f"""\

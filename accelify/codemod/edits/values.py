@@ -236,12 +236,14 @@ class Attempt:
 
     unread: variables that nothing may read any more once all other changes are made. otherwise: what comes in their
     place. is_optional: whether the script is right with that, too, where the user leaves the changes out.
+    takes_parameters: whether the parameters of functions that nothing else reads go, too, from all calls.
     """
 
     found: tuple[Change | Remark | Obstacle | Attempt, ...]
     unread: tuple[Variable, ...] = ()
     otherwise: tuple[Change | Remark | Obstacle | Attempt, ...] = ()
     is_optional: bool = False
+    takes_parameters: bool = False
 
 
 Found = Change | Remark | Obstacle | Attempt

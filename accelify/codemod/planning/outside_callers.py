@@ -88,7 +88,10 @@ def _note(called: Called, advice: str) -> Remark:
 
 
 def users_of_parameter(program: Program, function: Scope, name: str) -> list[str]:
-    """The other files of the repository that give a parameter to a function, by its name or by its position."""
+    """The files that give a parameter to a function, by its name or by its position, in calls that are not followed.
+
+    Other files of the repository, and code of the program that nothing runs.
+    """
     is_constructor = function.name == "__init__" and function.parent is not None
     called = function.parent.name if is_constructor and function.parent is not None else function.name
     given = [p.arg for p in function.parameters[int(function.is_method) :]]
@@ -97,8 +100,11 @@ def users_of_parameter(program: Program, function: Scope, name: str) -> list[str
     return [
         user.path
         for user in program.flow.project.users(program.flow.parsed_of[function.module], called)
-        if absolute(user.path) not in known
-        and any(isinstance(n, ast.Call) and _gives(n, called, name, position) for n in user.nodes)
+        if any(
+            isinstance(n, ast.Call) and _gives(n, called, name, position)
+            for n in user.nodes
+            if absolute(user.path) not in known or program.frame(n) not in program.reachable
+        )
     ]
 
 

@@ -271,7 +271,8 @@ def _chosen_by_number(script: Script) -> Iterator[Attempt]:
     changed = script.files.union(map(script.path, script.devices.out_of_reach))
     for call in script.program.calls:
         statement = script.program.statement(call)
-        is_alone = isinstance(statement, ast.Expr) and statement.value is call and script.path(call) in changed
+        is_run = script.path(call) in changed or script.program.may_run(script.program.frame(call))
+        is_alone = isinstance(statement, ast.Expr) and statement.value is call and is_run
         called = script.program.called(call)
         if not is_alone or script.is_by_hand or "torch.cuda.set_device" not in called:
             continue
@@ -287,7 +288,8 @@ def _chosen_by_number(script: Script) -> Iterator[Attempt]:
             statement = parent
         if len(script.program.block(statement)) > 1:
             reason = f"each process has a GPU of its own; choose them with `{script.options.runtime.launch} --gpu-ids`"
-            yield Attempt((Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW),))
+            change = Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW)
+            yield Attempt((change,), takes_parameters=True)
 
 
 def _only_chooses(script: Script, node: ast.expr) -> bool:

@@ -500,7 +500,8 @@ def _selected_gpu(script: Script, call: ast.Call, place: ast.AST) -> Remark:
         "`Accelerator()` selects a GPU for each process, and not the one that {0} selects: remove that, and "
         f"choose GPUs with `{script.options.runtime.launch} --gpu-ids`"
     )
-    return Remark(NAME, script.path(place), place, message, Tier.REVIEW, lines=(((script.path(call), call),),))
+    lines = (((script.path(call), call),),)
+    return Remark(NAME, script.path(place), place, message, Tier.REVIEW, When.KEPT, call, lines=lines)
 
 
 def _chosen_gpus(script: Script, node: ast.AST, place: ast.AST) -> Remark:

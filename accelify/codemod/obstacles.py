@@ -20,8 +20,8 @@ from accelify.codemod.semantics.values import (
     Made,
     Parameters,
 )
+from accelify.codemod.training.gradients.round_tensors import RoundTensors
 from accelify.codemod.training.loops import Training, takes_one_step
-from accelify.codemod.training.origins import RoundTensors
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.weights import changes_in_place, viewed, written_by_hand
 

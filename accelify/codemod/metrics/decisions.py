@@ -16,8 +16,8 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements, returned
 from accelify.codemod.semantics.values import Constant, Instance, Made
+from accelify.codemod.training.gradients.round_tensors import RoundTensors, owners_of_gradients
 from accelify.codemod.training.losses import losses_of
-from accelify.codemod.training.origins import RoundTensors, owners_of_gradients
 from accelify.codemod.training.row_groups import collate_functions
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)

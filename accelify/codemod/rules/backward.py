@@ -3,9 +3,11 @@
     loss.backward()                         ->    accelerator.backward(loss)
     torch.autograd.backward(loss)           ->    accelerator.backward(loss)
     torch.autograd.backward([one, other])   ->    accelerator.backward(one + other)
+    loss.backward()  # for `x.grad` alone   ->    loss.backward(inputs=[x])
 
 Why: fp16 needs the loss scaled, gradient accumulation needs it divided, and when it returns the gradients of every
-prepared model agree on all processes.
+prepared model agree on all processes. An attack runs the model backwards for the gradient of a batch, and `zero_grad`
+clears what the weights got before any step: each process does that for its own rows, as often as these need it.
 Left alone: `backward` methods of the project's own; and a pass outside of all loops of which only the gradient of some
 tensor is read, and no step takes any: `y.backward(); print(x.grad)`. `torch.autograd.backward` with a list whose losses
 cannot be named one by one, or that start from gradients given, holds the file back.
@@ -14,7 +16,7 @@ cannot be named one by one, or that start from gradients given, holds the file b
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
 
@@ -35,7 +37,7 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
     """A change for each backward pass."""
     for call in script.training.backwards:
         assert isinstance(call.func, ast.Attribute)
-        if _is_shown(script, call):
+        if call in script.training.for_inputs or _is_shown(script, call):
             continue
         path = script.path(call)
         obstacle = _obstacle(script, call)
@@ -63,6 +65,22 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
                 ),
             ),
         )
+
+    for call, tensors in script.training.for_inputs.items():
+        if any(k.arg == "inputs" for k in call.keywords):
+            continue
+        named = [ast.unparse(tensor) for tensor in tensors]
+        yield Change(
+            rule=NAME,
+            path=script.path(call),
+            line=call.lineno,
+            reason=f"only {_listed(named)} needs a gradient here, and that of each process's own rows",
+            edits=(Replace(call, partial(for_inputs, named=named), keeps=(call.func, *_kept(script, call))),),
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
 
 
 def _is_shown(script: Script, call: ast.Call) -> bool:
@@ -116,6 +134,15 @@ def through_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpressi
         [loss.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))), *rest] if rest else [loss]
     )
     return call.with_changes(func=cst.parse_expression(f"{accelerator}.backward"), args=arguments)
+
+
+def for_inputs(call: cst.CSTNode, named: Sequence[str]) -> cst.BaseExpression:
+    """`loss.backward(inputs=[x])`"""
+    assert isinstance(call, cst.Call)
+    given = cst.ensure_type(cst.parse_expression(f"f(inputs=[{', '.join(named)}])"), cst.Call)
+    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    before = [*call.args[:-1], *(a.with_changes(comma=comma) for a in call.args[-1:])]
+    return call.with_changes(args=[*before, *given.args])
 
 
 def added_up(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

@@ -200,6 +200,14 @@ class ControlFlow:
             return a is b or self._is_ordered(a, b)
         return not self._gets_out(first.graph, first.points, second.points)
 
+    def gets_out(self, node: ast.AST, nodes: Iterable[ast.AST]) -> bool:
+        """Whether a path leads on from a node, or from the start of a function, out of it without some nodes."""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            graph = self.graph(node)
+            return self._gets_out(graph, [Graph.ENTRY], self._points_in(graph, nodes))
+        graph, sources = self.points(node)
+        return self._gets_out(graph, sources, self._points_in(graph, nodes))
+
     def _gets_out(self, graph: Graph, sources: Sequence[int], without: Sequence[int]) -> bool:
         """Whether a path leads out of a function, past some points; if nothing leads out, round its loops."""
         past = self._reach(graph, sources, without, implicit=False)

@@ -29,6 +29,7 @@ from accelify.codemod.semantics.values import (
     View,
 )
 from accelify.codemod.training.experience import Experience, Results
+from accelify.codemod.training.gradients.input_gradients import InputGradients
 from accelify.codemod.training.losses import losses_of, without_gradients
 from accelify.codemod.training.made_anew import Anew, Nested
 from accelify.codemod.training.modes import LastModes
@@ -73,6 +74,8 @@ class Training:
     they learn from. frames: the functions on the way to the backward passes. ways: the ways on from each of them, with
     what depends on its parameters. phases: the loops that do more than train, with what tells when they do. nested: the
     backward passes that train something for one batch alone; those within another training are not among `backwards`.
+    for_inputs: the passes for the gradients of tensors of a batch, with these; not among `backwards` either, unless
+    there are no others.
     """
 
     backwards: tuple[ast.Call, ...]
@@ -83,6 +86,7 @@ class Training:
     ways: Mapping[Scope, frozenset[Way]]
     phases: Mapping[ast.AST, Phase] = field(default_factory=dict)
     nested: tuple[Nested, ...] = ()
+    for_inputs: Mapping[ast.Call, tuple[ast.expr, ...]] = field(default_factory=dict)
 
     @property
     def rounds(self) -> frozenset[Loop]:
@@ -134,7 +138,9 @@ class Loops:
         apart = {n.backward: n.steps for n in nested if n.is_within}
         if set(apart) == set(backwards) and not others:  # what lasts has no backward pass
             nested, apart = tuple(replace(n, is_within=False) for n in nested), {}
-        kept = [b for b in backwards if b not in apart]
+        for_inputs = self._for_inputs([b for b in backwards if b not in apart], data, steps)
+        kept = [b for b in backwards if b not in apart and b not in for_inputs]
+        kept = kept or [b for b in backwards if b not in apart]
         merged: dict[Scope, set[Way]] = {}
         for frame, wanted in (pair for backward in kept for pair in ways[backward].items()):
             merged.setdefault(frame, set()).update(wanted)
@@ -149,7 +155,17 @@ class Loops:
             frames=frozenset(merged),
             ways={frame: frozenset(wanted) for frame, wanted in merged.items()},
             nested=nested,
+            for_inputs=for_inputs,
         )
+
+    def _for_inputs(
+        self, backwards: Sequence[ast.Call], data: Mapping[ast.Call, Sequence[Data]], steps: Sequence[ast.Call]
+    ) -> dict[ast.Call, tuple[ast.expr, ...]]:
+        """The backward passes that are for the gradients of tensors of a batch alone, with these."""
+        rounds = {d.loop for backward in backwards for d in data[backward] if d.loop is not None}
+        gradients = InputGradients(self.program, self.roles, self.tracer, steps, rounds)
+        found = {backward: gradients.of(backward) for backward in backwards}
+        return {backward: tensors for backward, tensors in found.items() if tensors}
 
     def _is_read(self, backward: ast.Call, loops: Sequence[Loop], steps: Sequence[ast.Call]) -> bool:
         """Whether gradients are only read: no step is taken in a loop that clears them, or reads those of its batch."""

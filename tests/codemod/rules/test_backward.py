@@ -29,3 +29,28 @@ TENSOR = "point = torch.ones(3, requires_grad=True)\n"
 def test_gradients_that_are_only_looked_at_need_no_accelerator(before: str, stays: bool) -> None:
     after = run(script(before=before)).after.decode()
     assert (after.count("accelerator.backward(") == 1) is stays
+
+
+ATTACK = """
+x.requires_grad_()
+nn.functional.mse_loss(model(x), y).backward({given})
+if x.grad.abs().max() > 1:
+    x = x.detach() + 0.1 * x.grad.sign()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "comes"),
+    [("", "inputs=[x]"), ("retain_graph=True", "retain_graph=True, inputs=[x]"), *[("inputs=x",) * 2]],
+)
+def test_gradients_of_a_batch_are_each_process_s_own(given: str, comes: str) -> None:
+    after = run(script(batch=ATTACK.format(given=given))).after.decode()
+    assert f".backward({comes})\n        if x.grad.abs().max() > 1:\n" in after
+    assert after.count("accelerator.backward(") == 1
+
+
+def test_an_attack_whose_gradients_are_stepped_along_is_averaged() -> None:
+    after = run(
+        script(batch=ATTACK.format(given=""), backward="loss.backward()").replace("optimizer.zero_grad()", "pass")
+    )
+    assert after.after.decode().count("accelerator.backward(") == 2

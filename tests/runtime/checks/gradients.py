@@ -114,6 +114,21 @@ def loss_from_a_method_that_bypasses_call(accelerator):
     _assert_means(accelerator, model, plain, loss_of)
 
 
+def gradients_of_inputs_on_some_ranks(accelerator):
+    model, plain = _prepared(accelerator)
+
+    def loss_of(net, rank):
+        x, y = _data(rank)
+        return cross_entropy(net(x), y)
+
+    for _ in range(accelerator.process_index):
+        x = _data(0)[0].requires_grad_()
+        model(x).sum().backward(inputs=[x])
+        assert x.grad.abs().sum() > 0
+    accelerator.backward(loss_of(model, accelerator.process_index))
+    _assert_means(accelerator, model, plain, loss_of)
+
+
 def submodules_called_directly(accelerator):
     model, plain = _prepared(accelerator)
 

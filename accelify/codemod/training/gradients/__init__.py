@@ -1,0 +1,1 @@
+"""Whose gradients does a backward pass compute, and are they read?"""

@@ -1,0 +1,152 @@
+"""Backward passes for the gradients of a batch, beside the training whose steps clear those of the weights."""
+
+from __future__ import annotations
+
+import ast
+from textwrap import dedent, indent
+
+import pytest
+
+from accelify.codemod.training.gradients.input_gradients import InputGradients
+from accelify.codemod.training.loops import Training
+from tests.codemod.facts import Facts
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)
+model = nn.Linear(4, 2)
+other = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+"""
+ATTACK = """\
+delta = torch.zeros_like(x, requires_grad=True)
+for _ in range(3):
+    cross_entropy(model(x + delta), y).backward()
+    delta.data += 0.1 * delta.grad.sign()
+    delta.grad.zero_()
+"""
+LEARN = """\
+cross_entropy(model(x), y).backward()
+optimizer.step()
+"""
+CLEAR = "optimizer.zero_grad()\n"
+
+
+def training(text: str) -> Training:
+    return Facts(HEAD + text).training
+
+
+def inputs(text: str) -> list[str]:
+    """The tensors whose gradients alone are read, of all passes."""
+    found = training(text)
+    assert InputGradients.__doc__
+    return [ast.unparse(tensor) for tensors in found.for_inputs.values() for tensor in tensors]
+
+
+def batches(*parts: str) -> str:
+    return "for x, y in loader:\n" + indent("".join(map(dedent, parts)), "    ")
+
+
+@pytest.mark.parametrize(
+    "clear",
+    [
+        CLEAR,
+        "model.zero_grad()\n",
+        "optimizer.zero_grad(set_to_none=True)\n",
+        "for p in model.parameters():\n    p.grad = None\n",
+        "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.zero_()\n",
+        "if len(x) > 1:\n    model.zero_grad()\nelse:\n    optimizer.zero_grad()\n",
+    ],
+)
+def test_gradients_of_weights_that_are_cleared_before_the_step(clear: str) -> None:
+    text = batches(ATTACK, clear, LEARN)
+    assert inputs(text) == ["delta"]
+    (backward,) = training(text).backwards
+    assert backward.lineno == len((HEAD + text).splitlines()) - 1
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "x.requires_grad = True\nloss = cross_entropy(model(x), y)\nloss.backward()\nx = x.detach() + x.grad\n",
+        """\
+        while True:
+            x = x.detach().requires_grad_()
+            out = model(x)
+            keep = [i for i in range(len(x)) if out[i].argmax() == y[i]]
+            model.zero_grad()
+            cross_entropy(out, y).backward()
+            if len(keep) == 0:
+                break
+            x, y = (x + x.grad.sign())[keep], y[keep]
+        """,
+        """\
+        for name in ("a", "b"):
+            if name == "a":
+                adv = x + torch.randn_like(x)
+            if name == "b":
+                adv = x.clone()
+            adv.requires_grad_()
+            cross_entropy(model(adv), y).backward()
+            step = adv.grad.sign()
+        """,
+    ],
+)
+def test_spellings_of_an_attack(attack: str) -> None:
+    assert inputs(batches(attack, CLEAR, LEARN)) in (["x"], ["adv"])
+
+
+HELPER = """\
+def attack(net, x, y):
+    x = x.detach().requires_grad_()
+    loss = cross_entropy(net(x), y)
+    loss.backward()
+    return (x + x.grad.sign()).detach()
+
+def clear():
+    optimizer.zero_grad()
+
+"""
+
+
+def test_through_functions() -> None:
+    assert inputs(HELPER + batches("x = attack(model, x, y)\n", CLEAR, LEARN)) == ["x"]
+    assert inputs(HELPER + batches("x = attack(model, x, y)\nclear()\n", LEARN)) == ["x"]
+    assert inputs(HELPER + batches("x = attack(model, x, y)\n", LEARN, CLEAR)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        batches(CLEAR, ATTACK, LEARN),  # what the attack adds is stepped along
+        batches(ATTACK, LEARN, CLEAR),
+        batches(ATTACK, "second.zero_grad()\n", LEARN),
+        batches(ATTACK, "other.zero_grad()\n", LEARN),
+        batches(ATTACK, "if len(x) > 1:\n    optimizer.zero_grad()\n", LEARN),
+        batches(ATTACK, "penalty = sum(p.grad.norm() for p in model.parameters())\n", CLEAR, LEARN),
+        batches(ATTACK.replace("delta.data", "optimizer.step()\n    delta.data"), CLEAR, LEARN),
+        batches("x.requires_grad_()\ncross_entropy(model(x), y).backward()\noptimizer.step()\nshow(x.grad)\n", CLEAR),
+        batches(
+            "if cond:\n    x.requires_grad_()\nmodel(x).sum().backward()\nif cond:\n    show(x.grad)\n",
+            CLEAR,
+            LEARN,
+        ),
+    ],
+)
+def test_left_alone_where_a_step_or_the_script_reads_the_gradients_of_weights(text: str) -> None:
+    assert inputs(text) == []
+
+
+def test_named_by_the_script() -> None:
+    named = ATTACK.replace("backward()", "backward(inputs=[delta])")
+    assert inputs(batches(named, LEARN, CLEAR)) == ["delta"]
+    assert inputs(batches("model(x).sum().backward(inputs=list(model.parameters()))\n", CLEAR, LEARN)) == []
+
+
+def test_passes_alone_stay_the_training() -> None:
+    found = training(batches("x.requires_grad_()\nmodel(x).sum().backward()\nshow(x.grad)\nmodel.zero_grad()\n"))
+    assert list(found.for_inputs) == list(found.backwards) != []

@@ -195,6 +195,35 @@ def trim_of(
     """
     summand = Summand(program, loop)
     every = [s for name, listed in added_in(loop).items() if name in sums for s in listed]
+    made = {s: parts for s in every if (parts := _parts_where_made(summand, s, every))}
+    rest = [s for s in every if s not in made]
+    trim = Trim(every[0], ()) if made and all(isinstance(_added(s), ast.Constant) for s in rest) else None
+    trim = trim or (_trim_of(summand, rest, updates) if made else None)
+    if trim is not None:
+        return replace(trim, parts=(*trim.parts, *(part for parts in made.values() for part in parts)))
+    return _trim_of(summand, every, updates)
+
+
+def _parts_where_made(
+    summand: Summand, statement: ast.AugAssign | ast.Assign, every: Collection[ast.stmt]
+) -> list[ast.expr]:
+    """The rows that a variable sums where it is made, for sums alone: `hits = (found == y).sum()`."""
+    program, name = summand.program, _variable_of(_added(statement)) or ""
+    frame = program.frame(summand.around)
+    writes = [w for w in frame.writes.get(name, ()) if program.inside(w, summand.around)]
+    made = program.statement(writes[0]) if len(writes) == 1 else None
+    if not _is_batch_sum(summand, statement) or not isinstance(made, ast.Assign) or made.targets != writes:
+        return []
+    is_before = made in program.block(statement) and program.before(made, statement)
+    is_for_sums = all(program.statement(read) in every for read in program.reads_of(frame, name))
+    parts = _summed_parts(program, made.value) if is_before and is_for_sums else None
+    return parts if parts and all(_keeps_every_row(program, part) for part in parts) else []
+
+
+def _trim_of(
+    summand: Summand, every: Sequence[ast.AugAssign | ast.Assign], updates: Collection[ast.Call]
+) -> Trim | None:
+    """The values to trim for sums, as the statements that add to them say it."""
     trim = _trim_of_rows(summand, every, updates)
     means = [s for s in every if _is_batch_mean(summand, s)]
     losses = [s for s in every if _is_batch_sum(summand, s)] if trim is None else []

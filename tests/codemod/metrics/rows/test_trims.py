@@ -192,7 +192,6 @@ def noise(out):
         ("total_of(out, y)", "correct = correct + lost.detach()", "lost"),
         ("total_of(out, y)", "correct += lost.item()\nuse(lost)", None),
         ("total_of(out, y)", "correct += lost.item() / 2\nn += len(y)", None),
-        ("out.sum()", "correct += lost.item()\nn += len(y)", "lost"),
         ("apart(out, y)", "correct += lost.item()", "lost"),
         ("apart(out, y) + noise(out)", "correct += lost.item()", None),
     ],
@@ -265,3 +264,25 @@ def test_a_list_that_is_too_deep_to_be_looked_at_is_no_list_of_means() -> None:
 def test_a_variable_that_only_changes_its_type_is_what_it_was(again: str, of_rows: bool | None) -> None:
     facts, loop = in_loop(f"loss = F.mse_loss(x, y)\n{again}\nuse(loss)")
     assert Summand(facts.program, loop).is_of_rows(facts.call("use(").args[0]) is of_rows
+
+
+@pytest.mark.parametrize(
+    ("made", "added", "parts"),
+    [
+        ("(out > y).sum()", "correct += hits.item()", ["out > y"]),
+        ("torch.sum(out > y)", "correct += hits.item()\nn += len(y)", ["out > y"]),
+        ("out.argmax(1).eq(y).sum().item()", "correct = correct + hits\nn += 1", ["out.argmax(1).eq(y)"]),
+        ("(out > y).sum()", "correct += hits.item()\nuse(hits)", []),
+        ("out[order].sum()", "correct += hits.item()", []),
+        ("apart(out, y)", "correct += hits.item()", []),
+    ],
+)
+def test_what_is_summed_for_sums_alone_is_trimmed_where_it_is_made(made: str, added: str, parts: list[str]) -> None:
+    facts = training(
+        before=OWN_LOSSES,
+        epoch="correct, n = 0, 0",
+        step=f"out = model(x)\nhits = {made}\n{STEP}{added}\n",
+        end_of_epoch="print(correct / 5, n)",
+    )
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
+    assert [ast.unparse(part) for part in (found.parts if found is not None else ())] == parts

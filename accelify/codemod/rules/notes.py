@@ -19,7 +19,7 @@ from accelify.codemod.devices.destinations import is_where_another_is
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.libraries import names, table
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import DRAWS, Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import skipped_apart
 from accelify.codemod.metrics.forward_state import (
@@ -41,7 +41,7 @@ from accelify.codemod.metrics.progress import (
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
-from accelify.codemod.preparing.placing import chooses_gpus
+from accelify.codemod.preparing.placing import EarlyCode, chooses_gpus
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
@@ -50,7 +50,7 @@ from accelify.codemod.semantics.scopes import Scope, code, main_guard, names_in
 from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import DividedMeans, Losses, MeanLosses, is_for_inputs, losses_of
-from accelify.codemod.training.weights import late_parameters
+from accelify.codemod.training.weights import draws_weights, late_parameters
 
 NAME = "notes"
 _STEPS = (
@@ -151,6 +151,7 @@ def find(script: Script) -> Iterator[Remark]:
         )
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     yield from _seeded_apart(script)
+    yield from _drawn_early(script)
     yield from _changed_in_forward(script, states)
     for node, name in carried_states(script.metrics) if not script.is_by_hand else ():
         message, tier = _OWN[About.CARRIED]
@@ -182,6 +183,26 @@ def _seeded_apart(script: Script) -> Iterator[Remark]:
                 "that: some items come several times in an epoch, and others not at all: give all of them one seed"
             )
         yield Remark(NAME, script.path(seed.call), seed.call, message, Tier.REVIEW)
+
+
+def _drawn_early(script: Script) -> Iterator[Remark]:
+    """What is drawn without a seed before the accelerator, whose creation makes the processes' random states equal."""
+    program, early = script.program, EarlyCode(script.program, script.access)
+    seeds = [c for c in program.calls if any(map(names.is_seed, program.called(c)))]
+    found: dict[Scope, ast.Call] = {}
+    for call in (c for c in program.calls if not script.is_by_hand and early.holds(c)):
+        frame = program.frame(call)
+        draws = any(not row.effects.isdisjoint(DRAWS) for row in script.effects.kinds.called(call) or ())
+        makes_weights = draws_weights(program, program.statement(call))
+        is_of_items = frame.is_method or frame in script.written.meetings.items or frame in script.run.beside
+        if draws and not (makes_weights or is_of_items) and not any(program.may_follow(call, seed) for seed in seeds):
+            found[frame] = min(call, found.get(frame, call), key=program.position)
+    for call in found.values():
+        message = (
+            f"this is drawn without a seed before `{script.reach.name}` is created, which makes the processes' random "
+            "states equal, so each process draws something else: seed them all alike first, or create it above this"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -> Iterator[Remark]:

@@ -568,3 +568,39 @@ def test_batches_that_are_all_held_on_the_device(source: str, is_told: bool) -> 
     step = "    loss = model(x).mean() + model(z).mean()\n    loss.backward()\n    optimizer.step()"
     notes = run(training_script(imports="import itertools", set_up=set_up + step)).notes
     assert any("keeps all batches" in n.message for n in notes) is is_told
+
+
+DRAWN_EARLY = """\
+import random
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def train(rows):
+    loader = DataLoader(rows, batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def main(rows, seed):
+    {drawn}
+    train(rows)
+main(list(range(9)), 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("drawn", "is_noted"),
+    [
+        ("random.shuffle(rows)", True),
+        ("seed = random.randint(0, 99); random.seed(seed)", True),
+        ("rows = torch.utils.data.random_split(rows, [6, 3])[0]", True),
+        ("random.seed(seed); random.shuffle(rows)", False),
+        ("model = nn.Linear(4, 1); nn.init.zeros_(model.weight); nn.init.normal_(model.weight)", False),
+    ],
+)
+def test_what_is_drawn_before_the_processes_have_one_random_state(drawn: str, is_noted: bool) -> None:
+    found = [n.line for n in run(DRAWN_EARLY.format(drawn=drawn)).notes if "drawn without a seed before" in n.message]
+    assert len(found) == is_noted

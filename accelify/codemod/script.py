@@ -103,11 +103,12 @@ class Script:
         """Whether a worker process may run some code."""
         return self.program.frame(node) in self.run.beside
 
-    def library_import(self, node: ast.AST, library: str) -> tuple[Insert, ...]:
-        """The import that code at a node needs to ask a library where the accelerator does not reach."""
-        if self.accelerator(node) is not None and not self.is_beside(node):
-            return ()
-        return (self.access.import_edit(self.program.frame(node).root, f"import {library}"),)
+    def library_import(self, node: ast.AST, speaker: str) -> tuple[Insert, ...]:
+        """The import that what is asked at a node needs; none where that is the accelerator."""
+        libraries = {self.options.runtime.functions, self.options.runtime.module}
+        asked = [library for library in libraries if f"{speaker}.".startswith(f"{library}.")]
+        root = self.program.frame(node).root
+        return tuple(self.access.import_edit(root, f"import {library}") for library in sorted(asked)[-1:])
 
     def changes_nothing(self, node: ast.expr) -> bool:
         """Whether an expression may go: nothing is different after it was evaluated but that it gave a value."""

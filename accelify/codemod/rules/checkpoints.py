@@ -130,7 +130,7 @@ def _loaded_near(script: Script, load: ast.Call, *, is_model: bool) -> Change:
     state, is_taken = script.state(load), _is_taken(script, load)
     is_option = script.accelerator(load) is None and script.devices.cpu is not None
     place = f"{state}.device"
-    library = script.library_import(load, script.options.runtime.module)
+    library = script.library_import(load, state)
     reason = "what was saved from a GPU is loaded to the process's own device, not to GPU 0"
     if is_option and is_taken:
         place, library = '"cpu"', ()

@@ -429,8 +429,9 @@ def _own_environments(script: Script) -> Iterator[Change]:
 
 def _parted_anywhere(script: Script, seed: ast.expr, reason: str, *, is_again: bool, count: str = "") -> Change:
     """A seed of which each process gets another, also where the accelerator does not reach."""
-    change = _parted(script, seed, script.place(seed), reason, is_again=is_again, count=count)
-    library = script.library_import(seed, script.options.runtime.module)
+    place = script.place(seed)
+    change = _parted(script, seed, place, reason, is_again=is_again, count=count)
+    library = script.library_import(seed, place)
     return replace(change, edits=(*change.edits, *library))
 
 

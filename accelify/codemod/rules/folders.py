@@ -174,7 +174,7 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
         return Remark(NAME, path, call, message, Tier.REVIEW)
     wait = Insert(statement, "after", f"{state}.wait_for_everyone()")
     alone = Wrap((statement,), f"if {state}.is_main_process:")
-    edits: tuple[Edit, ...] = (alone, wait, *script.library_import(call, script.options.runtime.module))
+    edits: tuple[Edit, ...] = (alone, wait, *script.library_import(call, state))
     if written.meetings.are_read_before((statement,)):
         edits = (Insert(statement, "before", f"{state}.wait_for_everyone()"), *edits)
     return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", edits)

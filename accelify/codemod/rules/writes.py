@@ -50,7 +50,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         accelerator = script.state(run[0])
         if not script.written.guarding.asks_for_writer(run):
             header = Wrap(run, f"if {accelerator}.is_main_process:")
-            imported = script.library_import(run[0], script.options.runtime.module)
+            imported = script.library_import(run[0], accelerator)
             reason = "only the main process writes this"
             yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (header, *imported))
         waits = (

@@ -143,3 +143,51 @@ def test_a_guard_in_a_worker_joins_no_group() -> None:
     head, start, rest = beside("Process(target=work, args=(queue, 7)).start()", write).partition("queue = Queue(8)\n")
     result = run(f"{head}def main():\n{indent(start + rest, '    ')}main()\n")
     assert any("`if accelify.runtime.Environment.read().is_main_process:`" in n.message for n in result.notes)
+
+
+CALLED_BACK = """\
+import tkinter
+import torch
+from torch.utils.data import DataLoader
+
+class Runner:
+    def __init__(self, loader):
+        self.loader = loader
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        {write}
+
+    def train(self):
+        for x in self.loader:
+            self.optimizer.zero_grad()
+            self.model(x).mean().backward()
+            self.optimizer.step()
+
+class Window:
+    def __init__(self):
+        self.loader = DataLoader(torch.randn(32, 4), 8)
+        self.parts = [{parts}]
+
+    def start(self):
+        self.runner = Runner(self.loader)
+
+    def train(self):
+        self.runner.train()
+
+Window()
+"""
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "tkinter.Button(command=self.start), tkinter.Button(command=self.train)",
+        "tkinter.Button(None, command=lambda: self.start()), tkinter.Button(None, command=self.train)",
+        "tkinter.Tk().bind('a', self.start), tkinter.Tk().bind('b', self.train)",
+    ],
+)
+@pytest.mark.parametrize("write", ["open('log.txt', 'a').write('x')", "print('x', file=open('log.txt', 'w'))"])
+def test_what_is_called_back_asks_the_accelerator_that_it_has(parts: str, write: str) -> None:
+    after = run(CALLED_BACK.format(parts=parts, write=write)).after.decode()
+    assert "if self.accelerator.is_main_process:" in after
+    assert "import accelify.runtime" not in after

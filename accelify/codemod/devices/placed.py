@@ -282,15 +282,23 @@ class Own:
         return any(map(early.holds, NamedDevices(self.program, self.tracer, set(files), known.found).find()))
 
     def choosing(self, calls: Iterable[ast.Call]) -> Iterator[ast.AST]:
-        """The code that chooses the devices of some moves: lines that give a variable its device, else the moves."""
+        """The code that chooses the devices of some moves: lines that give a variable its device, else the moves.
+
+        A device that a function is given is chosen where its callers have it from.
+        """
         paths = {parsed.path for parsed in self.program.files}
         known = Moves(self.program, self.roles, self.tracer, self.prepared, paths)
         moves = {m.call: m.device for m in known.found}
         for call in calls:
             device = moves.get(call, _keyword(call, "device"))
             bindings = known.bindings if device is not None and names_read_in(device) else ()
-            chosen: list[ast.AST] = [b.node for b in bindings if device and self._is_same(device, b.target)]
-            yield from chosen or [call]
+            chains = self.tracer.chains(device) if device is not None and bindings else []
+            ends = {chain[-1].node for chain in chains}
+            chosen: list[ast.AST] = [
+                b.node for b in bindings if device and (b.target in ends or self._is_same(device, b.target))
+            ]
+            given = [n for c in chains if c[0].kind == "parameter" and isinstance(n := c[-1].node, ast.expr)]
+            yield from chosen or given or [call]
 
     def _is_same(self, read: ast.expr, target: ast.expr) -> bool:
         """Whether a variable is the one that a statement sets."""

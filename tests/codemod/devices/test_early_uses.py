@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from accelify.codemod.devices.early_uses import EarlyUses
+from accelify.codemod.result import Status
+from tests import scripts
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import training
 
@@ -173,3 +177,63 @@ def test_a_move_on_a_path_that_never_comes_to_prepare_counts() -> None:
     uses = EarlyUses(facts.program, facts.roles, frozenset())
     move, end = (facts.program.statement(facts.call(text)) for text in ("model.cuda()", "end()"))
     assert uses.is_used("model", move, end)
+
+
+TRAINS = """\
+import torch
+
+def fit(model, loader, device, steps=9):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = (model(x) - y).mean()
+        total = torch.zeros(4, device=device)
+        loss.backward()
+        optimizer.step()
+        print(total.sum())
+"""
+ROWS = """\
+import torch
+
+def generate(rows, device, days=288):
+    return {rows}
+
+def loaders(rows, device):
+    return generate(rows, device)
+"""
+CHOOSES = """\
+import torch
+import rows as r
+from trains import fit
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = r.loaders(rows, {device})
+if __name__ == "__main__":
+    fit(Net(), loader, device)
+"""
+
+
+@pytest.mark.parametrize("device", ["device", "device=device", "str(device)"])
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        ("torch.from_numpy(rows).to(device)", False),
+        ("torch.from_numpy(rows).float().to(device=device)", False),
+        ("torch.tensor(rows, device=device)", False),
+        ("torch.from_numpy(rows).cuda()", True),
+    ],
+)
+def test_a_device_that_is_passed_on_is_chosen_where_the_caller_has_it(
+    rows: str, named: bool, device: str, tmp_path: Path
+) -> None:
+    """The accelerator is created above the move, and passed to the function with the move only if that names a GPU."""
+    files = {
+        scripts.MAIN: CHOOSES.format(device=device),
+        "rows.py": ROWS.format(rows=rows),
+        "trains.py": TRAINS,
+    }
+    results, after = scripts.rewrite(tmp_path, {k: v.encode() for k, v in files.items()})
+    by_path = {r.path: r for r in results}
+    assert by_path[scripts.MAIN].status is Status.MIGRATED, by_path[scripts.MAIN].notes
+    text = after[scripts.MAIN].decode()
+    assert text.index("= Accelerator(") < text.index("device = accelerator.device") < text.index("loaders(")
+    assert ("accelerator" in after["rows.py"].decode()) is named

@@ -293,15 +293,22 @@ class StepCounts:
     def limits(self) -> Iterator[ast.If | ast.While]:
         """The conditions that end a training loop, or one round it, after some count of steps, and such loops."""
         around = (loop for loops in self.metrics.measured.training.loops.values() for loop in loops)
-        within: list[ast.AST] = list(dict.fromkeys([*self.metrics.shared_loops, *around]))
+        shared = filter(self._trains, self.metrics.shared_loops)
+        within: list[ast.AST] = list(dict.fromkeys([*shared, *around]))
         for node in dict.fromkeys(n for loop in within for n in ast.walk(loop)):
             ends = self._ends(node, within) if isinstance(node, ast.If) else node in within
             if isinstance(node, (ast.If, ast.While)) and ends and self._is_at_counts(node.test):
                 yield node
 
+    def _trains(self, loop: ast.AST) -> bool:
+        """Whether a round of a loop learns, and does not just look at a batch."""
+        program, backwards = self.program, self.metrics.measured.training.backwards
+        run = program.run_through([n for n in ast.walk(loop) if isinstance(n, ast.Call)])
+        return any(program.inside(b, loop) or program.frame(b) in run for b in backwards)
+
     def caps(self) -> Iterator[ast.expr]:
-        """The numbers of batches, alike in all processes, after which the head of a loop over a loader ends it."""
-        for loop in self.metrics.shared_loops:
+        """The numbers of batches, alike in all processes, after which the head of a training loop ends it."""
+        for loop in filter(self._trains, self.metrics.shared_loops):
             if not self.metrics.measured.prepared.is_sharded_sequence(loop):
                 calls = (n for n in ast.walk(loop.iter) if isinstance(n, ast.Call))
                 found = (n for call in calls for n in self._stops(call))

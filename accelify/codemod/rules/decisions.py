@@ -89,8 +89,8 @@ def _told(script: Script, test: ast.expr) -> str:
     message = _why_apart(script, test)
     if script.run.ends_apart:
         return message + (
-            "processes may take different numbers of steps. One that has finished joins the others' steps "
-            f"without data until all have called `{script.reach.name}.wait_for_everyone()`: before that, the "
+            "processes may take different numbers of steps. One that has finished joins the others' steps without data "
+            f"in `{script.reach.name}.wait_for_everyone()`, so call that right after the training: before it, the "
             "script must not do anything else that needs all processes"
         )
     return message + (

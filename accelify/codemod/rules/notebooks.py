@@ -149,7 +149,11 @@ class _Cells:
     def declared(self) -> list[str]:
         """The variables that functions declare as `global`, and that a function around these makes its own."""
         declared = (n for n in self.scope.written_below if n in self._used)
-        return [n for n in declared if any(map(self._has, self._used[n].bound))]
+        return [n for n in declared if any(map(self._has, self._of(self._own_writes(n))))]
+
+    def _own_writes(self, name: str) -> list[ast.AST]:
+        """What binds a variable in the cells themselves, and not in their functions."""
+        return [write for write in self.scope.writes[name] if self.script.program.frame(write) is self.scope]
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ from accelify.codemod.training.weights import draws_weights, late_parameters
 NAME = "notes"
 _STEPS = (
     "this is the length for all processes together, and each process takes only its shard of the steps: use `len` of "
-    "the prepared loader"
+    "the prepared loader, or divide by `accelerator.num_processes`"
 )
 _ROUNDS = (
     "each process has only its shard of the loader's batches, and `next` fails after them: use `len` of the prepared "
@@ -118,10 +118,9 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _gone_over(script)
     yield from _failing(script)
     yield from _stopped_by_hand(script)
-    divides = script.options.keep_global_batch and not script.preparation.sharded
     for lengths, message, tier in (
         ()
-        if divides
+        if _divides(script)
         else (
             (overstated_bars, _STEPS, Tier.ADVICE),
             (overstated_samples, _SAMPLES, Tier.ADVICE),
@@ -153,7 +152,7 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _seeded_apart(script)
     yield from _drawn_early(script)
     yield from _changed_in_forward(script, states)
-    for node, name in carried_states(script.metrics) if not script.is_by_hand else ():
+    for node, name in carried_states(script.metrics) if not script.is_by_hand and not _divides(script) else ():
         message, tier = _OWN[About.CARRIED]
         yield Remark(NAME, script.path(node), node, message, tier, about=f"`self.{name}`")
     if not script.is_by_hand:
@@ -164,6 +163,11 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _particular_devices(script)
     yield from _not_parsed(script)
     yield from _imported_by_name(script)
+
+
+def _divides(script: Script) -> bool:
+    """Whether the processes divide all batches, so that each has some rows of every one."""
+    return script.options.keep_global_batch and not script.preparation.sharded
 
 
 def _seeded_apart(script: Script) -> Iterator[Remark]:
@@ -312,6 +316,8 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue  # of its own episodes
         if report.about in _STATES and script.program.statement(report.node) in noted:
             continue
+        if report.about is About.CARRIED and _divides(script):
+            continue  # each process has its rows of every batch
         if script.is_by_hand and report.about not in _OF_SHARDS:
             continue  # the script has had these of one process before, and meant to
         is_of_shard = report.about in (*_OF_SHARDS, About.LAST)

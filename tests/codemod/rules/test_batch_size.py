@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -255,3 +256,30 @@ def test_values_that_a_state_goes_into_are_named() -> None:
         n for n, text in enumerate(result.after.decode().splitlines(), 1) if text.strip().startswith("print(")
     )
     assert f"Values shown for some batches (line {number})" in note(result).message
+
+
+@pytest.mark.parametrize(
+    ("loop", "is_limit"),
+    [
+        ("for i, batch in enumerate(loader):\n    if i > 3: break\n    print(batch)", False),
+        ("for i, (x, y) in enumerate(loader):\n    print(len(x))\n    if i == 2:\n        break", False),
+        ("from itertools import islice\nfor x, y in islice(loader, 3):\n    print(x.shape)", False),
+        (f"for i, (x, y) in enumerate(loader):\n    if i > 3: break\n{indent(STEP, '    ')}", True),
+        (
+            f"def step():\n{indent(STEP, '    ')}for i, (x, y) in enumerate(loader):\n    if i > 3: break\n    step()",
+            True,
+        ),
+    ],
+)
+def test_a_look_at_some_batches_is_no_limit(loop: str, is_limit: bool) -> None:
+    result = run(script(before="rows = torch.randn(8, 2, 4)", end=loop))
+    assert ("A limit" in note(result).message) is is_limit
+
+
+@pytest.mark.parametrize("divides", [True, False])
+@pytest.mark.parametrize("before", ["", "out = 2 * out\n", "from copy import copy\n"])
+def test_a_state_goes_on_where_each_batch_is_divided(before: str, divides: bool) -> None:
+    step = f"out = model(x) + hidden\n{before}hidden = out.detach()\n{STEP.replace('model(x)', 'out')}"
+    text = script(before="rows = torch.randn(8, 2, 4)", model="hidden = torch.zeros(2, 1)", step=step)
+    result = run(text, Options(keep_global_batch=divides))
+    assert any("is carried from one batch to the next" in n.message for n in result.notes) is not divides

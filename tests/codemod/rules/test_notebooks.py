@@ -39,6 +39,7 @@ def test_what_a_function_cannot_hold_is_named() -> None:
     said = note(IMPORTS, f"{SETUP}\n{start}", OPTIMIZER, TRAINING)
     assert "a function `train_all`, without magics and `!` commands, the `import *` of cell 2 (it stays above)" in said
     assert "with `nonlocal` for `best` where there is `global`" in said
+    assert "nonlocal" not in note(IMPORTS, f"{SETUP}\n{start.removesuffix('best = 1')}", OPTIMIZER, TRAINING)
     future = "from __future__ import annotations\n"
     said = note(future + IMPORTS, f"{future}{SETUP}", OPTIMIZER, TRAINING)
     assert "the `from __future__ import` of cell 1 (it stays above), the `from __future__ import` of cell 2" in said

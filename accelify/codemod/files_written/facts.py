@@ -16,7 +16,6 @@ from accelify.codemod.files_written.meetings import Meetings
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.own_paths import OwnPaths
 from accelify.codemod.files_written.paths import Files
-from accelify.codemod.files_written.saves import Save, save_of
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.options import Options, Runtime
@@ -25,6 +24,17 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.training.facts import Run
 from accelify.codemod.training.roles import Roles
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """A call of `torch.save`.
+
+    saver: what has the `save` there: the accelerator, or the library where that does not reach; None where neither can.
+    """
+
+    call: ast.Call
+    saver: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +80,16 @@ def written_of(
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | program.run_from(run.leading)
     saves = tuple(
-        save_of(program, call, saver(call), runtime.module)
+        Save(call, saver(call))
         for call in program.calls
         if program.names_only(call.func, "torch.save")
         and call not in own
         and (program.path(call) in files or program.frame(call) in reached)
         and effects.of_call(call).files_written
     )
-    seen_to = frozenset(call for save in saves for call in save.seen_to)
+    saved = frozenset(save.call for save in saves if save.saver is not None)
     alone = OneProcess(
-        program, roles, effects, set() if by_hand else set(files), access.at, seen_to, {w for w in own if own[w]}
+        program, roles, effects, set() if by_hand else set(files), access.at, saved, {w for w in own if own[w]}
     )
     caches = Caches(alone, stored, together or ())
     called = () if by_hand else tuple(caches.callers())

@@ -50,6 +50,7 @@ class Guarding:
         self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
         self.asking = asking  # functions of all processes in which the library can be asked which one runs them
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
+        self.decided = set[ast.stmt]()  # what writes a file by which all processes have decided to come there
         self._refused = set(left_out) | set(self._reaching_own())  # and what turns out not to be guarded safely
 
     def _reaching_own(self) -> Iterator[ast.stmt]:
@@ -72,6 +73,9 @@ class Guarding:
             covered = _nodes(runs)
             wrong = {s for run in runs for top in run for s in self._at_fault(top, covered)}
             wrong = wrong or set(self._with_what_all_open(covered)) or set(self._opened_for_all(covered))
+            self.decided |= set(self._decided_by_file(runs, covered))
+            wrong = wrong or set(self._read_without_wait(covered)) or self.decided - self._refused
+            wrong = wrong or set(self._removed_for_all(covered))
             if not wrong:
                 return self._needed(runs)
             self._refused |= wrong
@@ -251,6 +255,67 @@ class Guarding:
             ):
                 yield self.program.statement(call)
 
+    def _removed_for_all(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
+        """The statements that remove a file which all processes write: each for itself, or none."""
+        found = [c for c in covered if isinstance(c, ast.Call) and self._removes(c)]
+        kept = self._unguarded(with_functions(self.program, covered)) if found else []
+        written = {self.place_of(p) for c in kept if not self._removes(c) for p in self._written(c)}
+        for call in found:
+            if not written.isdisjoint(map(self.place_of, self._written(call))):
+                yield self.program.statement(call)
+
+    def _removes(self, call: ast.Call) -> bool:
+        return any(row.has(Trait.REMOVES) for row in self.alone.effects.kinds.called(call) or ())
+
+    def _decided_by_file(self, runs: list[Run], covered: set[ast.AST]) -> Iterator[ast.stmt]:
+        """What is written where all processes ask for a file that they write there: one may find what another wrote.
+
+        `if acc > float(open(best).read()): copy(...); notify(); open(best, "w").write(acc)`
+        """
+        for run in runs:
+            for around in (a for a in self.program.ancestors(run[0]) if isinstance(a, (ast.If, ast.While))):
+                asked = [p for c in self._calls_behind(around.test, _DEPTH) if c not in covered for p in self._read(c)]
+                calls = (n for n in ast.walk(around) if isinstance(n, ast.Call)) if asked else ()
+                written = [p for c in calls if self.alone.writes(c) for p in self._written(c)]
+                if any(self.place_of(p) in map(self.place_of, written) for p in asked):
+                    yield from run
+
+    def _calls_behind(self, node: ast.AST, depth: int) -> Iterator[ast.Call]:
+        """The calls in an expression, and those that give the variables in it."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call):
+                yield part
+            owner = self.program.scope(part).owner(part.id) if isinstance(part, ast.Name) and depth else None
+            for write in owner.writes.get(part.id, ()) if isinstance(part, ast.Name) and owner is not None else ():
+                statement = self.program.statement(write)
+                if isinstance(statement, ast.With):
+                    yield from (i.context_expr for i in statement.items if isinstance(i.context_expr, ast.Call))
+                elif (value := getattr(statement, "value", None)) is not None:
+                    yield from self._calls_behind(value, depth - 1)
+
+    def _read(self, call: ast.Call) -> list[ast.expr]:
+        is_own = not self.program.flow.callees.get(call)
+        return self._paths(self.alone.effects.of_call(call).files_read) if is_own else []
+
+    def _written(self, call: ast.Call) -> list[ast.expr]:
+        return self._paths(self.alone.effects.of_call(call).files_written)
+
+    def _read_without_wait(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
+        """The statements that write, where only the library can be asked, what others read where nobody can wait."""
+        calls = [c for c in covered if isinstance(c, ast.Call)] if self.asking else []
+        asking = [c for c in calls if self.alone.writes(c) and self.alone.accelerator(c) is None and not self._logs(c)]
+        written = [(c, p) for c in asking for p in self._written(c)]
+        for read in self.program.calls if written else ():
+            waits = self.alone.accelerator(read) is not None and self.program.path(read) in self.files
+            for path in self._read(read) if read not in covered and not waits else ():
+                for write, made in written:
+                    if self.stored.may_be_one(path, made) and self.stored.is_before(write, read):
+                        yield self.program.statement(write)
+
+    def _logs(self, call: ast.Call) -> bool:
+        rows = self.alone.effects.kinds.called(call) or ()
+        return bool(rows) and all(Does.LOGS in row.effects for row in rows)
+
     def _writes_to(self, node: ast.expr, opened: set[ast.Call], depth: int = _DEPTH) -> bool:
         """Whether an expression is one of some open files, or writes to one of them: `csv.writer(file)`."""
         made = [v.node for v in self.program.values(opened_round(self.program, node) or node) if isinstance(v, Made)]
@@ -302,20 +367,12 @@ class Guarding:
                 yield from self._trimmed(current)
                 current = []
             is_alone = all(s not in self.cached and self.alone.may(s, self._refused) for s in line)
-            if is_alone and (self.alone.accelerator(line[0]) or self._logs_by_library(line)):
+            if is_alone and (self.alone.accelerator(line[0]) or self.program.frame(line[0]) in self.asking):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)
             current = []
         yield from self._trimmed(current)
-
-    def _logs_by_library(self, line: list[ast.stmt]) -> bool:
-        """Whether some statements only log, for which nobody waits, where the accelerator does not reach."""
-        calls = [n for s in line for n in ast.walk(s) if isinstance(n, ast.Call)]
-        writes = [c for c in calls if self.alone.effect(c) is Effect.WRITES]
-        rows = [row for c in writes for row in self.alone.effects.kinds.called(c) or (None,)]
-        is_log = all(row is not None and Does.LOGS in row.effects for row in rows)
-        return is_log and self.program.frame(line[0]) in self.asking
 
     def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
         """The statements of a block, those on one line together; none where the block stands behind its head."""
@@ -372,7 +429,9 @@ class Guarding:
         """Whether a statement makes something for those that follow it."""
         if isinstance(statement, ast.AugAssign):
             return False
-        return bool(names_written_in(statement) & names_in(*following))
+        opened = statement.items if isinstance(statement, ast.With) else []  # `f` of `with open(path) as f` ends there
+        targets = [i.optional_vars for i in opened if i.optional_vars is not None]
+        return bool((names_written_in(statement) - names_in(*targets)) & names_in(*following))
 
     # Names.
 
@@ -423,11 +482,12 @@ class Guarding:
 
     def _is_the_scripts_own(self, owner: Scope, name: str, is_added_to: bool) -> bool:
         """Whether all that reads a variable is to be seen; what a parameter holds is somebody else's."""
-        if owner.kind not in ("module", "function") or owner.root.module not in self.files:
+        if owner.kind not in ("module", "function"):
             return False
         if is_added_to and any(isinstance(w, ast.arg) for w in owner.writes.get(name, ())):
             return False
-        return owner.kind != "module" or name not in self.program.imported_from.get(owner, ())
+        is_seen = owner.root.module in self.files and name not in self.program.imported_from.get(owner, ())
+        return owner.kind != "module" or is_seen
 
     @staticmethod
     def _scopes(owner: Scope, name: str) -> list[Scope]:

@@ -16,6 +16,7 @@ from functools import cached_property
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
 from accelify.codemod.libraries.row import Effect as Does
+from accelify.codemod.libraries.table import is_kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.summary import Leave, Place, Summary
 from accelify.codemod.semantics.program import Program
@@ -53,7 +54,7 @@ class OneProcess:
         effects: Effects,
         files: set[str],
         accelerator: Callable[[ast.AST], str | None],
-        seen_to: frozenset[ast.expr] = frozenset(),
+        saved: frozenset[ast.Call] = frozenset(),
         by_caller: Collection[ast.Call] = (),
     ) -> None:
         self.program = program
@@ -61,7 +62,7 @@ class OneProcess:
         self.effects = effects
         self.files = files
         self.accelerator = accelerator
-        self._seen_to = seen_to  # what writes, and is whole where all processes call it
+        self._saved = saved  # the calls that become a save of the accelerator, or of the library
         self._by_caller = by_caller  # what writes, and is guarded where its function is called
         self.looked_at: frozenset[ast.Call] = frozenset()  # calls that read what one process alone wrote
         self._known: dict[ast.Call, Effect | None] = {}
@@ -87,6 +88,7 @@ class OneProcess:
 
     def _effect(self, call: ast.Call) -> Effect | None:
         summary = self.effects.of_call(call)
+        summary = replace(summary, writes=frozenset()) if self._filled(call) else summary
         if self.becomes_a_save(call) or not self._is_ones_own(summary) or self.runs_together(call):
             return None
         written = [use.call for use in summary.files_written]
@@ -95,7 +97,7 @@ class OneProcess:
         is_guarded = any(self.accelerator(w) is not None and self.program.path(w) in self.files for w in inner)
         if is_guarded or any(use.is_folder for use in summary.files_written):
             return None  # where it is written; a folder is for all processes
-        if written and call not in written and self._seen_to.issuperset(written):
+        if call not in written and any(map(self.becomes_a_save, written)):
             return None
         return Effect.WRITES if call in self.looked_at else self._strength(call, summary)
 
@@ -170,11 +172,11 @@ class OneProcess:
         return any(isinstance(v, Generated) or self.roles.is_loader(v) for v in self.program.values(node))
 
     def becomes_a_save(self, call: ast.Call) -> bool:
-        """Whether a call becomes `accelerator.save`, which every process may call."""
+        """Whether a call becomes `accelerator.save`, or the library's, which every process may call."""
+        is_reached = self.accelerator(call) is not None and self.program.path(call) in self.files
         return (
             self.program.names_only(call.func, "torch.save")
-            and self.accelerator(call) is not None
-            and self.program.path(call) in self.files
+            and (is_reached or call in self._saved)
             and not any(map(self.is_a_writer, call.args[1:2]))  # opened by every process before
         )
 
@@ -264,16 +266,20 @@ class OneProcess:
         )
 
     def _filled(self, call: ast.Call) -> list[ast.Name]:
-        """The buffers that are all that a library's call changes: `numpy.savez(buffer, x)`."""
+        """The buffers and files that are all that a library's call changes: `numpy.savez(buffer, x)`, `file.read()`."""
         given = [*call.args, *(k.value for k in call.keywords)]
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
-        found = [n for n in (*owner, *given) if isinstance(n, ast.Name) and self.effects.kinds.of(n) == {"buffer"}]
+        found = [n for n in (*owner, *given) if isinstance(n, ast.Name) and self._is_file(n)]
         if not found or self.program.flow.callees.get(call) or self.becomes_a_save(call):
             return []
         summary = self.effects.of_call(call)
         is_all = {place.name for place in summary.writes} == {name.id for name in found}
         is_own = self._is_ones_own(replace(summary, writes=frozenset()))
         return found if is_all and is_own and all(map(self.is_calm, given)) else []
+
+    def _is_file(self, node: ast.expr) -> bool:
+        kinds = self.effects.kinds.of(node)
+        return bool(kinds) and all(is_kind(k, "file") for k in kinds)
 
     def is_addition(self, node: ast.Name) -> bool:
         """Whether a name is there to be added to: `rows.append(x)`, `rows[k] = x`, `numpy.savez(buffer, x)`."""
@@ -313,7 +319,10 @@ class OneProcess:
                 return False
             if isinstance(part, ast.comprehension) and self.hands_out_data(part.iter):
                 return False
-        return self._is_ones_own(self.effects.of(node))
+        filled = {n.id for c in ast.walk(node) if isinstance(c, ast.Call) for n in self._filled(c)}
+        summary = self.effects.of(node)
+        changed = frozenset(place for place in summary.writes if place.name not in filled)
+        return self._is_ones_own(replace(summary, writes=changed))
 
 
 def opened_round(program: Program, node: ast.expr) -> ast.expr | None:

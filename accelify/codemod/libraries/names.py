@@ -542,11 +542,6 @@ def reads_command(name: str | None) -> bool:
     return runs_command(name) and row is not None and row.returns in ("string", "tuple")
 
 
-def copies_file(name: str | None) -> bool:
-    """`shutil.copy`, `os.rename`: what its first argument names is somewhere else afterwards, too."""
-    return _has_trait(name, Trait.COPIES_FILE)
-
-
 def makes_folder(name: str | None) -> bool:
     """`os.makedirs`, `os.mkdir`."""
     return _has_trait(name, Trait.MAKES_FOLDERS)

@@ -49,7 +49,7 @@ def function(name: str | None) -> Row | None:
     """The row of a qualified name (`torch.zeros`), or of the longest pattern that matches it; None: unknown."""
     if name is None:
         return None
-    name = name.removeprefix("builtins.")
+    name = name.removeprefix("builtins.").removeprefix("__builtin__.")  # the latter is Python 2's
     documented = _documented(name)
     facts = _exact(name) or _exact(documented) or _matching(name) or _matching(documented)
     return None if facts is None else row_of(facts)

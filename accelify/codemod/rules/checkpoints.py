@@ -4,7 +4,7 @@
 
 Why: N processes that write one file at once damage it; a run that is stopped while it writes leaves half of it.
 Where the accelerator does not reach, as in an imported file's `EarlyStopping`, the function `accelify.runtime.save`
-does the same, and what copies the file there is left to the process that wrote it. A process that loads what may have
+does the same. A process that loads what may have
 been saved before waits first, or behind the save where one statement does both: `torch.load(save(path))`. Where the
 accelerator does not reach what loads it, the training waits after the save.
 Left alone: what is saved before the accelerator is there; a note says so.
@@ -22,7 +22,8 @@ from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
+from accelify.codemod.edits.values import Change, Insert, Loaded, Obstacle, Remark, Replace
+from accelify.codemod.files_written.facts import Save
 from accelify.codemod.files_written.loads import (
     is_loaded_later,
     leads_to,
@@ -30,7 +31,6 @@ from accelify.codemod.files_written.loads import (
     waits_as_well,
 )
 from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
-from accelify.codemod.files_written.saves import Save
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.table import is_kind
 from accelify.codemod.metrics.decisions import decided_apart
@@ -54,7 +54,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             message = "Accelerate's `save` takes none of these options of `torch.save`"
             yield Obstacle(NAME, script.path(save.call), save.call, message)
         elif save.saver is not None:
-            yield from _saved(script, save, save.saver)
+            yield _saved(script, save.call, save.saver)
         else:
             if not _is_saved_by_one(script, save.call):
                 message = "every process writes this file: save it from the main process only"
@@ -67,7 +67,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WHERE_SAVED)
     if not script.is_by_hand:
         yield from _loaded_where_saved(script)
-    made = [c for s in script.written.saves for c in _written_by(script, s)]
+    made = [s.call for s in script.written.saves if _is_made(script, s) or s.call in guarding.covered]
     waits = list(_waits(script, [call for call in made if not guarding.is_cached(call)]))
     yield from waits
     yield from _waits_apart(script, waits)
@@ -241,32 +241,16 @@ def _has_options(call: ast.Call) -> bool:
     return any(k.arg not in ("obj", "f") for k in call.keywords) or len(call.args) > 2
 
 
-def _written_by(script: Script, save: Save) -> Iterator[ast.Call]:
-    """What one process alone writes of a save: its file, and copies of that."""
-    if _is_made(script, save):
-        yield from (save.call, *save.copies)
-    elif save.call in script.written.guarding.covered:
-        yield save.call
-
-
 def _is_made(script: Script, save: Save) -> bool:
     return save.saver is not None and (not _has_options(save.call) or script.options.runtime.has("save_options"))
 
 
-def _saved(script: Script, save: Save, saver: str) -> Iterator[Change]:
-    """The save itself, and what copies the file."""
-    call, alone = save.call, f"if {saver}.PartialState().is_main_process:"
+def _saved(script: Script, call: ast.Call, saver: str) -> Change:
+    """The save itself."""
     keeps = (*call.args, *[k.value for k in call.keywords])
     saved = Replace(call, partial(saved_by, saver=saver), keeps=keeps, reads=(saver.split(".")[0],))
-    edits: list[Edit] = [saved if save.opened is None else Wrap((save.opened,), alone)]
-    for copy in save.copies:
-        reason = "the process that wrote this file copies it"
-        wrapped = Wrap((script.program.statement(copy),), alone)
-        yield Change(NAME, script.path(copy), copy.lineno, reason, (wrapped,))
-    edits += script.library_import(call, saver)
-    yield Change(
-        NAME, script.path(call), call.lineno, "the main process saves it, completely or not at all", tuple(edits)
-    )
+    reason = "the main process saves it, completely or not at all"
+    return Change(NAME, script.path(call), call.lineno, reason, (saved, *script.library_import(call, saver)))
 
 
 def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:

@@ -387,8 +387,6 @@ def _left(script: Script) -> Iterator[Remark]:
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
     temporary, training = _temporary(script), script.program.run_from(script.run.leading)
     for call in script.written.guarding.unguarded:
-        if script.program.statement(call) in _written_with_saves(script):
-            continue
         if not _is_run_by(training, script, call):
             continue  # a script beside runs it, in one process
         if "tracker" in script.program.once(Kinds).of(call):
@@ -430,6 +428,8 @@ def _left(script: Script) -> Iterator[Remark]:
                 f"{{}}: every process writes, reads and removes this file, which another may still need: put "
                 f"`{place}.process_index` into its path, so that each has a file of its own"
             )
+        elif any(script.program.inside(c, s) for c in calls for s in script.written.guarding.decided):
+            named += " (with the condition round it, for which this file is read: another process finds the new one)"
         elif any(is_command) or any(_is_read_later(script, c) for c in calls):
             is_read = "another process reads what it makes" if any(is_command) else "this is read again"
             named += f" (call `{script.state(first)}.wait_for_everyone()` before {is_read})"
@@ -503,12 +503,6 @@ def _is_run_for_its_output(script: Script, call: ast.Call) -> bool:
     """`subprocess.check_output(["git", "rev-parse", "HEAD"])`, which asks a program and changes nothing."""
     is_read = any(k.arg in ("capture_output", "stdout") for k in call.keywords)
     return is_read or any(map(names.reads_command, script.program.called(call)))
-
-
-def _written_with_saves(script: Script) -> set[ast.stmt]:
-    """The statements that one process runs for a checkpoint that it saves."""
-    opened: set[ast.stmt] = {s.opened for s in script.written.saves if s.opened is not None}
-    return opened | {script.program.statement(c) for s in script.written.saves for c in s.copies}
 
 
 def _is_read_later(script: Script, written: ast.Call) -> bool:

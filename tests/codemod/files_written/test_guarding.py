@@ -172,7 +172,7 @@ def test_a_file_that_is_none_until_it_is_opened() -> None:
     assert runs(end)[-1][-2:] == ["print(a, file=log)", "log.flush()"]
 
 
-LIBRARY = "import json\ndef keep(d, path):\n    with open(path, 'w') as f:\n        json.dump(d, f)\n"
+LIBRARY = "import json\ndef keep(d, path):\n    json.dump(d, open(path, 'w'))\n    return json.load(open(path))\n"
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,6 @@ from accelify.codemod.libraries import names, vocabulary
         ),
         (names.runs_command, "os.system subprocess.run subprocess.Popen", "threading.Thread exec"),
         (names.reads_command, "subprocess.check_output subprocess.getoutput", "subprocess.run os.system"),
-        (names.copies_file, "shutil.copy os.rename shutil.move", "os.remove torch.save"),
         (names.makes_folder, "os.makedirs os.mkdir", "tempfile.mkdtemp torch.utils.tensorboard.SummaryWriter"),
         (names.exits, "exit sys.exit quit os._exit", "print"),
         (names.says, "print logging.info warnings.warn", "open torch.save"),

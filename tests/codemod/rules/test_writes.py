@@ -413,7 +413,7 @@ def main():
         optimizer.step()
 main()
 """
-OPENED = "    with open('rows.tmp', 'w') as f:\n        f.write('1')\n    kept = open('rows.tmp').read()"
+OPENED = "    with open('rows.tmp', 'w') as f:\n        f.write('1')\n    k = open('rows.tmp').read()\n    assert k"
 
 
 @pytest.mark.parametrize(
@@ -421,18 +421,26 @@ OPENED = "    with open('rows.tmp', 'w') as f:\n        f.write('1')\n    kept =
     [
         (f"{OPENED}\n    os.remove('rows.tmp')", ["`open`, `write`, `remove`"]),
         (f"{OPENED}\n    os.unlink('rows.tmp')", ["`open`, `write`, `unlink`"]),
-        (f"{OPENED}\n    os.remove('rows.tmp')\n    open('log', 'w').write(kept)", ["`open`, `write`, `remove`"]),
+        (f"{OPENED}\n    os.remove('rows.tmp')\n    open('log', 'w').write(k)", ["`open`, `write`, `remove`"]),
         (OPENED, []),
         (f"{OPENED}\n    os.remove('older.tmp')", []),
         (f"    if os.path.exists('rows.tmp'):\n        os.remove('rows.tmp')\n{OPENED}", []),
-        ("    shutil.make_archive('rows', 'zip', 'rows')\n    shutil.rmtree('rows')", []),
         (f"{OPENED}\n    os.replace('rows.tmp', 'rows')", []),
     ],
 )
 def test_a_file_that_is_written_and_removed_again_needs_a_path_for_each_process(body: str, named: list[str]) -> None:
     notes = [n.message for n in run(TEMPORARY.format(body=body)).notes if n.rule == "writes"]
     assert [n.partition(": ")[0] for n in notes if "process_index` into its path" in n] == named
-    assert len(notes) == 1 + ("log" in body)
+    assert len(notes) == 1
+
+
+def test_a_temporary_file_that_nobody_else_reads_is_written_and_removed_by_one_process() -> None:
+    body = f"{OPENED}\n    os.remove('rows.tmp')\n    open('log', 'w').write(k)".replace("    assert k\n", "")
+    result = run(TEMPORARY.format(body=body))
+    guarded = "    if accelify.runtime.PartialState().is_main_process:\n        with open('rows.tmp', 'w') as f:\n"
+    assert guarded in result.after.decode()
+    assert "        os.remove('rows.tmp')\n        open('log', 'w').write(k)\n" in result.after.decode()
+    assert not [n for n in result.notes if n.rule == "writes"]
 
 
 def test_what_records_an_environment_of_each_process_wants_a_path_of_its_own() -> None:
@@ -773,6 +781,7 @@ def write(path, rows):
     for row in rows:
         with open(path, "a") as file:
             file.write(str(row))
+    return open(path).read()
 """
 TRAIN = """\
 from net import Net, write
@@ -792,7 +801,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("end", "is_noted"), [("pass", False), ("write('out.txt', x[0])", True)])
+@pytest.mark.parametrize(("end", "is_noted"), [("pass", False), ("net.kept = write('out.txt', x[0])", True)])
 def test_what_only_a_script_beside_writes_needs_no_note(tmp_path: Path, end: str, is_noted: bool) -> None:
     files = rewritten(tmp_path, "train.py", net=NET, train=TRAIN.format(end=end), test=TESTED)
     assert b"Accelerator(" in files["test.py"].after
@@ -1067,11 +1076,12 @@ BY_LIBRARY = "    if accelify.runtime.PartialState().is_main_process:\n"
         ("from tensorboard_logger import log_value", "log_value('a', 1, k)", True),
         ("import tensorboard_logger as tb", "tb.log_value('a', 1, k)", True),
         ("from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter()", "w.add_scalar('a', 1, k)", True),
-        ("import json", "json.dump(k, open('a.json', 'w'))", False),  # which another function may read
+        ("import json", "json.dump(k, open('a.json', 'w'))", True),
+        ("import json", "json.dump(k, open('a.json', 'w'))\n    k = json.load(open('a.json'))", False),
         ("import tensorboard_logger as tb", "k += tb.log_value('a', 1, 2) or 0; print(k)", None),
     ],
 )
-def test_logs_of_another_file_are_written_once(
+def test_what_another_file_writes_is_written_once(
     tmp_path: Path, imports: str, line: str, is_guarded: bool | None
 ) -> None:
     other = f"{imports}\ndef log(k):\n    print(k)\n    k = {{}}\n    {line}\n    return k\n"
@@ -1089,3 +1099,63 @@ def test_a_guard_is_one_where_a_choice_of_device_in_it_goes() -> None:
     )
     result = run(script(imports="from torch.utils.tensorboard import SummaryWriter", end=lines))
     assert result.after.decode().count(GUARD) == 1
+
+
+BEST = """\
+import os, shutil
+import torch
+{imports}
+def keep(state, acc, folder):
+    last, stats = os.path.join(folder, "last.pt"), os.path.join(folder, "best.txt")
+    torch.save(state, last)
+    if os.path.isfile(stats):
+        with open(stats) as file:
+            best = file.{read}
+        if float(best) < acc:
+            shutil.copyfile(last, os.path.join(folder, "best.pt"))
+            {tell}
+            with open(stats, "w") as file:
+                file.write(str(acc))
+    else:
+        shutil.copyfile(last, os.path.join(folder, "best.pt"))
+        with open(stats, "w") as file:
+            file.write(str(acc))
+"""
+KEPT = "for k in range(3):\n    keep(model.state_dict(), score(model), '.')"
+
+
+@pytest.mark.parametrize("is_imported", [False, True])
+@pytest.mark.parametrize("read", ["read()", "readline()"])
+def test_a_best_value_that_is_kept_in_a_file_is_read_by_the_process_that_writes_it(
+    tmp_path: Path, is_imported: bool, read: str
+) -> None:
+    best = BEST.format(imports="", read=read, tell="print('best')")
+    imports = "from best import keep" if is_imported else best
+    found = rewritten(tmp_path, "main.py", main=script(imports=imports, end=KEPT), best=best)
+    state = "accelify.runtime.PartialState()" if is_imported else "accelerator"
+    after = found["best.py" if is_imported else "main.py"].after.decode()
+    start = (
+        f"    if {state}.is_main_process:\n        if os.path.isfile(stats):\n            with open(stats) as file:\n"
+    )
+    assert start in after
+    assert after.count("is_main_process") == 1
+    assert not [n for result in found.values() for n in result.notes if n.rule == "writes"]
+
+
+@pytest.mark.parametrize("is_imported", [False, True])
+def test_no_process_writes_part_of_what_all_decide_by_a_file(tmp_path: Path, is_imported: bool) -> None:
+    best = BEST.format(imports="from elsewhere import tell", read="read()", tell="tell('best')")
+    imports = "from best import keep" if is_imported else best
+    found = rewritten(tmp_path, "main.py", main=script(imports=imports, end=KEPT), best=best)
+    result = found["best.py" if is_imported else "main.py"]
+    assert "is_main_process" not in result.after.decode()
+    assert any("with the condition round it" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize("read", ["rows = read(rows)", "kept = read(rows)"])
+def test_what_is_read_where_nobody_can_wait_is_not_left_to_one_process(tmp_path: Path, read: str) -> None:
+    other = f"def write(path):\n    np.save(path, [1])\ndef load(rows='b.npy'):\n    {read}\n    return 1\n"
+    other = "import numpy as np\n" + other.replace("read(", "np.load(")
+    main = script(imports="from other import load, write", end="write('a.npy')\nload('a' + '.npy')")
+    found = rewritten(tmp_path, "main.py", main=main.replace("\nmodel", "\nwrite('c.npy')\nmodel"), other=other)
+    assert "other.py" not in found or "is_main_process" not in found["other.py"].after.decode()

@@ -317,8 +317,10 @@ def test_a_registry_of_more_than_is_followed(
     Path("runners.py").write_text(f"from registry import *\n{runner}")
     Path("main.py").write_text(f"import sys, layers, runners\nfrom registry import build\n{use}\n")
     results = rewrite_together(("main.py",), Options())
-    assert {r.status for r in results} == {Status.UNCHANGED}
-    assert ["(runners.py)" in n.message for r in results for n in r.notes] == [True] * is_said
+    said = ["(runners.py)" in n.message for r in results for n in r.notes if n.rule == "callers"]
+    is_followed = Status.MIGRATED in {r.status for r in results}  # where its class is among those that are kept
+    assert is_followed or said == [True] * is_said
+    assert is_said or not is_followed
 
 
 def test_a_script_that_trains_what_it_looks_up_among_its_globals(

@@ -64,7 +64,7 @@ class Memory:
         self.put_by: dict[tuple[Any, ...], dict[Source, None]] = defaultdict(dict)  # what is at a place
         self.given_by: dict[tuple[ast.Call, Scope, str], dict[Source, None]] = defaultdict(dict)  # to parameters
         self._cells: dict[Key, set[Value]] = defaultdict(set)
-        self._readers: dict[Key, set[Scope]] = defaultdict(set)
+        self._readers: dict[Key, dict[Scope, None]] = defaultdict(dict)  # in order: which values are cut depends on it
         self._queue: deque[Scope] = deque()
         self._queued: set[Scope] = set()
         self._awake: dict[Scope, None] = {}
@@ -162,7 +162,7 @@ class Memory:
             self._enqueue(reader)
 
     def _get(self, key: Key) -> Values:
-        self._readers[key].add(self._unit)
+        self._readers[key].setdefault(self._unit)
         return frozenset(self._cells[key])
 
     def is_cut(self, node: ast.AST) -> bool:

@@ -232,7 +232,8 @@ def parse_text(text: str, path: str) -> ast.Module:
     """The `ast` tree of a text; raises CannotParse."""
     try:
         with without_warnings():
-            return ast.parse(text, path)
+            tree = ast.parse(text, path)
+        return _Lengths().visit(tree) if ".__len__()" in text and not _binds_len(tree) else tree
     except SyntaxError as error:
         column = None if error.offset is None else max(error.offset - 1, 0)
         raise CannotParse(path, error.lineno, column, reason(error, text)) from None
@@ -240,6 +241,22 @@ def parse_text(text: str, path: str) -> ast.Module:
         raise CannotParse(path, None, None, "an expression is nested too deeply to be parsed") from None
     except ValueError as error:
         raise CannotParse(path, None, None, str(error)) from None
+
+
+class _Lengths(ast.NodeTransformer):
+    """`len(x)` for `x.__len__()`, in its place, so that one spelling is all that others have to know."""
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        asked = node.func
+        is_length = isinstance(asked, ast.Attribute) and asked.attr == "__len__" and not (node.args or node.keywords)
+        if is_length and isinstance(asked, ast.Attribute) and ast.unparse(asked.value) != "super()":
+            node.func, node.args = ast.copy_location(ast.Name("len", ast.Load()), asked), [asked.value]
+        return node
+
+
+def _binds_len(tree: ast.Module) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == "len" and isinstance(n.ctx, ast.Store) for n in ast.walk(tree))
 
 
 def reason(error: SyntaxError, text: str) -> str:

@@ -249,11 +249,9 @@ def _are_numbers(values: Values, held: Collection[Value]) -> bool:
 
 
 def _counted_by(node: ast.AST) -> ast.expr | None:
-    """`data` of `len(data)` and of `data.__len__()`."""
+    """`data` of `len(data)`."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "__len__" and not node.args:
-        return node.func.value
     return node.args[0] if ast.unparse(node.func) == "len" and len(node.args) == 1 else None
 
 

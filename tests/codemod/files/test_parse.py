@@ -111,3 +111,20 @@ def test_lines_that_stay_keep_their_bytes(before: bytes, old: str, new: str, aft
     parsed = parse("a.py", before)
     assert encoded(parsed, parsed.text) == before
     assert encoded(parsed, parsed.text.replace(old, new)) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("x.__len__()", "len(x)"),
+        ("y /= self.x.__len__() * 2", "y /= len(self.x) * 2"),
+        ("x.__len__().__len__()", "len(len(x))"),
+        ("super().__len__()", "super().__len__()"),
+        ("x.__len__", "x.__len__"),
+        ("len = 3\nx.__len__()", "len = 3\nx.__len__()"),
+    ],
+)
+def test_lengths_are_read_in_one_spelling(text: str, read: str) -> None:
+    parsed = parse("a.py", text.encode())
+    assert ast.unparse(parsed.tree) == read
+    assert parsed.source(parsed.tree.body[-1]) == text.splitlines()[-1]

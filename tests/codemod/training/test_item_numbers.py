@@ -135,7 +135,7 @@ def test_what_waits_for_more_rounds_than_there_are(loop: str, test: str, waits: 
     ("condition", "batches"),
     [
         ("if step == len(data) // 8: break", "len(data) // 8"),
-        ("if step >= loader.dataset.__len__() // 8: break", "loader.dataset.__len__() // 8"),
+        ("if step >= loader.dataset.__len__() // 8: break", "len(loader.dataset) // 8"),
         ("if int(len(data) / 8) <= step: break", "int(len(data) / 8)"),
         ("if step == whole: break", "whole"),
         ("if step == len(data): break", None),

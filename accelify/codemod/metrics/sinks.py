@@ -11,6 +11,7 @@ from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import SHOWN, Effect, Role, Row
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Element, Made, Member, Value
 
 _DECIDING = (ast.If, ast.While, ast.Assert)
@@ -98,8 +99,14 @@ class Sinks:
     def _returned(self, node: ast.Return | ast.Yield) -> Iterator[Sink]:
         function = self.program.frame(node)
         has_callers = bool(self.program.flow.callers.get(function)) or function.kind != "function"
-        if node.value is not None and not has_callers:
+        if node.value is not None and not has_callers and not self._is_run_in_a_step(function):
             yield Sink(Way.RETURNED, node.value, node)
+
+    def _is_run_in_a_step(self, function: Scope) -> bool:
+        """Whether an optimizer runs a function: `optimizer.step(closure)` gives back what that gives."""
+        calls = (self.program.parent(node) for node, given in self.program.flow.handed_on if given is function)
+        asked = (c.func.value for c in calls if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute))
+        return any(self._is_of_optimizer(v) for owner in asked for v in self.program.values(owner))
 
     def _given_to(self, call: ast.Call) -> Iterator[Sink]:
         if self.program.flow.callees.get(call):

@@ -429,7 +429,10 @@ def _left(script: Script) -> Iterator[Remark]:
                 f"`{place}.process_index` into its path, so that each has a file of its own"
             )
         elif any(script.program.inside(c, s) for c in calls for s in script.written.guarding.decided):
-            named += " (with the condition round it, for which this file is read: another process finds the new one)"
+            message = (
+                f"{{}}: every process reads this file and writes it, where another one may have written it between: "
+                f"do both, with the condition round it, where `{script.place(first)}.is_main_process`"
+            )
         elif any(is_command) or any(_is_read_later(script, c) for c in calls):
             is_read = "another process reads what it makes" if any(is_command) else "this is read again"
             named += f" (call `{script.state(first)}.wait_for_everyone()` before {is_read})"

@@ -283,3 +283,8 @@ def test_a_state_goes_on_where_each_batch_is_divided(before: str, divides: bool)
     text = script(before="rows = torch.randn(8, 2, 4)", model="hidden = torch.zeros(2, 1)", step=step)
     result = run(text, Options(keep_global_batch=divides))
     assert any("is carried from one batch to the next" in n.message for n in result.notes) is not divides
+
+
+def test_what_a_closure_gives_back_to_its_step_is_not_shown() -> None:
+    closure = "def closure():\n    optimizer.zero_grad()\n    loss = model(x).mean()\n    loss.backward()\n    return loss"
+    assert "Values shown" not in note(run(script(step=f"{closure}\noptimizer.step(closure)"))).message

@@ -1149,7 +1149,7 @@ def test_no_process_writes_part_of_what_all_decide_by_a_file(tmp_path: Path, is_
     found = rewritten(tmp_path, "main.py", main=script(imports=imports, end=KEPT), best=best)
     result = found["best.py" if is_imported else "main.py"]
     assert "is_main_process" not in result.after.decode()
-    assert any("with the condition round it" in n.message for n in result.notes)
+    assert any("do both, with the condition round it" in n.message for n in result.notes)
 
 
 @pytest.mark.parametrize("read", ["rows = read(rows)", "kept = read(rows)"])

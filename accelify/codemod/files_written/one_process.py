@@ -114,7 +114,8 @@ class OneProcess:
         is_seen_to = Does.ASKS_NETWORK in summary.effects and not any(row.has(Trait.DOWNLOADS) for row in rows)
         is_file = not is_seen_to and any(not use.is_folder for use in summary.files_written)
         is_handed = any(use.call is call for use in summary.files_written)  # `atexit.register(numpy.save, path, x)`
-        is_shown = Does.SHOWS in summary.effects and not self._is_progress(call)
+        may_plot = any(Does.SHOWS not in row.effects for row in rows)  # `ax.bar(...)`, where nothing tells what `ax` is
+        is_shown = Does.SHOWS in summary.effects and not may_plot and not self._is_progress(call)
         if (is_handed or all(row.effects & _SEEN for row in rows)) and (is_file or is_shown or "tracker" in kinds):
             return Effect.WRITES  # whatever kind of object its method belongs to
         return Effect.DRAWS if Does.PLOTS in summary.effects or kinds & _FOR_WRITING else Effect.NOTHING

@@ -63,3 +63,9 @@ def test_a_save_that_the_accelerator_does() -> None:
     found, facts = calm("torch.save(a, p)\ntorch.save(a, open(p, 'wb'))")
     assert found.becomes_a_save(facts.call("torch.save(a, p)"))
     assert not found.becomes_a_save(facts.call("torch.save(a, open("))
+
+
+def test_what_may_be_a_bar_of_a_figure_is_drawn_by_all() -> None:
+    found, facts = calm("unknown.bar([1], [2])\nimport visdom\nvisdom.Visdom().bar([1])")
+    assert found.effect(facts.call("unknown.bar")) is not Effect.WRITES
+    assert found.effect(facts.call("visdom.Visdom().bar")) is Effect.WRITES

@@ -115,13 +115,14 @@ class Kinds:
     def _may_be_of_path(self, function: ast.AST | None, method: str) -> bool:
         """Whether a path's method can be called so: `path.replace(target)`, and not `text.replace(old, new)`."""
         call = self.program.parent(function) if function is not None else None
-        if not isinstance(call, ast.Call) or call.func is not function or not hasattr(Path, method):
+        of_path = getattr(Path, method, None)
+        if not isinstance(call, ast.Call) or call.func is not function or not inspect.isroutine(of_path):
             return True
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             return True
         given = {k.arg: k.value for k in call.keywords if k.arg is not None}
         try:
-            inspect.signature(getattr(Path, method)).bind(None, *call.args, **given)
+            inspect.signature(of_path).bind(None, *call.args, **given)
         except TypeError:
             return False
         return True

@@ -286,5 +286,7 @@ def test_a_state_goes_on_where_each_batch_is_divided(before: str, divides: bool)
 
 
 def test_what_a_closure_gives_back_to_its_step_is_not_shown() -> None:
-    closure = "def closure():\n    optimizer.zero_grad()\n    loss = model(x).mean()\n    loss.backward()\n    return loss"
+    closure = (
+        "def closure():\n    optimizer.zero_grad()\n    loss = model(x).mean()\n    loss.backward()\n    return loss"
+    )
     assert "Values shown" not in note(run(script(step=f"{closure}\noptimizer.step(closure)"))).message

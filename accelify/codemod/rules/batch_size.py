@@ -143,14 +143,15 @@ def _keeps_weights(script: Script) -> bool:
 def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
     """The sharded loops all of whose rounds one step learns from, each with its note."""
     loops, fixed = Loops(script.program, script.roles, script.tracer), StepCounts(script.metrics).fixed_rounds
+    sharded = {data.sharded_loop for data in script.training.data}
     for loop in (data.sharded_loop for data in script.training.data if data.loop not in fixed):
         inside = [step for step in script.training.steps if loop in loops.stack(step)]
         if loop is None or not all(_is_of_round(script, loops, step, loop) for step in inside):
             continue
         frame = script.program.frame(loop)
-        steps = (
-            s for s in script.training.steps if script.program.frame(s) is frame and script.program.reaches(loop, s)
-        )
+        others = sharded - set(script.program.loops_round(loop)) | {loop}  # a step in one of these is of its rounds
+        after = [s for s in script.training.steps if not others.intersection(script.program.loops_round(s))]
+        steps = (s for s in after if script.program.frame(s) is frame and script.program.reaches(loop, s))
         step = next(steps, None)
         lengths = (n for n in nodes_in(loop) if isinstance(n, ast.Call) and "len" in script.program.called(n))
         if step is not None and not any(script.prepared.is_loader(a) for n in lengths for a in n.args):

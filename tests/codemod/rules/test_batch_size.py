@@ -227,6 +227,26 @@ def test_a_step_in_the_loop_or_of_a_mean_is_no_sum(inside: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "made",
+    [
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)",
+        "optimizer = make(net)",
+        "optimizer = make(net) if epoch else torch.optim.Adam(net.parameters())",
+    ],
+)
+@pytest.mark.parametrize("after", ["", "other = make(net)\nfor y in DataLoader(rows):\n    {}other.step()\n"])
+def test_an_optimizer_that_each_round_makes_learns_from_that_round(made: str, after: str) -> None:
+    step = "{0}.zero_grad()\n{1}loss = net({2}).mean()\n{1}loss.backward()\n{1}"
+    lines = step.format("optimizer", " " * 8, "x") + "optimizer.step()\n        print(loss.item())\n"
+    rounds = f"for epoch in range(3):\n    for x in loader:\n        {made}\n        {lines}"
+    before = "def make(net):\n    return torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    script = SUMMED.partition("for epoch")[0] + before + rounds + after.format(step.format("other", " " * 4, "y"))
+    found = note(run(script))
+    assert "1/N of the sum" not in found.message
+    assert "Values shown for some batches" in found.message
+
+
+@pytest.mark.parametrize(
     "shown",
     [
         "print('a', loss.item())\nprint('b', 2 * loss.item())",

@@ -237,6 +237,43 @@ class StepCounts:
             if is_count and not is_of_all and not self._is_only_shown(place) and not self._is_index(place):
                 yield place
 
+    def shard_sizes(self, sizes: Collection[ast.expr]) -> Iterator[ast.expr]:
+        """The sizes of data by the length of a process's shard: `len(loader) * loader.batch_size`.
+
+        Not those that only divide a sum over the same shard, or are read in its rounds, beside counts of them.
+        """
+        for node in (n for parsed in self.program.files for n in parsed.parents if isinstance(n, ast.BinOp)):
+            if isinstance(node.op, ast.Mult) and self.program.frame(node) in self.program.reachable:
+                for length, size in ((node.left, node.right), (node.right, node.left)):
+                    if self._is_length(length) and self._is_size(size, sizes) and not self._is_of_rounds(node):
+                        yield node
+
+    def _is_length(self, node: ast.expr) -> bool:
+        """`len(loader)` of a prepared loader, itself or by its variable."""
+        prepared = self.metrics.measured.prepared
+        if isinstance(node, ast.Name):
+            given = _given(self.metrics, node)
+            return len(given) == 1 and not isinstance(given[0], ast.Name) and self._is_length(given[0])
+        is_length = isinstance(node, ast.Call) and "len" in self.program.called(node) and len(node.args) == 1
+        return is_length and prepared.is_loader(node.args[0])  # type: ignore[attr-defined]  # a call
+
+    def _is_size(self, node: ast.expr, sizes: Collection[ast.expr]) -> bool:
+        """Whether an expression is the size of a batch: one of the sizes, or `loader.batch_size`."""
+        if isinstance(node, ast.Attribute) and self.metrics.measured.prepared.is_loader(node.value):
+            return node.attr == "batch_size"
+        return any(is_same_size(self.metrics.measured.tracer, size, node, "batch") for size in sizes)
+
+    def _is_of_rounds(self, node: ast.expr) -> bool:
+        """Whether a value is read for a sum of the rounds of a loop only, or in the rounds, by its variable too."""
+        statement = self.program.statement(node)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is node else None
+        owner = self.program.scope(node).owner(target.id) if isinstance(target, ast.Name) else None
+        reads: list[ast.expr] = [node]
+        if owner is not None and isinstance(target, ast.Name):
+            reads = [*self.program.reads_of(owner, target.id)]
+        shared = set(self.metrics.shared_loops)
+        return all(self._divides_sum(read) or not shared.isdisjoint(self.program.loops_round(read)) for read in reads)
+
     def _is_index(self, node: ast.expr) -> bool:
         """Whether a variable is a place in what is worked through in parts: `rows[i : i + size]`, then `i += size`."""
         owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
@@ -260,11 +297,17 @@ class StepCounts:
         return all(self._is_shown(read) or self._divides_sum(read) for read in reads)
 
     def _divides_sum(self, read: ast.expr) -> bool:
-        """`total / n`, where `total` is a sum over the rounds of a loop."""
+        """`total / n` or `total /= n`, where `total` is a sum over the rounds of a loop."""
         parent = self.program.parent(read)
+        if isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Div) and parent.value is read:
+            return self._is_sum(parent.target)
         if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, ast.Div) or parent.right is not read:
             return False
-        parts = (n for n in ast.walk(parent.left) if isinstance(n, (ast.Name, ast.Attribute)))
+        return self._is_sum(parent.left)
+
+    def _is_sum(self, node: ast.expr) -> bool:
+        """Whether a variable in an expression is a sum over the rounds of a loop."""
+        parts = (n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)))
         found = (d for part in parts for d in self.chains.definitions(part))
         return any(self.metrics.ranks.running.loop_in(d) is not None for d in found)
 

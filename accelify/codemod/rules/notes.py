@@ -32,6 +32,7 @@ from accelify.codemod.metrics.forward_state import (
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import (
     Ends,
+    StepCounts,
     goes_over_all,
     overlong_rounds,
     overstated_bars,
@@ -130,6 +131,7 @@ def find(script: Script) -> Iterator[Remark]:
     ):
         for length in lengths(script.metrics):
             yield Remark(NAME, script.path(length), length, message, tier)
+    yield from _sizes_of_shards(script)
     for number, length in Ends(script.metrics).find():
         message = (
             f"`{ast.unparse(number)}` counts this process's rounds and never reaches `{ast.unparse(length)}`, the "
@@ -163,6 +165,17 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _particular_devices(script)
     yield from _not_parsed(script)
     yield from _imported_by_name(script)
+
+
+def _sizes_of_shards(script: Script) -> Iterator[Remark]:
+    """Sizes of the data that are worked out from the length of a loader, which is that of a shard once prepared."""
+    sizes = StepCounts(script.metrics).shard_sizes(script.batch_sizes.loaders) if not script.is_by_hand else ()
+    for node in (n for n in sizes if not _divides(script) and script.path(n) in script.files):
+        message = (
+            f"`{ast.unparse(node)}` is the size of this process's shard, as the loader is prepared: take the length of "
+            "its data set for that of all data"
+        )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _divides(script: Script) -> bool:

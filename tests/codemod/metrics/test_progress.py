@@ -337,6 +337,25 @@ def test_samples_that_only_divide_their_sum_are_counted_right(inside: str, after
     assert texts(counted) == found
 
 
+@pytest.mark.parametrize(
+    ("set_up", "step", "end", "found"),
+    [
+        ("size = len(loader) * loader.batch_size\nprint(size)", "", "", ["len(loader) * loader.batch_size"]),
+        ("print({'size': 2 * len(loader)})", "", "", ["2 * len(loader)"]),
+        ("n = len(loader)", "", "torch.save({'size': n * loader.batch_size}, 'a.pt')", ["n * loader.batch_size"]),
+        ("size = len(rows)\nprint(size)", "", "", []),
+        ("print(len(loader) * 5)", "", "", []),  # the steps of five epochs
+        ("size = len(loader) * loader.batch_size", "print(f'{epoch} of {size}')", "", []),
+        ("total = 0.0", "total += loss.item() * 2", "print(total / (len(loader) * loader.batch_size))", []),
+        ("total = 0.0", "total += loss.item() * 2", "size = len(loader) * 2\nprint(total / size)", []),
+        ("total = 0.0", "total += loss.item() * 2", "size = len(loader) * 2\ntotal /= size\nprint(total)", []),
+    ],
+)
+def test_sizes_of_the_data_by_the_length_of_a_shard(set_up: str, step: str, end: str, found: list[str]) -> None:
+    facts = training(set_up=set_up, step=STEP + step, end=end)
+    assert texts(StepCounts(facts.script.metrics).shard_sizes(facts.script.batch_sizes.loaders)) == found
+
+
 LIMITED = """\
 def one_epoch():
     for i, (x, y) in enumerate(loader):

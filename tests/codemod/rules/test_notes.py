@@ -604,3 +604,25 @@ main(list(range(9)), 1)
 def test_what_is_drawn_before_the_processes_have_one_random_state(drawn: str, is_noted: bool) -> None:
     found = [n.line for n in run(DRAWN_EARLY.format(drawn=drawn)).notes if "drawn without a seed before" in n.message]
     assert len(found) == is_noted
+
+
+SIZE = "size = len(loader) * loader.batch_size\nprint(size)"
+
+
+@pytest.mark.parametrize(
+    ("place", "keep_global_batch", "is_said"),
+    [("set_up", False, True), ("end", False, True), ("model", False, True), ("set_up", True, False)],
+)
+def test_a_size_of_the_data_by_the_length_of_a_prepared_loader(
+    place: str, keep_global_batch: bool, is_said: bool
+) -> None:
+    text = training_script(before="rows = [(torch.randn(4), torch.randn(1))] * 8", **{place: SIZE})
+    result = run(text, Options(keep_global_batch=keep_global_batch))
+    assert any("size of this process's shard" in n.message for n in result.notes) is is_said
+
+
+def test_a_size_of_the_data_above_the_preparation() -> None:
+    body = "    made = DataLoader(rows, batch_size=2)\n    print(len(made) * 2)\n    return made"
+    text = training_script(before="rows = [(torch.randn(4), torch.randn(1))] * 8")
+    result = run(text.replace("loader = DataLoader(rows, batch_size=2)", f"def load():\n{body}\nloader = load()"))
+    assert not any("size of this process's shard" in n.message for n in result.notes)

@@ -141,3 +141,67 @@ def test_nothing_is_computed_of_no_rows_that_may_fail(adding: str, expected: str
     text = text.replace("loader =", f"{OWN}loader =", 1).replace("print(total, hits)", "print(hits / total)")
     after = run(text, Options()).after.decode()
     assert expected in after if expected else "trim_for_metrics" not in after
+
+
+MODELS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(29, 4), torch.randint(0, 3, (29,))), batch_size=8)
+models = nn.ModuleList([nn.Linear(4, 3), nn.Linear(4, 3)])
+optimizer = torch.optim.SGD(models.parameters(), lr=0.1)
+hits, total = 0, 0
+for x, y in loader:
+    losses = []
+    {head}
+        out = model(x)
+        losses.append(nn.functional.cross_entropy(out, y))
+        found = out.argmax(1)
+        {adding}
+    optimizer.zero_grad()
+    sum(losses).backward()
+    optimizer.step()
+print(hits, total)
+"""
+
+
+def of_models(adding: str, head: str = "for model in models:") -> str:
+    text = MODELS.format(adding=adding.replace("; ", "\n        "), head=head.replace("; ", "\n        "))
+    return run(text, Options()).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("adding", "head", "trimmed"),
+    [
+        (
+            "hits += found.eq(y.view_as(found)).sum().item()",
+            "for model in models:",
+            "hits += accelerator.trim_for_metrics(found.eq(y.view_as(found))).sum().item()",
+        ),
+        (
+            "hits += (found == y).sum().item()",
+            "k = 0\n    while k < 2:; model = models[k]; k += 1",
+            "hits += accelerator.trim_for_metrics(found == y).sum().item()",
+        ),
+        ("total += len(x)", "for k, model in enumerate(models):", "total += len(accelerator.trim_for_metrics(x))"),
+    ],
+)
+def test_rows_that_another_round_needs_are_trimmed_where_they_are_counted(adding: str, head: str, trimmed: str) -> None:
+    """The next model computes its loss of all rows."""
+    after = of_models(adding, head)
+    assert f"        {trimmed}\n" in after
+    assert "= accelerator.trim_for_metrics" not in after.replace("+=", "")
+
+
+@pytest.mark.parametrize(
+    ("adding", "head", "names"),
+    [
+        ("hits += found.sum().item()", "for model in models:", "found"),
+        ("hits += (found == z).sum().item()", "for model in models:; z = y", "found, z"),
+        ("hits += (found == z).sum().item()", "for model, z in zip(models, (y, y)):", "found, z"),
+    ],
+)
+def test_rows_that_each_round_computes_anew_are_trimmed(adding: str, head: str, names: str) -> None:
+    value = f"({names})" if "," in names else names
+    assert f"        {names} = accelerator.trim_for_metrics({value})\n        {adding}\n" in of_models(adding, head)

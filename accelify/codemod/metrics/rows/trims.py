@@ -304,6 +304,8 @@ def _trim_of_names(
         reads = [r for r in frame.reads.get(name, ()) if r not in counted]
         if any(program.inside(r, loop) and program.before(first, r) for r in reads):
             return None
+        if name in rows.names and _is_kept_for_another_round(program, loop, first, name):
+            return None
         if any(inner.owner(name) is frame and inner.reads.get(name) for inner in frame.walk() if inner is not frame):
             return None
     means = [*_means(summand, adding), *losses]
@@ -316,6 +318,13 @@ def _trim_of_names(
     if skipped and not text:
         return None  # nothing says whether a row is left
     return Trim(first, tuple(rows.names), mean, bool(means) and mean is None, skipped, text)
+
+
+def _is_kept_for_another_round(program: Program, loop: ast.AST, first: ast.stmt, name: str) -> bool:
+    """Whether a variable is read again, without a new value, in another round of a loop: one over models, say."""
+    frame, flow = program.frame(loop), program.control_flow(first)
+    read = [r for r in frame.reads.get(name, ()) if program.inside(r, loop) and not program.before(first, r)]
+    return any(flow.reaches(first, r, without=frame.writes.get(name, ())) for r in (first, *read))
 
 
 def _trim_of_parts(summand: Summand, adding: Sequence[ast.AugAssign | ast.Assign]) -> Trim | None:

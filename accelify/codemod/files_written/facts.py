@@ -19,7 +19,7 @@ from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.options import Options, Runtime
-from accelify.codemod.preparing.placing import Access
+from accelify.codemod.preparing.placing import Access, comes_before_selection
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.training.facts import Run
@@ -98,7 +98,12 @@ def written_of(
     uncached = tuple(choice for choice, statements in called if not statements)
     name = runtime.module.split(".")[0]
     shared = frozenset() if by_hand else reached - run.beside
-    asking = [f for f in shared if f.kind == "function" and name not in f.root.writes]
+    asking = [
+        f
+        for f in shared
+        if f.kind == "function" and name not in f.root.writes
+        if not any(comes_before_selection(program, call) for call in program.calls_of(f))
+    ]
     guarding = Guarding(
         alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library, asking
     )

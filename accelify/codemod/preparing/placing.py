@@ -268,6 +268,12 @@ def chooses_gpus(node: ast.AST) -> bool:
     return is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node)
 
 
+def comes_before_selection(program: Program, node: ast.AST) -> bool:
+    """Whether GPUs may be chosen after a node, which is too late once the library has been asked for the processes."""
+    chosen = (n for parsed in program.files for n in parsed.nodes if chooses_gpus(n))
+    return any(program.may_follow(n, node) for n in chosen)
+
+
 def _is_future(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 

@@ -35,7 +35,7 @@ from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, 
 from accelify.codemod.files_written.refusals import Refusal, Refusals, handlers_round, path_of
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Effect, Trait
-from accelify.codemod.preparing.placing import chooses_gpus
+from accelify.codemod.preparing.placing import comes_before_selection
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
@@ -372,15 +372,9 @@ def _may_agree(script: Script, clock: ast.expr, settled: Collection[ast.stmt]) -
     can_speak = script.options.runtime.has("broadcast_object_list") and not script.is_by_hand
     clocks = script.written.clocks
     can_be_sent = not clocks.is_temporary(clock) and not clocks.is_iterator(clock)
-    if script.accelerator(clock) is None and _is_before_selection(script, clock):
+    if script.accelerator(clock) is None and comes_before_selection(script.program, clock):
         return False
     return can_speak and can_be_sent and _is_run_by_all(script, clock, _DEPTH, settled)
-
-
-def _is_before_selection(script: Script, node: ast.AST) -> bool:
-    """Whether GPUs may be selected after a node, which is too late once the processes have met."""
-    selected = (n for parsed in script.program.files for n in parsed.nodes if chooses_gpus(n))
-    return any(script.program.may_follow(n, node) for n in selected)
 
 
 def _is_run_by_all(script: Script, node: ast.AST, depth: int, settled: Collection[ast.stmt] = ()) -> bool:

@@ -1159,3 +1159,39 @@ def test_what_is_read_where_nobody_can_wait_is_not_left_to_one_process(tmp_path:
     main = script(imports="from other import load, write", end="write('a.npy')\nload('a' + '.npy')")
     found = rewritten(tmp_path, "main.py", main=main.replace("\nmodel", "\nwrite('c.npy')\nmodel"), other=other)
     assert "other.py" not in found or "is_main_process" not in found["other.py"].after.decode()
+
+
+SELECTED = """\
+import json, os, sys
+import torch
+from torch.utils.data import DataLoader
+def keep(options):
+    with open("options.json", "w") as file:
+        json.dump(options, file)
+def main():
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(data, batch_size=8):
+        optimizer.zero_grad()
+        model(x.cuda()).mean().backward()
+        optimizer.step()
+if __name__ == "__main__":
+    {first}
+    {second}
+    main()
+"""
+SELECTION = "os.environ['CUDA_VISIBLE_DEVICES'] = sys.argv[1]"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_guarded"),
+    [
+        ("keep(sys.argv)", SELECTION, False),
+        ("keep(sys.argv)", "os.environ.update(CUDA_VISIBLE_DEVICES=sys.argv[1])", False),
+        (SELECTION, "keep(sys.argv)", True),
+        ("keep(sys.argv)", "print()", True),
+    ],
+)
+def test_no_process_is_asked_before_its_gpu_is_chosen(first: str, second: str, is_guarded: bool) -> None:
+    after = run(SELECTED.format(first=first, second=second)).after.decode()
+    assert ("if accelify.runtime.PartialState().is_main_process" in after) is is_guarded

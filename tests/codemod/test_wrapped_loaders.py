@@ -314,3 +314,20 @@ Trainer({over.format(made)}).train()
 """)
     assert f"Trainer({over.format(f'accelerator.prepare({made})')}" in text
     assert "model, optimizer = accelerator.prepare(model, optimizer)" in text
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "batches = [x for x in torch.randn(16, 2, 4)]",
+        "batches = list(torch.randn(16, 2, 4))",
+        "batches = []\n    for x in torch.randn(16, 2, 4): batches.append(x)",
+    ],
+)
+def test_a_list_beside_what_a_file_gives_is_sharded_in_the_loop(made: str) -> None:
+    step = "for k, x in enumerate(batches):\n    optimizer.zero_grad()\n    loss = model(x).mean()\n"
+    step += "    loss.backward()\n    optimizer.step()\n"
+    branches = f"import sys\nif not sys.argv[1:]:\n    {made}\nelse:\n    batches, _ = torch.load('a').values()\n"
+    text = migrated(HEAD + branches + step)
+    assert "for k, x in enumerate(accelerator.shard(batches)):" in text
+    assert "model, optimizer = accelerator.prepare(model, optimizer)" in text

@@ -636,7 +636,7 @@ class Sources:
             return None
         if any(map(self._is_of_folds, owners)) or self._leaves_out(loop, self._counters(loop)):
             return None
-        kind = self._kind_of(owners)
+        kind = "sequence" if self._may_be_a_list(source) else self._kind_of(owners)
         return (kind, source) if kind is not None and self._uses_items(loop) else None
 
     def chosen(self, loop: Loop) -> Iterator[ast.Compare]:
@@ -728,6 +728,19 @@ class Sources:
             self.flow.method(instance.cls, name) for name in ("__iter__", "__len__", "__getitem__")
         )
         return iterates is not None and counts is not None and indexes is None
+
+    def _may_be_a_list(self, source: ast.expr) -> bool:
+        """Whether a loop goes over a list that the script makes, at times: `prepare` refuses it, `shard` takes both."""
+        return any(map(self._is_listed, self.program.values(source)))
+
+    def _is_listed(self, value: Value) -> bool:
+        """Whether the script makes a list, apart from one of all batches of what may be a loader."""
+        if isinstance(value, Collection):
+            return bool(self.flow.elements(value))
+        if not isinstance(value, View) or not isinstance(value.node, ast.Call):
+            return False
+        is_copy = not {"list", "sorted"}.isdisjoint(self.program.called(value.node))
+        return is_copy and not any(isinstance(v, (Argument, Member)) for v in self.flow.view_source(value))
 
     @staticmethod
     def _is_literal(owners: set[Value]) -> bool:

@@ -80,6 +80,27 @@ def test_what_a_loop_shares_out(loop: str, kind: str, source: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("[g(i) for i in range(9)]", "sequence"),
+        ("[]\n    for i in range(9): batches.append(g(i))", "sequence"),
+        ("list(torch.randn(9, 1))", "sequence"),
+        ("sorted(rows)", "sequence"),
+        ("None", "loaders"),
+        ("[]", "loaders"),
+        ("list(given)", "loaders"),
+        ("zip([g(i) for i in range(9)], given)", "loaders"),
+        ("{}\n    for i in range(9): batches[g(i)] = i", "loaders"),
+    ],
+)
+@pytest.mark.parametrize("unknown", ["batches, _ = torch.load(path).values()", "batches = given"])
+def test_a_list_is_no_loader_whatever_else_is_gone_over(made: str, kind: str, unknown: str) -> None:
+    branches = f"    batches = {made}\n    if path: {unknown}\n"
+    loop = f"    for k, x in enumerate(batches):  {MARK}\n        f(x)\n"
+    assert own(f"def g(path, given):\n{branches}{loop}") == (kind, "batches")
+
+
+@pytest.mark.parametrize(
     "loop",
     [
         f"for i in range(9):  {MARK}\n    f(i)\n",

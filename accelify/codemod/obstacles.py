@@ -221,6 +221,7 @@ def _is_fallback(program: Program, node: ast.AST) -> bool:
 def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AST, str, str]]:
     """Training that runs in processes or threads of the script's own: a class of them, or a function they are given."""
     reason = "runs this in a separate process or thread: call it directly, and start the script with `accelify launch`"
+    told: set[str] = set()
     for backward in training.backwards:
         scope: Scope | None = program.frame(backward)
         while scope is not None and scope.kind != "class":
@@ -228,13 +229,22 @@ def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AS
         family = [scope, *program.flow.ancestors(scope)] if scope is not None else []
         bases = [b for c in family if isinstance(c.node, ast.ClassDef) for b in c.node.bases]
         for name in sorted({n for b in bases for n in program.externals(b) if names.runs_beside(n)}):
+            told.add(name)
             yield backward, "distributed", f"`{name}` {reason}"
-    given = [node for node, function in program.flow.handed_on if function in training.frames]
-    for node in sorted(given, key=program.position):
+    given = [(node, function) for node, function in program.flow.handed_on if function in training.frames]
+    for node, function in sorted(given, key=lambda pair: program.position(pair[0])):
         statement = program.statement(node)
         around = [a for a in program.ancestors(node) if isinstance(a, ast.Call) and program.inside(a, statement)]
-        for name in sorted({n for call in around for n in _started_by(program, call)}):
+        started = {n for call in around for n in _started_by(program, call)}
+        for name in sorted(started | (_run_by_class(program, node, function) - told)):
             yield node, "distributed", f"`{name}` {reason}"
+
+
+def _run_by_class(program: Program, made: ast.expr, function: Scope) -> set[str]:
+    """The library classes whose `start` runs a method of what is made: `class Worker(Process)`, in whatever file."""
+    classes = {v.cls for v in program.values(made) if isinstance(v, Instance)}
+    running = [cls for cls in classes if program.flow.method(cls, "run") is function]
+    return {name for cls in running for name in program.flow.external_bases(cls) if names.runs_beside(name)}
 
 
 def _started_by(program: Program, call: ast.Call) -> set[str]:

@@ -53,6 +53,59 @@ def test_what_else_runs_beside_a_script_is_no_obstacle(start: str) -> None:
     assert not [o for o in Facts(f"{TRAINING}{start}\n").verdict.obstacles if o[1] == "distributed"]
 
 
+AGENT = """\
+import torch
+class Agent:
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 1)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def train(self):
+        self.opt.zero_grad()
+        self.net(torch.randn(8, 4)).pow(2).mean().backward()
+        self.opt.step()
+"""
+WORKER = """\
+{start}
+from agent import Agent
+class Worker({base}):
+    def __init__(self):
+        super().__init__()
+        self.agent = Agent()
+    def run(self):
+        for k in range(5):
+            self.agent.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "base", "use", "name"),
+    [
+        ("import torch.multiprocessing as mp", "mp.Process", "w.start(); w.join()", "torch.multiprocessing.Process"),
+        ("from multiprocessing import Process", "Process", "w.start()", "multiprocessing.Process"),
+        ("import threading", "threading.Thread", "w.start()", "threading.Thread"),
+        (
+            "import multiprocessing\nclass Base(multiprocessing.Process): pass",
+            "Base",
+            "for each in [w]: each.start()",
+            "multiprocessing.Process",
+        ),
+        ("", "object", "w.run()", ""),
+    ],
+)
+def test_a_class_of_processes_that_trains_by_another_file(start: str, base: str, use: str, name: str) -> None:
+    main = f"from worker import Worker\nw = Worker()\n{use}\n"
+    facts = Facts({"main.py": main, "worker.py": WORKER.format(start=start, base=base), "agent.py": AGENT})
+    found = [message for _, rule, message in facts.verdict.obstacles if rule == "distributed"]
+    assert any(f"`{name}` runs" in message for message in found) if name else not found
+
+
+def test_a_class_of_threads_that_only_loads() -> None:
+    worker = "import threading\nclass Worker(threading.Thread):\n    def run(self): print(1)\n"
+    main = "from worker import Worker\nfrom agent import Agent\nWorker().start()\nfor k in range(5): Agent().train()\n"
+    facts = Facts({"main.py": main, "worker.py": worker, "agent.py": AGENT})
+    assert not [o for o in facts.verdict.obstacles if o[1] == "distributed"]
+
+
 def is_of_batches(text: str) -> bool:
     """Whether a note says that a model is made with what a process has seen of a prepared loader."""
     return any("made with values of the batches" in n.message for n in run(text).notes)

@@ -1639,3 +1639,40 @@ SHOWN = "    torch.cuda.empty_cache()\n    print('on', torch.cuda.get_device_nam
 def test_a_device_that_is_the_cpu_only_without_a_gpu_needs_no_note(chosen: str, is_noted: bool) -> None:
     notes = [n.message for n in run(BEFORE_A_CLASS.format(chosen=chosen)).notes]
     assert any("this is the CPU" in n for n in notes) is is_noted
+
+
+PICKED = """\
+import json
+import torch
+from gpustat import GPUStatCollection
+from torch.utils.data import DataLoader
+params = json.load(open("params.json"))
+def pick():
+    i = 0 if GPUStatCollection.new_query().jsonify()["gpus"] else -1
+    return torch.device("cuda", i) if i > -1 else torch.device("cpu")
+{chosen}
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader([(torch.randn(4), torch.randn(1))] * 8):
+    optimizer.zero_grad()
+    (model(x.to(device)) - y.to(device)).pow(2).mean().backward()
+    optimizer.step()
+"""
+ASKED = "if params['device'] == 'cuda':\n"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_told"),
+    [
+        (f"device = torch.device('cpu')\n{ASKED}    device = pick()", True),
+        (f"device = torch.device('cpu')\n{ASKED}    if torch.cuda.is_available():\n        device = pick()", True),
+        (f"{ASKED}    device = pick()\nelse:\n    device = torch.device('cpu')", True),
+        ("device = pick()", False),
+        ("device = pick()\nif params['device'] == 'cuda':\n    print(device)", False),
+    ],
+)
+def test_an_option_by_which_a_helper_picks_the_gpu_is_reported(chosen: str, is_told: bool) -> None:
+    result = run(PICKED.format(chosen=chosen))
+    assert result.status is Status.MIGRATED
+    is_kept = "Accelerator(cpu=" in result.after.decode()
+    assert (told(result, "`params['device']` no longer selects the device") == 1 or is_kept) is is_told

@@ -142,6 +142,16 @@ class Devices:
                 return False
         return False
 
+    def chosen_by(self, assigned: Assignment) -> Iterator[ast.expr]:
+        """The conditions for a device where its variable is the CPU otherwise: `if on_gpu: device = pick_gpu()`."""
+        program, devices, text = self.tracer.program, self.lattice.devices, ast.unparse(assigned.target)
+        frame = program.frame(assigned.node)
+        alike = [b for b in self.known.bindings if ast.unparse(b.target) == text and program.frame(b.node) is frame]
+        hosts = [b for b in alike if {d.was for d in devices.resolved(devices.of(b.value))} == {Where.HOST}]
+        for branching, is_body in program.branches_round(assigned.node):
+            if any((branching, is_body) not in program.branches_round(b.node) for b in hosts):
+                yield branching.test
+
     def trains_on_cpu(self, assigned: Assignment) -> bool:
         """Whether a variable is nothing but the CPU, where the plain script had its models: `device = "cpu"`."""
         named = self.lattice.devices.resolved(self.lattice.devices.of(assigned.value))

@@ -229,8 +229,9 @@ def _bound_to(script: Script, binding: Assignment, accelerator: str, done: set[a
 
 
 def _still_said(script: Script, binding: Assignment) -> Iterator[Remark]:
-    """Each option that a call is still given, which stays for what it does besides choosing a device."""
-    for message in script.devices.ignored_options(script.options.runtime.launch, [binding.value]):
+    """Each option that a call is still given, or made by, which stays for what it does besides choosing a device."""
+    nodes = [binding.value, *script.devices.chosen_by(binding)]
+    for message in script.devices.ignored_options(script.options.runtime.launch, nodes):
         yield Remark(NAME, script.path(binding.node), binding.node, message, Tier.REVIEW, once=True)
 
 

@@ -169,12 +169,11 @@ def test_a_device_that_a_file_beside_takes_for_text_stays_text(tmp_path: Path, a
 
 
 DATA = """\
-import torch
+import os, torch
 from torch.utils.data import TensorDataset
 
 def rows(count):
-    with open("rows.txt", "w") as file:
-        file.write(str(count))
+    os.system(f"make_rows {count}")
     return TensorDataset(torch.randn(count, 4))
 """
 WITH_DATA = SCRIPT.replace("from net import Net", "from data import rows\nfrom net import Net").replace(

@@ -42,7 +42,6 @@ def test_a_script_that_asks_the_accelerator_alone_imports_that() -> None:
     [
         SAVE,
         "def restore(net, path):\n    net.load_state_dict(torch.load(path))\n",
-        'def keep(net, path):\n    with open(path, "wb") as f:\n        torch.save(net, f)\n',
     ],
 )
 def test_a_script_that_asks_the_library_too_takes_the_accelerator_from_there(asks: str) -> None:

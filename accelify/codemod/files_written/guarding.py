@@ -282,11 +282,11 @@ class Guarding:
 
     def _calls_behind(self, node: ast.AST, depth: int) -> Iterator[ast.Call]:
         """The calls in an expression, and those that give the variables in it."""
-        for part in ast.walk(node):
-            if isinstance(part, ast.Call):
-                yield part
-            owner = self.program.scope(part).owner(part.id) if isinstance(part, ast.Name) and depth else None
-            for write in owner.writes.get(part.id, ()) if isinstance(part, ast.Name) and owner is not None else ():
+        parts = list(ast.walk(node))
+        yield from (n for n in parts if isinstance(n, ast.Call))
+        for name in (n for n in parts if isinstance(n, ast.Name) and depth):
+            owner = self.program.scope(name).owner(name.id)
+            for write in owner.writes.get(name.id, ()) if owner is not None else ():
                 statement = self.program.statement(write)
                 if isinstance(statement, ast.With):
                     yield from (i.context_expr for i in statement.items if isinstance(i.context_expr, ast.Call))
@@ -389,7 +389,24 @@ class Guarding:
         return lines
 
     def _trimmed(self, statements: list[ast.stmt]) -> Iterator[Run]:
-        """The run without what does not belong to its writing at either end; a plot may be drawn by all processes."""
+        """The runs without what does not belong to their writing at either end."""
+        for part in self._without_reading(statements):
+            yield from self._without_ends(part)
+
+    def _without_reading(self, statements: list[ast.stmt]) -> list[list[ast.stmt]]:
+        """The parts between the statements that read a file behind the last that writes, which all processes may do."""
+        calls = [[n for n in ast.walk(s) if isinstance(n, ast.Call)] for s in statements]
+        end = max((i + 1 for i, made in enumerate(calls) if any(map(self.alone.writes, made))), default=0)
+        parts = [statements[:end]]
+        for statement, made in zip(statements[end:], calls[end:], strict=True):
+            if any(map(self.alone.filled, made)):
+                parts.append([])
+            else:
+                parts[-1].append(statement)
+        return parts
+
+    def _without_ends(self, statements: list[ast.stmt]) -> Iterator[Run]:
+        """The run of some statements that write; a plot may be drawn by all processes."""
         if not any(self.alone.does(s) is Effect.WRITES for s in statements):
             return
         statements = self._without_plots(statements)

@@ -88,7 +88,7 @@ class OneProcess:
 
     def _effect(self, call: ast.Call) -> Effect | None:
         summary = self.effects.of_call(call)
-        summary = replace(summary, writes=frozenset()) if self._filled(call) else summary
+        summary = replace(summary, writes=frozenset()) if self.filled(call) else summary
         if self.becomes_a_save(call) or not self._is_ones_own(summary) or self.runs_together(call):
             return None
         written = [use.call for use in summary.files_written]
@@ -258,7 +258,7 @@ class OneProcess:
     def _only_adds(self, call: ast.Call) -> bool:
         """Whether a call adds to a list or a buffer of the script's own, which is then bound like a name."""
         function = call.func
-        return bool(self._filled(call)) or (
+        return bool(self.filled(call)) or (
             isinstance(function, ast.Attribute)
             and methods.extends(function.attr)
             and isinstance(function.value, ast.Name)
@@ -266,7 +266,7 @@ class OneProcess:
             and all(map(self.is_calm, call.args))
         )
 
-    def _filled(self, call: ast.Call) -> list[ast.Name]:
+    def filled(self, call: ast.Call) -> list[ast.Name]:
         """The buffers and files that are all that a library's call changes: `numpy.savez(buffer, x)`, `file.read()`."""
         given = [*call.args, *(k.value for k in call.keywords)]
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
@@ -309,7 +309,7 @@ class OneProcess:
         if not isinstance(call, ast.Call):
             return None
         is_method = isinstance(parent, ast.Attribute) and call.func is parent and methods.extends(parent.attr)
-        return node if is_method or node in self._filled(call) else None
+        return node if is_method or node in self.filled(call) else None
 
     def is_calm(self, node: ast.expr) -> bool:
         """Whether evaluating an expression changes nothing and needs no other process."""
@@ -320,7 +320,7 @@ class OneProcess:
                 return False
             if isinstance(part, ast.comprehension) and self.hands_out_data(part.iter):
                 return False
-        filled = {n.id for c in ast.walk(node) if isinstance(c, ast.Call) for n in self._filled(c)}
+        filled = {n.id for c in ast.walk(node) if isinstance(c, ast.Call) for n in self.filled(c)}
         summary = self.effects.of(node)
         changed = frozenset(place for place in summary.writes if place.name not in filled)
         return self._is_ones_own(replace(summary, writes=changed))

@@ -249,8 +249,9 @@ class _Lengths(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
         asked = node.func
-        is_length = isinstance(asked, ast.Attribute) and asked.attr == "__len__" and not (node.args or node.keywords)
-        if is_length and isinstance(asked, ast.Attribute) and ast.unparse(asked.value) != "super()":
+        if not isinstance(asked, ast.Attribute) or asked.attr != "__len__" or node.args or node.keywords:
+            return node
+        if ast.unparse(asked.value) != "super()":
             node.func, node.args = ast.copy_location(ast.Name("len", ast.Load()), asked), [asked.value]
         return node
 

@@ -371,19 +371,22 @@ class Grouper:
 
     def _makes_an_optimizer(self, statement: ast.AST, frame: Scope) -> bool:
         """Whether a statement calls another function that makes an optimizer, and prepares it."""
-        calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
-        called = {f for call in calls for f in self.program.flow.callees.get(call, ())}
-        return bool(self._stepped_in & called - {frame})
+        return bool(self._stepped_in & _called_in(self.program, statement) - {frame})
 
 
 def trains(program: Program, training: Training, statement: ast.AST) -> bool:
     """Whether a statement has a backward pass, or calls what has one."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
         return False
-    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
-    if any(call in training.backwards for call in calls):
+    if any(n in training.backwards for n in ast.walk(statement) if isinstance(n, ast.Call)):
         return True
-    return any(callee in training.frames for call in calls for callee in program.flow.callees.get(call, ()))
+    return not training.frames.isdisjoint(_called_in(program, statement))
+
+
+def _called_in(program: Program, statement: ast.AST) -> set[Scope]:
+    """The functions that the calls in a statement may run."""
+    calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+    return {function for call in calls for function in program.flow.callees.get(call, ())}
 
 
 @cache

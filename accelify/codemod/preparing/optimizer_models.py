@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence, Set
+from functools import cached_property
 
 from accelify.codemod.libraries import methods, table, vocabulary
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
@@ -368,6 +369,10 @@ class Owners:
 
     def _is_run(self, models: Set[Value]) -> bool:
         """Whether the script calls a model, or its training calls a method of the model's class."""
+        return not self._run.isdisjoint(models)
+
+    @cached_property
+    def _run(self) -> frozenset[Value]:
         methods_run = (
             c.func.value
             for frame in self.training.frames
@@ -375,7 +380,7 @@ class Owners:
             if isinstance(c.func, ast.Attribute) and self.program.flow.callees.get(c)
         )
         run = [*(c.func for c in self.program.calls), *methods_run]
-        return any(not models.isdisjoint(self.program.values(e)) for e in run)
+        return frozenset(v for each in run for v in self.program.values(each))
 
     def _is_one_of_several(self, node: ast.expr) -> bool:
         """Whether a name is the variable of a comprehension, lambda or loop, which holds one object after another."""

@@ -72,9 +72,10 @@ class Kinds:
         An object of a kind without it cannot be meant: it would raise.
         """
         found: list[Row] = []
-        may_be_path = self._may_be_of_path(self.program.parent(node), method)
-        for kind in sorted(self.of(node) - {OWN} - (set() if may_be_path else {"path"})):
-            of_kind = self._of_any(node, method, may_be_path) if kind == UNKNOWN else _row_of(kind, method)
+        function = self.program.parent(node)
+        for kind in sorted(self.of(node) - {OWN}):
+            is_known = kind != UNKNOWN
+            of_kind = self._row_called(function, kind, method) if is_known else self._of_any(node, method)
             if kind == UNKNOWN and not of_kind:
                 return None
             found.extend(r for r in of_kind if r not in found)
@@ -90,7 +91,11 @@ class Kinds:
             return "string"
         return table.kind_made_by(value.name) if isinstance(value, Made) else None
 
-    def _of_any(self, node: ast.expr, method: str, may_be_path: bool) -> tuple[Row, ...]:
+    def _row_called(self, function: ast.AST | None, kind: str, method: str) -> tuple[Row, ...]:
+        """The row of a kind's method, if the call of a function can be one of it."""
+        return () if kind == "path" and not self._may_be_of_path(function, method) else _row_of(kind, method)
+
+    def _of_any(self, node: ast.expr, method: str) -> tuple[Row, ...]:
         """The rows of the kinds that libraries made, as far as the value flow knows, else of all kinds.
 
         Without that of modules where no module can be: the value flow follows modules.
@@ -102,7 +107,7 @@ class Kinds:
             if all(known):
                 return tuple(dict.fromkeys(row for each in known for row in each))
         rows, of_module = table.members(method), table.member("module", method)
-        if not may_be_path:
+        if not self._may_be_of_path(self.program.parent(node), method):
             of_path = table.member("path", method)
             rows = tuple(r for r in rows if r != of_path) or rows
         roots = [v.root if isinstance(v, Member) else v for v in values]

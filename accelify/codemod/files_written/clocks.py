@@ -42,6 +42,10 @@ class Clocks:
         """Whether a call makes a temporary file or folder, another one in each process."""
         return isinstance(node, ast.Call) and any(map(names.makes_temporary, self.program.called(node)))
 
+    def is_own(self, path: ast.expr) -> bool:
+        """Whether a path is that of a temporary file, which each process has made for itself."""
+        return any(map(self.is_temporary, self.behind(path)))
+
     def counted(self, path: ast.expr) -> dict[ast.Call, ast.expr]:
         """The calls that ask which files there are, each with all that is worked out from its answer at once."""
         found = {c: self._worked_out(c) for c in self._found(path) if self._asks(c)}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.files.exemptions import exemption
+from accelify.codemod.files_written.asking import Asking
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
@@ -19,7 +20,7 @@ from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.options import Options, Runtime
-from accelify.codemod.preparing.placing import Access, comes_before_selection
+from accelify.codemod.preparing.placing import Access
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.training.facts import Run
@@ -98,12 +99,7 @@ def written_of(
     uncached = tuple(choice for choice, statements in called if not statements)
     name = runtime.module.split(".")[0]
     shared = frozenset() if by_hand else reached - run.beside
-    asking = [
-        f
-        for f in shared
-        if f.kind == "function" and name not in f.root.writes
-        if not any(comes_before_selection(program, call) for call in program.calls_of(f))
-    ]
+    asking = Asking(program, run, frozenset(f for f in shared if name not in f.root.writes), clocks)
     guarding = Guarding(
         alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library, asking
     )
@@ -116,7 +112,7 @@ def _removes_its_own(effects: Effects, clocks: Clocks, call: ast.Call) -> bool:
     """Whether a call removes a temporary file or folder, which each process has made for itself."""
     is_removal = any(row.has(Trait.REMOVES) for row in effects.kinds.called(call) or ())
     paths = [p for use in effects.of_call(call).files_written for p in use.paths] if is_removal else []
-    return bool(paths) and all(any(map(clocks.is_temporary, clocks.behind(p))) for p in paths)
+    return bool(paths) and all(map(clocks.is_own, paths))
 
 
 def _left_out(program: Program, files: frozenset[str], options: Options) -> Iterator[ast.stmt]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
+from accelify.codemod.files_written.asking import Asking
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import vocabulary
@@ -39,7 +40,7 @@ class Guarding:
         own: Mapping[ast.Call, frozenset[ast.Call]] = MappingProxyType({}),
         left_out: Iterable[ast.stmt] = (),
         run_by_all: Collection[Scope] = (),
-        asking: Collection[Scope] = (),
+        asking: Asking | None = None,
     ) -> None:
         self.program = alone.program
         self.alone = alone
@@ -48,7 +49,7 @@ class Guarding:
         self.cached = cached  # one process runs them first
         self.uncached = uncached  # where one should, and cannot be made to
         self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
-        self.asking = asking  # functions of all processes in which the library can be asked which one runs them
+        self.asking = asking  # where the library can be asked which process runs some code
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self.decided = set[ast.stmt]()  # what writes a file by which all processes have decided to come there
         self._refused = set(left_out) | set(self._reaching_own())  # and what turns out not to be guarded safely
@@ -302,15 +303,16 @@ class Guarding:
 
     def _read_without_wait(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that write, where only the library can be asked, what others read where nobody can wait."""
-        calls = [c for c in covered if isinstance(c, ast.Call)] if self.asking else []
+        calls = [c for c in covered if isinstance(c, ast.Call)]
         asking = [c for c in calls if self.alone.writes(c) and self.alone.accelerator(c) is None and not self._logs(c)]
         written = [(c, p) for c in asking for p in self._written(c)]
         for read in self.program.calls if written else ():
             waits = self.alone.accelerator(read) is not None and self.program.path(read) in self.files
             for path in self._read(read) if read not in covered and not waits else ():
-                for write, made in written:
-                    if self.stored.may_be_one(path, made) and self.stored.is_before(write, read):
-                        yield self.program.statement(write)
+                is_one = [w for w, made in written if self.stored.may_be_one(path, made)]
+                found = [w for w in is_one if self.stored.is_before(w, read)]
+                if found and not (self.asking and self.asking.clocks.is_own(path)):
+                    yield from map(self.program.statement, found)
 
     def _logs(self, call: ast.Call) -> bool:
         rows = self.alone.effects.kinds.called(call) or ()
@@ -347,7 +349,7 @@ class Guarding:
     # Runs.
 
     def _blocks(self) -> Iterator[list[ast.stmt]]:
-        for path in sorted(self.files.union(map(self.program.path, (f.node for f in self.asking)))):
+        for path in sorted(self.files.union(self.asking.paths if self.asking else ())):
             stack: list[ast.AST] = [self.program.flow.parsed_of[path].tree]
             while stack:
                 node = stack.pop()
@@ -367,7 +369,7 @@ class Guarding:
                 yield from self._trimmed(current)
                 current = []
             is_alone = all(s not in self.cached and self.alone.may(s, self._refused) for s in line)
-            if is_alone and (self.alone.accelerator(line[0]) or self.program.frame(line[0]) in self.asking):
+            if is_alone and (self.alone.accelerator(line[0]) or (self.asking and self.asking.holds(line[0]))):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)

@@ -405,7 +405,7 @@ def _is_run_by_all(script: Script, node: ast.AST, depth: int, settled: Collectio
     if frame.kind == "class":
         return _is_run_by_all(script, frame.node, depth, settled)
     if frame.kind == "module":
-        return _is_started(script, node)
+        return script.run.starts(program, node)
     callers = program.flow.callers.get(frame, ()) if frame.kind == "function" and depth else ()
     return bool(callers) and all(_is_run_by_all(script, c, depth - 1, settled) for c in callers)
 
@@ -416,19 +416,6 @@ def _rounds(script: Script, around: ast.AST) -> Iterator[ast.expr]:
         yield around.iter
     if isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
         yield from (leaving.test for leaving in script.metrics.ranks.leaving(around))
-
-
-def _is_started(script: Script, node: ast.AST) -> bool:
-    """Whether a script that is started runs a node of its own: not a module that it imports, or a worker may import.
-
-    The kernel of a notebook is not one of the processes that train.
-    """
-    program, module = script.program, script.program.frame(node)
-    guard = main_guard(module)
-    leads = any(f in script.run.leading for c in program.calls_in(module) for f in program.flow.callees.get(c, ()))
-    if program.parsed(node).decoded.notebook is not None or not leads:
-        return False
-    return guard is None or program.inside(node, guard)
 
 
 def _is_alike(script: Script, test: ast.expr, settled: Collection[ast.stmt]) -> bool:

@@ -154,7 +154,7 @@ def _waits_behind(script: Script) -> Iterator[Change | Remark]:
     written = _written_alone(script) if apart else []
     edits = set[tuple[Edit, ...]]()
     for call in apart if written else ():
-        read = [p for p in _read_by(script, call) if not _is_own(script, p)]
+        read = [p for p in _read_by(script, call) if not script.written.clocks.is_own(p)]
         made = [
             w for w, path in written if any(stored.are_alike(p, path) and stored.is_told_as_one(p, path) for p in read)
         ]
@@ -219,7 +219,7 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         if not script.written.meetings.are_together(call):
             continue
         is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
-        read = [] if is_alone else [p for p in _read_by(script, call) if not _is_own(script, p)]
+        read = [] if is_alone else [p for p in _read_by(script, call) if not script.written.clocks.is_own(p)]
         is_written = bool(read) and call in script.written.guarding.alone.looked_at
         called = script.program.called(call)
         if "torch.load" in called:  # rule `checkpoints` sees to what is saved
@@ -303,11 +303,6 @@ def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tupl
     found = [w for w, made in written if stored.are_alike(path, made) and stored.is_told_as_one(path, made)]
     found += [w for w, made in may_be if stored.is_told_as_one(path, made)]
     return any(stored.is_before(write, read) for write in found)
-
-
-def _is_own(script: Script, path: ast.expr) -> bool:
-    """Whether a path is that of a temporary file, which each process has made for itself."""
-    return any(map(script.written.clocks.is_temporary, script.written.clocks.behind(path)))
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:

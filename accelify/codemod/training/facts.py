@@ -41,6 +41,18 @@ class Run:
     waits: bool
     is_trial: bool
 
+    def starts(self, program: Program, node: ast.AST) -> bool:
+        """Whether a script that is started runs a module's own node, not one that it imports, or a worker may import.
+
+        The kernel of a notebook is not one of the processes that train.
+        """
+        module = program.frame(node)
+        guard = main_guard(module)
+        leads = any(f in self.leading for c in program.calls_in(module) for f in program.flow.callees.get(c, ()))
+        if program.parsed(node).decoded.notebook is not None or not leads:
+            return False
+        return guard is None or program.inside(node, guard)
+
 
 def run_of(
     program: Program, roles: Roles, tracer: Tracer, training: Training, files: frozenset[str], runtime: Runtime

@@ -1195,3 +1195,57 @@ SELECTION = "os.environ['CUDA_VISIBLE_DEVICES'] = sys.argv[1]"
 def test_no_process_is_asked_before_its_gpu_is_chosen(first: str, second: str, is_guarded: bool) -> None:
     after = run(SELECTED.format(first=first, second=second)).after.decode()
     assert ("if accelify.runtime.PartialState().is_main_process" in after) is is_guarded
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "guarded"),
+    [
+        ("pass", "os.rename('run', 'done')", ["os.rename('run', 'done')"]),
+        ("pass", "shutil.move('run', 'done')", ["shutil.move('run', 'done')"]),
+        ("json.dump(1, open('a.json', 'w'))", "pass", ["json.dump(1, open('a.json', 'w'))"]),
+        ("json.dump(1, open('a.json', 'w'))", "os.remove('a.json')", ["json.dump", "os.remove"]),
+        ("json.dump(1, open('a.json', 'w'))\n    size = os.path.getsize('a.json')", "print(size)", []),
+        ("with open('a.json') as file:\n        print(file.read())", "pass", []),
+    ],
+)
+def test_the_script_that_is_started_writes_once_round_a_function_that_trains(
+    before: str, after: str, guarded: list[str]
+) -> None:
+    text = SELECTED.format(first=before, second="print()").replace("json, os", "json, os, shutil") + f"    {after}\n"
+    lines = run(text).after.decode().partition("__main__")[2].splitlines()
+    behind = [lines[i + 1].strip() for i, line in enumerate(lines) if f"{line}\n" == BY_LIBRARY]
+    assert [any(line.startswith(g) for g in guarded) for line in behind] == [True] * len(guarded)
+
+
+def test_an_imported_module_is_not_the_script_that_is_started(tmp_path: Path) -> None:
+    other = SELECTED.format(first="pass", second="pass").replace("def main", "def run") + "\nos.rename('a', 'b')\n"
+    found = rewritten(tmp_path, "main.py", main="from other import run\nrun()\n", other=other)
+    assert found["other.py"].after.decode().endswith("\nos.rename('a', 'b')\n")
+
+
+ATOMIC = """\
+import os, tempfile
+import torch
+def save(path, model):
+{made}
+    try:
+        torch.save(model.state_dict(), tmp)
+        os.replace(tmp, path)
+    finally:
+        if os.path.exists(tmp):
+            os.remove(tmp)
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "    fd, tmp = tempfile.mkstemp()\n    os.close(fd)",
+        "    file = tempfile.NamedTemporaryFile(delete=False)\n    file.close()\n    tmp = file.name",
+        "    tmp = os.path.join(tempfile.mkdtemp(), 'a.pt')",
+    ],
+)
+def test_a_temporary_file_is_moved_by_the_process_that_wrote_it(tmp_path: Path, made: str) -> None:
+    main = script(imports="from other import save", end="save('a.pt', model)")
+    text = rewritten(tmp_path, "main.py", main=main, other=ATOMIC.format(made=made))["other.py"].after.decode()
+    assert f"    {BY_LIBRARY}            os.replace(tmp, path)\n    finally:\n        if os.path.exists(tmp):\n" in text

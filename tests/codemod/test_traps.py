@@ -174,15 +174,19 @@ def test_a_named_expression_under_backward() -> None:
         ("(2 * (loss - 1), retain_graph=True)", "2 * (loss - 1), retain_graph=True)"),
         ("(tensors=loss, grad_tensors=None)", "loss)"),
         ("(loss, torch.ones(()).to(device), True)", "loss, gradient=torch.ones(()).to(device), retain_graph=True)"),
+        ("(losses)", "sum(losses))"),
+        ("([loss, *losses])", "sum([loss, *losses]))"),
+        ("([loss], [torch.ones(())])", "loss)"),
+        ("(losses, [torch.ones(1).to(device) for _ in losses], True)", "sum(losses), retain_graph=True)"),
     ],
 )
 def test_a_backward_pass_by_a_function_is_one_over_the_sum(backward: str, comes_out: str) -> None:
-    result = run(script(backward=f"torch.autograd.backward{backward}"))
+    result = run(script(backward=f"losses = [loss]\ntorch.autograd.backward{backward}"))
     assert result.status is Status.MIGRATED, result.notes
     assert f"accelerator.backward({comes_out}" in result.after.decode()
 
 
-@pytest.mark.parametrize("given", ["losses", "[loss, *losses]", "[loss], [torch.ones(())]", "[loss], inputs=[x]"])
+@pytest.mark.parametrize("given", ["unknown", "losses, [loss.detach()]", "[loss], inputs=[x]"])
 def test_a_backward_pass_over_what_cannot_be_told_is_declined(given: str) -> None:
     result = run(script(backward=f"losses = [loss]\ntorch.autograd.backward({given})"))
     assert result.status is Status.DECLINED

@@ -153,6 +153,7 @@ class Trait(Enum):
     REPLACES = "replaces"  # gives its object other values, which have nothing to do with the last ones
     WITH_PLACES = "with_places"  # along a dim, gives two tensors: the values, and where they stand
     ZEROS = "zeros"  # the result is all zeros
+    ONES = "ones"  # the result is all ones
     REORDERS = "reorders"  # other dimensions come first in the result
     VIEW = "view"  # the result shares its memory with the argument
     SETUP = "setup"  # prepares what comes later; has no part in a step

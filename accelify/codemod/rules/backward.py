@@ -3,20 +3,21 @@
     loss.backward()                         ->    accelerator.backward(loss)
     torch.autograd.backward(loss)           ->    accelerator.backward(loss)
     torch.autograd.backward([one, other])   ->    accelerator.backward(one + other)
+    torch.autograd.backward(losses)         ->    accelerator.backward(sum(losses))
     loss.backward()  # for `x.grad` alone   ->    loss.backward(inputs=[x])
 
 Why: fp16 needs the loss scaled, gradient accumulation needs it divided, and when it returns the gradients of every
 prepared model agree on all processes. An attack runs the model backwards for the gradient of a batch, and `zero_grad`
 clears what the weights got before any step: each process does that for its own rows, as often as these need it.
 Left alone: `backward` methods of the project's own; and a pass outside of all loops of which only the gradient of some
-tensor is read, and no step takes any: `y.backward(); print(x.grad)`. `torch.autograd.backward` with a list whose losses
-cannot be named one by one, or that start from gradients given, holds the file back.
+tensor is read, and no step takes any: `y.backward(); print(x.grad)`. `torch.autograd.backward` of what may be a tensor
+or a list, or with other gradients to start from than ones, holds the file back.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
 
@@ -56,11 +57,8 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
             edits=(
                 Replace(
                     call,
-                    partial(
-                        added_up if is_by_function(script.program, call) else through_accelerator,
-                        accelerator=accelerator,
-                    ),
-                    keeps=(*losses_of(script.program, call), *_kept(script, call)),
+                    partial(_edit(script, call), accelerator=accelerator),
+                    keeps=(*_losses_written(script, call), *_kept(script, call)),
                     reads=(accelerator.split(".")[0],),
                 ),
             ),
@@ -97,25 +95,49 @@ def _is_made(script: Script, owner: ast.expr) -> bool:
     return "tensor" in script.program.once(Kinds).of(owner) and all(isinstance(v, Made) for v in made)
 
 
+def _edit(script: Script, call: ast.Call) -> Callable[..., cst.BaseExpression]:
+    if not is_by_function(script.program, call):
+        return through_accelerator
+    return added_up if _is_of_several(script, call) else of_one
+
+
+def _is_of_several(script: Script, call: ast.Call) -> bool:
+    """Whether `torch.autograd.backward` gets a list of losses, and not one alone."""
+    return script.program.once(Kinds).of(_given(call)["tensors"]) != {"tensor"}
+
+
+def _losses_written(script: Script, call: ast.Call) -> tuple[ast.expr, ...]:
+    """The losses as they are named in the call itself: one by one, or by the list of them."""
+    if not is_by_function(script.program, call):
+        return losses_of(script.program, call)
+    listed = _given(call)["tensors"]
+    is_literal = isinstance(listed, (ast.List, ast.Tuple))
+    return losses_of(script.program, call) if is_literal and _is_of_several(script, call) else (listed,)
+
+
+def _given(call: ast.Call) -> dict[str | None, ast.expr]:
+    """What `torch.autograd.backward` gets, by its parameters."""
+    by_place = zip(AUTOGRAD_PARAMETERS, call.args, strict=False)
+    return {**dict(by_place), **{k.arg: k.value for k in call.keywords}}
+
+
 def _kept(script: Script, call: ast.Call) -> list[ast.expr]:
     """The arguments that are passed on beside the losses."""
     if not is_by_function(script.program, call):
         return [*call.args, *(k.value for k in call.keywords)]
-    given = [*zip(AUTOGRAD_PARAMETERS, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)]
-    return [value for name, value in given if name != "tensors" and not _is_no_gradient(name, value)]
-
-
-def _is_no_gradient(name: str | None, value: ast.expr) -> bool:
-    return name == "grad_tensors" and isinstance(value, ast.Constant)
+    left_out = {"tensors", "grad_tensors"} if _is_of_several(script, call) else {"tensors"}
+    passed_on = {name: value for name, value in _given(call).items() if name not in left_out}
+    return [v for name, v in passed_on.items() if name != "grad_tensors" or not isinstance(v, ast.Constant)]
 
 
 def _obstacle(script: Script, call: ast.Call) -> str | None:
     assert isinstance(call.func, ast.Attribute)
     receiver = call.func.value
     if is_by_function(script.program, call):
-        if losses_of(script.program, call):
+        has_sum = script.program.scope(call).owner("sum") is None
+        if losses_of(script.program, call) and (has_sum or len(_losses_written(script, call)) > 1):
             return None
-        return "cannot tell the losses of `torch.autograd.backward` one by one: add them up, and call `.backward()`"
+        return "cannot tell the losses of `torch.autograd.backward`: add them up, and call `.backward()`"
     if any(script.roles.is_optimizer(v) for v in script.program.values(receiver)):
         return "the optimizer runs the backward pass itself (mixed precision of another library)"
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(_POSITIONAL):
@@ -146,22 +168,45 @@ def for_inputs(call: cst.CSTNode, named: Sequence[str]) -> cst.BaseExpression:
 
 
 def added_up(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
-    """`accelerator.backward(one + other, ...)` for `torch.autograd.backward([one, other], None, ...)`."""
-    assert isinstance(call, cst.Call)
-    given = {
-        (a.keyword.value if a.keyword is not None else n): a
-        for n, a in zip_longest(AUTOGRAD_PARAMETERS, call.args)
-        if a is not None
-    }
+    """`accelerator.backward(one + other, ...)` for `torch.autograd.backward([one, other], ...)`.
+
+    `accelerator.backward(sum(losses), ...)` for a list that is not written out there.
+    """
+    given = _by_name(call)
+    given.pop("grad_tensors", None)  # ones
     listed = given.pop("tensors").value
-    losses = [e.value for e in listed.elements] if isinstance(listed, (cst.List, cst.Tuple)) else [listed]
+    elements = listed.elements if isinstance(listed, (cst.List, cst.Tuple)) else ()
+    if not elements or any(isinstance(e, cst.StarredElement) for e in elements):
+        return _through(accelerator, call, snippets.expression("sum({losses})", losses=listed), given)
+    losses = [e.value for e in elements]
     loss = _summand(losses[0]) if len(losses) > 1 else snippets.bare(losses[0])
     for other in losses[1:]:
         loss = cst.BinaryOperation(loss, cst.Add(), _summand(other))
+    return _through(accelerator, call, loss, given)
+
+
+def of_one(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`accelerator.backward(loss, gradient=ones)` for `torch.autograd.backward(loss, ones)`."""
+    given = _by_name(call)
+    loss = snippets.bare(given.pop("tensors").value)
     start = given.pop("grad_tensors", None)
-    rest = [a if a.keyword else _keyword(name, a) for name, a in given.items()]
     if start is not None and not (isinstance(start.value, cst.Name) and start.value.value == "None"):
-        rest.insert(0, _keyword("gradient", start))
+        given = {"gradient": start, **given}
+    return _through(accelerator, call, loss, given)
+
+
+def _by_name(call: cst.CSTNode) -> dict[str, cst.Arg]:
+    """The arguments of `torch.autograd.backward`, by its parameters."""
+    assert isinstance(call, cst.Call)
+    named = zip_longest(AUTOGRAD_PARAMETERS, call.args)
+    return {a.keyword.value if a.keyword is not None else str(n): a for n, a in named if a is not None}
+
+
+def _through(
+    accelerator: str, call: cst.CSTNode, loss: cst.BaseExpression, given: dict[str, cst.Arg]
+) -> cst.BaseExpression:
+    assert isinstance(call, cst.Call)
+    rest = [_keyword(name, a) for name, a in given.items()]
     arguments = [cst.Arg(loss), *(a.with_changes(comma=cst.MaybeSentinel.DEFAULT) for a in rest)]
     return call.with_changes(func=cst.parse_expression(f"{accelerator}.backward"), args=arguments)
 

@@ -32,7 +32,8 @@ def is_by_function(program: Program, backward: ast.Call) -> bool:
 def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
     """The losses of a backward pass: of `loss.backward()`, `torch.autograd.backward(loss)`, or of a list in its place.
 
-    Nothing where they cannot be named one by one, or where the gradients of several losses do not start with 1.
+    The list itself where they cannot be named one by one. Nothing where it may be a tensor as well, or where the
+    gradients of several losses do not start with 1.
     """
     if AUTOGRAD not in program.called(backward):
         return (backward.func.value,) if isinstance(backward.func, ast.Attribute) else ()
@@ -47,9 +48,44 @@ def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
     starts_with_one = isinstance(start, ast.Constant) and start.value is None
     if kinds.of(listed) == {"tensor"}:
         return (listed,) if starts_with_one or kinds.of(start) == {"tensor"} else ()
-    if not starts_with_one or not isinstance(listed, (ast.List, ast.Tuple)):
+    if kinds.of(listed) not in ({"list"}, {"tuple"}) or not (starts_with_one or _are_ones(program, start)):
         return ()
-    return () if any(isinstance(e, ast.Starred) for e in listed.elts) else tuple(listed.elts)
+    return _written(program, listed) or (listed,)
+
+
+def _written(program: Program, listed: ast.expr) -> tuple[ast.expr, ...]:
+    """The elements of a list, where it is written out, or a variable holds such a list as it was written."""
+    if isinstance(listed, ast.Name):
+        definitions = list(program.once(Chains).definitions(listed))
+        parent = program.parent(definitions[0].node) if len(definitions) == 1 else None
+        listed = parent.value if isinstance(parent, ast.Assign) else listed
+    is_written = isinstance(listed, (ast.List, ast.Tuple)) and not any(isinstance(e, ast.Starred) for e in listed.elts)
+    return tuple(listed.elts) if is_written and isinstance(listed, (ast.List, ast.Tuple)) else ()
+
+
+def _are_ones(program: Program, start: ast.expr) -> bool:
+    """`[torch.ones(1).cuda() for _ in losses]`, and a variable that holds it: what gradients start with anyhow."""
+    if isinstance(start, ast.ListComp):
+        return _is_one(program, start.elt)
+    if not isinstance(start, ast.Name):
+        written = _written(program, start)
+        return bool(written) and all(_is_one(program, each) for each in written)
+    parents = [program.parent(d.node) for d in program.once(Chains).definitions(start)]
+    held = [p.value if isinstance(p, ast.Assign) else p for p in parents]
+    is_written = all(isinstance(v, (ast.List, ast.Tuple, ast.ListComp)) and _are_ones(program, v) for v in held)
+    return bool(held) and is_written
+
+
+def _is_one(program: Program, node: ast.expr) -> bool:
+    """`torch.ones(1)`, `torch.ones_like(loss).to(device)`, `torch.tensor(1.0)`"""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and methods.moves(node.func.attr):
+        return _is_one(program, node.func.value)
+    called = program.called(node)
+    if "torch.tensor" in called:
+        return bool(node.args) and ast.unparse(node.args[0]).strip("[]") in ("1", "1.0")
+    return any(row is not None and row.has(Trait.ONES) for row in map(table.function, called))
 
 
 def without_gradients(program: Program, node: ast.AST) -> ast.With | ast.FunctionDef | ast.AsyncFunctionDef | None:

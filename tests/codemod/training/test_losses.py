@@ -29,17 +29,25 @@ IMPORTS = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n
         ("torch.autograd.backward(tensors=(a,))", ["a"]),
         ("torch.autograd.backward([a], None, True)", ["a"]),
         ("torch.autograd.backward([a], [g])", []),
+        ("torch.autograd.backward([a], [torch.ones_like(a).to(b)])", ["a"]),
+        ("torch.autograd.backward(pair)", ["a", "b"]),
+        ("torch.autograd.backward(pair, ones)", ["a", "b"]),
+        ("torch.autograd.backward(pair, [torch.tensor(1.0).cuda() for _ in pair])", ["a", "b"]),
+        ("torch.autograd.backward(pair, [torch.tensor(2.0) for _ in pair])", []),
+        ("torch.autograd.backward(grown)", ["grown"]),
+        ("torch.autograd.backward([t.mean() for t in (a, b)])", ["[t.mean() for t in (a, b)]"]),
         ("torch.autograd.backward(unknown)", []),
         ("torch.autograd.backward(one)", ["one"]),
         ("torch.autograd.backward(2 * one.sum(), retain_graph=True)", ["2 * one.sum()"]),
         ("torch.autograd.backward(grad_tensors=torch.ones(2), tensors=one)", ["one"]),
         ("torch.autograd.backward(one, unknown)", []),
-        ("torch.autograd.backward([*a])", []),
+        ("torch.autograd.backward([*a])", ["[*a]"]),
         ("torch.autograd.backward([a], inputs=b)", []),
     ],
 )
 def test_the_losses_of_a_backward_pass(call: str, losses: list[str]) -> None:
-    facts = Facts(f"{IMPORTS}one = F.mse_loss(x, y)\n{call}\n")
+    lists = "pair = [a, b]\nones = [torch.ones(1).cuda() for _ in pair]\ngrown = []\ngrown.append(a)\n"
+    facts = Facts(f"{IMPORTS}one = F.mse_loss(x, y)\n{lists}{call}\n")
     (node,) = [c for c in facts.program.calls if "backward" in texts([c.func])[0]]
     assert texts(losses_of(facts.program, node)) == losses
     assert is_by_function(facts.program, node) is call.startswith("torch.autograd")

@@ -213,8 +213,10 @@ returns=tensor device=arguments
 returns=tensor role=factory device=option_or_argument traits=shape_only+zeros
     torch: zeros_like
     <tensor>: new_zeros
+returns=tensor role=factory device=option_or_argument traits=shape_only+ones
+    torch: ones_like
 returns=tensor role=factory device=option_or_argument traits=shape_only
-    torch: ones_like empty_like
+    torch: empty_like
     <tensor>: new_ones new_empty new_empty_strided
 returns=tensor role=factory device=option_or_argument
     torch: full_like

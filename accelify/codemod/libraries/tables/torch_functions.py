@@ -4,8 +4,10 @@ ROWS = """\
 # --- new tensors ---
 returns=tensor role=factory device=option traits=shape_only+zeros
     torch: zeros
+returns=tensor role=factory device=option traits=shape_only+ones
+    torch: ones
 returns=tensor role=factory device=option traits=shape_only
-    torch: ones empty empty_strided empty_permuted eye tril_indices triu_indices
+    torch: empty empty_strided empty_permuted eye tril_indices triu_indices
 returns=tensor role=factory device=option
     torch: tensor full arange range linspace logspace scalar_tensor sparse_coo_tensor sparse_csr_tensor
         sparse_compressed_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor

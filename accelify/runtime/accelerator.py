@@ -134,13 +134,13 @@ class Accelerator:
         self._mixed_devices = mixed_devices_of(world.device) if mixed_devices else None
         collectives = collectives_of(world)
         share_random_state(world, collectives)
-        self._streams = choose_streams(world, collectives)
+        self._strategy = choose_strategy(world, collectives, given.comm_hook)
+        self._streams = choose_streams(world, collectives, self._strategy)
         self._drawing_on_alike = partial(drawing_on_alike, world, collectives)
         passes = LoaderPasses(self._streams)
         project = project_configuration(project_dir, project_config)
         compiling = TorchDynamoPlugin.settle(dynamo_plugin, dynamo_backend)
         self._device_placement = device_placement
-        self._strategy = choose_strategy(world, collectives, given.comm_hook)
         self._precision = choose_precision(own.mixed_precision, world.device, given.autocast, given.scaler)
         self._profile = given.profile
         self._accumulation = Accumulation(

@@ -14,11 +14,12 @@ import atexit
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any  # the states of three libraries, each of its own kind, and elements of every kind
+from typing import Any, Protocol  # Any: the states of three libraries, each of its own kind, and elements of every kind
 
 import torch
 
@@ -44,6 +45,17 @@ from accelify.runtime.world.process_group import World
 
 # Code from here on outwards starts processes, threads and scripts; its loops are none of the script's.
 _OUTERMOST = ("threading", "multiprocessing.process")
+
+
+class Models(Protocol):
+    """The prepared models, of which every rank holds a copy."""
+
+    @property
+    def synchronised(self) -> int:
+        """How many backward passes have made the copies agree."""
+
+    def synchronise_buffers(self) -> None:
+        """Make buffers agree that have changed since; every rank does so at once."""
 
 
 class Streams:
@@ -126,8 +138,9 @@ class RankStreams(Streams):
 
     differ = True
 
-    def __init__(self, *, world: World, collectives: Collectives) -> None:
+    def __init__(self, *, world: World, collectives: Collectives, models: Models) -> None:
         super().__init__(collectives, world.device)
+        self._models = models
         self._rank = world.rank
         self._process = os.getpid()
         self._open: set[int] = set()
@@ -140,6 +153,7 @@ class RankStreams(Streams):
         self._steps = 0
         self._busy = 0
         self._is_on = True
+        self._is_separate = False
 
     @property
     def is_own(self) -> bool:
@@ -152,6 +166,22 @@ class RankStreams(Streams):
         is_resumed: whether it goes on where a loaded checkpoint was; None where that is not known.
         """
         return Loop(items, self, may_resume=is_resumed is not False)
+
+    @property
+    def synchronised(self) -> int:
+        """How many backward passes have made models and their buffers agree."""
+        return self._models.synchronised
+
+    def end(self, loop: Loop) -> None:
+        """Make buffers agree at the end of a loop that trained: what follows may evaluate, and decide by it.
+
+        Its last backward pass need not have been its last forward pass (the accuracy of a batch after its step). The
+        other ranks are at the same end: nobody trains on without them. That is not so of a loop without a backward
+        pass, which some may have left; of ranks that draw their own data; and of a thread that loads ahead.
+        """
+        is_shared = not self._is_separate and threading.current_thread() is threading.main_thread()
+        if is_shared and self._models.synchronised > loop.synchronised and os.getpid() == self._process:
+            self._models.synchronise_buffers()
 
     def enter(self, loop: Loop) -> None:
         """Draw the rank's own numbers from here on, until each loop that was entered is left."""
@@ -231,7 +261,7 @@ class RankStreams(Streams):
 
     def separate(self) -> None:
         """Draw this rank's own numbers from here on, in loops and outside: whatever is drawn now is."""
-        self._is_on = False
+        self._is_on, self._is_separate = False, True
         self._open.clear()
         self._shared = self._own = self._in_step = None
 
@@ -262,11 +292,11 @@ class RankStreams(Streams):
         return global_state(("torch",)) | device_state(self._device)
 
 
-def choose_streams(world: World, collectives: Collectives) -> Streams:
+def choose_streams(world: World, collectives: Collectives, models: Models) -> Streams:
     """The streams for this world: several where there are several ranks."""
     if world.size == 1:
         return Streams(collectives, world.device)
-    return RankStreams(world=world, collectives=collectives)
+    return RankStreams(world=world, collectives=collectives, models=models)
 
 
 class Loop:
@@ -274,6 +304,7 @@ class Loop:
 
     def __init__(self, items: Iterator[Any], streams: RankStreams, *, may_resume: bool) -> None:
         self.may_resume = may_resume
+        self.synchronised = streams.synchronised
         self._items = items
         self._streams = streams
         self._is_inside = False
@@ -287,6 +318,7 @@ class Loop:
                 return next(self._items)
             except StopIteration:
                 self._leave()
+                self._streams.end(self)
                 raise
         self._streams.enter(self)
         try:

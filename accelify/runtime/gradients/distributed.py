@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from contextlib import suppress
 
@@ -71,6 +72,21 @@ class DistributedReplicas(Replicas[BucketedReplica]):
                 is_whole = replica.finish(totals) and is_whole
             start += len(flags)
         return is_whole
+
+    def synchronise_buffers(self) -> None:
+        """Make buffers agree that a forward pass after the last backward pass has changed; every rank does so at once.
+
+        Where ranks join, each comes here in its own time: the next backward pass makes them agree.
+        """
+        replicas = [replica for replica in self._replicas if replica.has_buffers]
+        if not replicas or self._joining:
+            return
+        mine = [[*map(float, replica.changed_buffers())] for replica in replicas]
+        if not any(self._collectives.counts(int(any(map(any, mine))), "a loop over the data ends")):
+            return
+        sums = iter(sums_over_ranks([flag for flags in mine for flag in flags]))
+        for replica, flags in zip(replicas, mine, strict=True):
+            replica.synchronise_buffers(list(itertools.islice(sums, len(flags))))
 
     def _give_up(self, error: BaseException) -> None:
         """Take part in the round, in which the other ranks learn of the error instead of waiting forever."""

@@ -213,8 +213,17 @@ class BucketedReplica(Replica):
         super().close()
         self.has_failed = False
 
+    @property
+    def has_buffers(self) -> bool:
+        """Whether there are any buffers that could differ."""
+        return len(self._buffers) > 0
+
+    def changed_buffers(self) -> list[bool]:
+        """Which buffers may have changed on this rank since they last agreed."""
+        return self._buffers.changed()
+
     def synchronise_buffers(self, flags: list[float]) -> None:
-        """Make buffers agree that changed on some rank, by the sums over ranks of `flags()`."""
+        """Make buffers agree that changed on some rank, by the sums over ranks of `flags()`, or of their last ones."""
         self._buffers.synchronise(flags[len(flags) - len(self._buffers) :], self.group, self.world_size)
 
     def flags(self) -> list[float]:

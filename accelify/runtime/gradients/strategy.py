@@ -72,6 +72,14 @@ class Strategy:
         """The models that are kept equal on all ranks: none that anything would have to be done for."""
         return []
 
+    @property
+    def synchronised(self) -> int:
+        """How many backward passes have made gradients and buffers agree: none has to."""
+        return 0
+
+    def synchronise_buffers(self) -> None:
+        """Nothing differs."""
+
     def wait_at_exit(self) -> None:
         """Nobody else goes on."""
 
@@ -146,6 +154,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         self._groups: list[SteppedParameters] = []
         self._announced = False
         self._has_begun = False
+        self._synchronised = 0
         self._joining = False
         self._active = list(range(world.size))
         self._rounds = 0
@@ -325,6 +334,12 @@ class Replicas(Strategy, ABC, Generic[R]):
             raise missing(self._world, "backward", error) from None
         finally:
             self._close()
+        self._synchronised += 1
+
+    @property
+    def synchronised(self) -> int:
+        """How many backward passes have made gradients and buffers agree."""
+        return self._synchronised
 
     def finish_unannounced(self) -> None:
         """End such a backward pass."""

@@ -239,6 +239,42 @@ def batch_norm_statistics_of_a_double_model_are_averaged_in_double(accelerator):
     torch.testing.assert_close(model.running_mean, expected, rtol=1e-12, atol=0)
 
 
+def _trained_by_a_loop(accelerator, loader, model):
+    for (x,) in loader:
+        accelerator.backward(model(x).sum())
+        with torch.no_grad():
+            model(x)
+
+
+def buffers_agree_after_a_loop_that_trains(accelerator):
+    rows = torch.randn(8 * accelerator.num_processes, 4, generator=torch.Generator().manual_seed(3))
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch_size=4)
+    model, loader = accelerator.prepare(nn.BatchNorm1d(4), loader)
+    _trained_by_a_loop(accelerator, loader, model)
+    _assert_equal(accelerator, list(model.buffers()))
+    assert model.num_batches_tracked.item() == 4
+
+
+def buffers_agree_after_a_loop_over_a_shard_that_trains(accelerator):
+    model = accelerator.prepare(nn.BatchNorm1d(4))
+    rows = torch.randn(6 * accelerator.num_processes, 4, generator=torch.Generator().manual_seed(3))
+    batches = accelerator.shard([(part,) for part in rows.split(3)])
+    _trained_by_a_loop(accelerator, batches, model)
+    _assert_equal(accelerator, list(model.buffers()))
+
+
+def a_loop_that_does_not_train_waits_for_no_other_rank(accelerator):
+    model = accelerator.prepare(nn.BatchNorm1d(4))
+    rows = torch.randn(8 * accelerator.num_processes, 4)
+    loader = accelerator.prepare(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch_size=4))
+    accelerator.backward(model(rows).sum())
+    for (x,) in loader:
+        model(x)
+        if accelerator.is_main_process:
+            break
+    accelerator.wait_for_everyone()
+
+
 def other_buffers_are_rank_0s(accelerator):
     class Counting(nn.Module):
         def __init__(self):

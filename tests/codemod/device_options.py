@@ -89,7 +89,6 @@ DECLARED = {
         "args.gpu >= 0",
         "pick(args.gpu)",
         "args.gpu < 0",
-        'str(pick(args.gpu)).startswith("cpu")',
         gpu=("--gpu", "0"),
     ),
     "vars": Declared(

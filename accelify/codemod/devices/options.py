@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
+from typing import TypeGuard
 
 from accelify.codemod.devices.destinations import (
     asks_for_cpu,
@@ -70,8 +71,8 @@ class Cpu:
         by_branch: as `Settings` says.
         """
         run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.named)
-        entered = {h: constructor(self.program, h) if h.kind == "class" else h for h in self.reach.homes}
-        homes = [h for h, entry in entered.items() if h.kind == "module" or entry in run] or [*self.reach.homes]
+        entered = self._entries.items()
+        homes = [h for h, entry in entered if h.kind == "module" or entry in run] or [*self.reach.homes]
         named, moving = [*self._named(files)], [*self._moving()] if not self._always_moves(files) else []
         if not named and not moving:
             named = [*self._named({parsed.path for parsed in self.program.files})]
@@ -80,16 +81,16 @@ class Cpu:
             moving = [choice for choice in moving if self._wished(choice)]
         choices = [*named, *moving]
         said = self._said(files)
-        if choices:
-            each = [
-                self._of_home(home, choices, by_branch=by_branch) or self._by_value(home, said, said.given)
-                for home in homes
-            ]
-        else:
-            each = [self._by_name(home) or self._by_value(home, said, said.sites) for home in homes]
-        known = [s for s in each if s is not None and _asks(s.code)]
-        is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
-        if not is_one:
+        by_choice = [self._of_home(home, choices, by_branch=by_branch) for home in homes]
+        known = _one(by_choice) if choices else []
+        choices = [c for c in choices if not self._returns(c)]  # else the function may give what the user names
+        if not known and choices:
+            by_choice = [self._of_home(home, choices, by_branch=by_branch) for home in homes]
+            pairs = zip(homes, by_choice, strict=True)
+            known = _one(setting or self._by_value(home, said, said.given) for home, setting in pairs)
+        elif not known:
+            known = _one(self._by_name(home) or self._by_value(home, said, said.sites) for home in homes)
+        if not known:
             return None
         after = tuple(statement for setting in known for statement in setting.after)
         wishes = frozenset(wish for setting in known for wish in setting.wishes)
@@ -130,8 +131,18 @@ class Cpu:
                 return None
             if choice not in self._cpu_first and settings.settle(_not_all(terms)) is None:
                 terms = self._terms(choice.test, 0)  # as it is asked there: `args.cuda`, whatever that comes from
+            if settings.settle(_not_all(terms)) is None and any(self._picks_for(choice, other) for other in choices):
+                continue  # which GPU it is, once the user wants one
             self._settle(settings, terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
+
+    def _picks_for(self, choice: ast.AST, other: ast.If | ast.IfExp, depth: int = _DEPTH) -> bool:
+        """Whether a choice is only made where another has taken the GPU, perhaps in a function that is called there."""
+        taken = other.orelse if other in self._cpu_first else other.body
+        if any(self.program.inside(choice, part) for part in (taken if isinstance(taken, list) else [taken])):
+            return True
+        calls = [c for c in self.program.calls_of(self.program.frame(choice)) if self.program.frame(c) in self._run]
+        return bool(calls and depth) and all(self._picks_for(c, other, depth - 1) for c in calls)
 
     def _are_entries(self, home: Scope, frame: Scope) -> bool:
         """Whether each of two functions is only called by somebody else, from a command line, say."""
@@ -262,6 +273,8 @@ class Cpu:
                     continue
                 if any(self._is_said(gpu) for gpu, _ in pairs) and not self._terms(node.test, _DEPTH):  # type: ignore[attr-defined]  # a choice
                     continue  # where there is a GPU, it is what the user says
+                if self._returns(node) and not self._terms(node.test, _DEPTH):
+                    continue  # a function that picks a GPU, if there is one
                 if any(self._is_between_devices(*both) for both in pairs):
                     yield node  # type: ignore[misc]  # a choice
                 elif any(self._is_between_devices(b, a) for a, b in pairs):
@@ -282,7 +295,12 @@ class Cpu:
     def _run(self) -> set[Scope]:
         """What runs where the accelerator is created; of what nothing creates it in, all that anybody may call."""
         run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.named)
-        return run & self.program.reachable if run.issuperset(self.reach.homes) else self.program.reachable
+        return run & self.program.reachable if run.issuperset(self._entries.values()) else self.program.reachable
+
+    @cached_property
+    def _entries(self) -> dict[Scope, Scope | None]:
+        """The homes of the accelerator, each with what runs there: a class's constructor."""
+        return {h: constructor(self.program, h) if h.kind == "class" else h for h in self.reach.homes}
 
     def _is_between_devices(self, gpu: ast.expr, cpu: ast.expr) -> bool:
         if self._has_tensors_of(gpu, Device.ACCELERATOR) and self._has_tensors_of(cpu, Device.HOST):
@@ -301,22 +319,49 @@ class Cpu:
         return "cuda" in ast.unparse(node) or any(self.roles.is_cuda_test(v) or self.roles.is_device(v) for v in held)
 
     def _alternatives(self, choice: ast.If | ast.IfExp) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """The two values of a choice: from its branches, or the other one from before an `if`."""
+        """The two values of a choice: of its branches, or the other one from above an `if`, or below its `return`."""
         if isinstance(choice, ast.IfExp):
             yield choice.body, choice.orelse
             return
-        for target in (t for s in choice.body for t in assigned_targets(s)):
-            value = self.tracer.assigned(target)
-            for other in self._otherwise(choice, target):
-                given = self.tracer.assigned(other)
-                if value is not None and given is not None:
-                    yield value, given
+        for place, value in self._values(choice.body):
+            others = choice.orelse or self._otherwise(choice, is_returned=not place)
+            yield from ((value, other) for target, other in self._values(others) if target == place)
 
-    def _otherwise(self, choice: ast.If, target: ast.expr) -> Iterator[ast.expr]:
-        """The other places that give a target its value unless a condition holds."""
-        before = self.program.block(choice)
-        statements = choice.orelse or before[: before.index(choice)]
-        yield from (t for s in statements for t in assigned_targets(s) if ast.unparse(t) == ast.unparse(target))
+    def _values(self, statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+        """What some statements give to variables, and return, which is none; also where only a GPU is asked for."""
+        for statement in statements:
+            if isinstance(statement, ast.Return) and statement.value is not None:
+                yield "", statement.value
+            if isinstance(statement, ast.If) and not self._terms(statement.test, _DEPTH):
+                yield from self._values([*statement.body, *statement.orelse])
+            given = ((t, self.tracer.assigned(t)) for t in assigned_targets(statement))
+            yield from ((ast.unparse(target), value) for target, value in given if value is not None)
+
+    def _otherwise(self, choice: ast.If, *, is_returned: bool) -> Iterable[ast.stmt]:
+        """The statements round an `if` that give what its body gives, unless its condition holds."""
+        block = self.program.block(choice)
+        at = block.index(choice)
+        return takewhile(self._goes_on, block[at + 1 :]) if is_returned else block[:at]
+
+    def _goes_on(self, statement: ast.stmt) -> bool:
+        """Whether a statement does not return by a choice of its own."""
+        return not self._returns(statement) or not self._terms(statement.test, _DEPTH)
+
+    @staticmethod
+    def _returns(choice: ast.AST) -> TypeGuard[ast.If]:
+        """Whether a choice is an `if` whose body ends with a `return`."""
+        return isinstance(choice, ast.If) and isinstance(choice.body[-1], ast.Return)
+
+    def _if_before(self, choice: ast.AST) -> ast.If | None:
+        """The `if` of an `elif`, and the `if` above another whose bodies return."""
+        outer = self.program.parent(choice)
+        if isinstance(outer, ast.If) and outer.orelse == [choice]:
+            return outer
+        if not self._returns(choice):
+            return None
+        block = self.program.block(choice)
+        above = (s for s in reversed(block[: block.index(choice)]) if self._returns(s) and not s.orelse)
+        return next(above, None)
 
     def _moving(self) -> Iterator[ast.If | ast.IfExp]:
         """The conditions under which the program moves a model to the GPU, and leaves it where it is otherwise.
@@ -412,16 +457,15 @@ class Cpu:
     def _wished(self, choice: ast.If | ast.IfExp) -> list[ast.expr]:
         """The conditions under which a choice takes a GPU, besides that there is one; also by the `if` of an `elif`."""
         terms = self._refused(choice.test) if choice in self._cpu_first else self._terms(choice.test, _DEPTH)
-        inner: ast.AST = choice
-        outer = self.program.parent(choice)
-        while isinstance(outer, ast.If) and outer.orelse == [inner] and terms:
-            given = [v for t in assigned_targets(outer.body[-1]) if (v := self.tracer.assigned(t)) is not None]
+        outer = self._if_before(choice)
+        while outer is not None and terms:
+            given = [value for _, value in self._values(outer.body[-1:])]
             if any("cuda" in ast.unparse(v) for v in given):
                 before = self._terms(outer.test, _DEPTH)
                 terms = [_any([_all(before), _all(terms)])] if before else []
             elif any("cpu" in ast.unparse(v) for v in given):
                 terms = [*self._refused(outer.test), *terms]
-            inner, outer = outer, self.program.parent(outer)
+            outer = self._if_before(outer)
         return terms
 
     def _refused(self, node: ast.expr) -> list[ast.expr]:
@@ -514,6 +558,13 @@ def _may_be_no_truth(node: ast.expr, tracer: Tracer) -> bool:
     held += [value.value for value in given if isinstance(value, ast.Constant)]
     converted = (name for value in given for name in tracer.program.externals(value) if name != "bool")
     return any(map(names.converts, converted)) or any(not isinstance(v, bool) and v is not None for v in held)
+
+
+def _one(settings: Iterable[CpuSetting | None]) -> list[CpuSetting]:
+    """The settings of several homes, if they are the same one; none where one has none, or has one that is fixed."""
+    each = [*settings]
+    known = [s for s in each if s is not None and _asks(s.code)]
+    return known if len(known) == len(each) and len({setting.text for setting in known}) == 1 else []
 
 
 def _asks(code: ast.expr) -> bool:

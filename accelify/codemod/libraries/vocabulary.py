@@ -9,7 +9,7 @@ from accelify.codemod.libraries.row import Asks
 
 _DEVICE_TYPES = ("cuda", "cpu", "mps", "xpu")
 _DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|dvc|gpus?|cuda)(_?ids?)?$|^(local_)?rank$")
-_DEVICE_WORD = re.compile(r"cpu|cuda|gpu|device", re.IGNORECASE)
+_DEVICE_WORD = re.compile(r"cpu|cuda|gpu|device|xpu|\bmps\b", re.IGNORECASE)
 _OF_THE_MACHINE = ("torch.cuda", "torch.accelerator", "platform.", "sys.platform", "os.name")
 _OPTIONS = re.compile(
     r"(self\.)?(args|arguments|opts?|options|conf|configs?|cfgs?|hp|hps|hyp|hparams?|params|settings|flags)",

@@ -211,9 +211,9 @@ PICK = "def pick(gpu):\n    if gpu < 0: return torch.device('cpu')\n    return t
             "import os\nname = os.environ.get('DEVICE', 'cuda')\ndevice = torch.device(name)\n",
             "str(name).startswith('cpu')",
         ),
-        (f"{PICK}from settings import config\ndevice = pick(config.gpu)\n", "str(pick(config.gpu)).startswith('cpu')"),
+        (f"{PICK}from settings import config\ndevice = pick(config.gpu)\n", "config.gpu < 0"),
         (f"{PICK}device = pick(0)\n", None),
-        (f"{SAYING}from settings import config\ndevice = pick(config.gpu)\n", None),
+        (f"{SAYING}from settings import config\ndevice = pick(config.gpu)\n", "config.gpu < 0"),
     ],
 )
 def test_an_option_of_a_file_that_names_the_device(before: str, setting: str | None) -> None:
@@ -683,3 +683,102 @@ def test_a_device_in_the_body_of_a_class_is_above_the_accelerator(device: str, m
     assert f"    {device}\n" in after
     assert "Accelerator(cpu=str(cfg.device).startswith('cpu'))" in after.replace('"', "'")
     assert "accelerator.device" not in after.partition("accelerator = ")[0]
+
+
+BY_RETURN = """\
+def get_device({parameters}):
+{body}
+device = get_device({given})
+"""
+CUDA, MPS, HOST = "torch.device('cuda')", "torch.device('mps')", "torch.device('cpu')"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "body", "given", "setting"),
+    [
+        ("gpu", f"    if gpu:\n        return {CUDA}\n    else:\n        return {HOST}", "args.gpu", "not args.gpu"),
+        ("", f"    if args.gpu and {HAS}:\n        return {CUDA}\n    return {HOST}", "", "not args.gpu"),
+        ("cpu", f"    if cpu:\n        return {HOST}\n    return {CUDA}", "args.cpu", "args.cpu"),
+        (
+            "gpu",
+            f"    if not gpu:\n        return {HOST}\n    if not {HAS}:\n        raise OSError\n    return {CUDA}",
+            "args.gpu",
+            "not args.gpu",
+        ),
+        (
+            "name",
+            f"    if name == 'gpu' and {HAS}:\n        return {CUDA}\n    if name == 'mps':\n        return {MPS}\n"
+            f"    return {HOST}",
+            "args.accelerator",
+            "args.accelerator != 'gpu' and args.accelerator != 'mps'",
+        ),
+        ("", f"    if {HAS}:\n        return {CUDA}\n    return {HOST}", "", None),
+        ("n", f"    if n % 2:\n        return {CUDA}\n    return {HOST}", "len(os.listdir())", None),
+    ],
+)
+def test_a_function_that_returns_one_of_two_devices(
+    parameters: str, body: str, given: str, setting: str | None
+) -> None:
+    function = BY_RETURN.format(parameters=parameters, body=body, given=given)
+    facts = training(
+        imports="import argparse, os\n",
+        before=f"args = argparse.ArgumentParser().parse_args()\n{function}",
+        model="model.to(device)\n",
+    )
+    script = facts.script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+
+
+@pytest.mark.parametrize(
+    ("gpu", "otherwise"),
+    [
+        ("device = torch.device('cuda')", ""),
+        ("device = torch.device('cuda')\n    else:\n        device = torch.device('cpu')", ""),
+        ("device = pick()", ""),
+        ("device = pick()", "else:\n    device = torch.device('cpu')\n"),
+    ],
+)
+def test_a_choice_with_the_question_for_a_gpu_inside(gpu: str, otherwise: str) -> None:
+    before = (
+        "args = argparse.ArgumentParser().parse_args()\n"
+        "def pick():\n    free = gpustat.new_query()\n    return torch.device('cuda' if free else 'cpu')\n"
+        f"device = torch.device('cpu')\nif args.place == 'gpu':\n    if {HAS}:\n        {gpu}\n{otherwise}"
+    )
+    facts = training(imports="import argparse, gpustat\n", before=before, model="model.to(device)\n")
+    script = facts.script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert found is not None
+    assert found.text == "args.place != 'gpu'"
+
+
+def test_a_choice_in_a_method_of_the_class_that_trains() -> None:
+    after = migrated(
+        """\
+        import json
+        import torch
+        from torch.utils.data import DataLoader
+        class Run:
+            def __init__(self, params):
+                self.params = params
+                self.set_device()
+                self.model = torch.nn.Linear(4, 1).to(self.device)
+                self.opt = torch.optim.SGD(self.model.parameters(), 0.1)
+                self.loader = DataLoader(torch.randn(64, 4), 8, shuffle=True)
+            def set_device(self):
+                device = torch.device("cpu")
+                if self.params["device"] == "cuda":
+                    if torch.cuda.is_available():
+                        device = torch.device("cuda", 0)
+                self.device = device
+            def train(self):
+                for x in self.loader:
+                    loss = self.model(x.to(self.device)).pow(2).mean()
+                    self.opt.zero_grad()
+                    loss.backward()
+                    self.opt.step()
+        with open("params.json") as file:
+            Run(json.load(file)).train()
+        """
+    )
+    assert 'self.accelerator = Accelerator(cpu=self.params["device"] != "cuda")' in after

@@ -79,12 +79,26 @@ class InputGradients:
 
     @cached_property
     def _of_inputs(self) -> list[ast.expr]:
-        """`x` of `x.grad`, for tensors that a round of a loop over data makes for itself."""
-        return [n.value for n in self._gradients if self.tensors.holds(n.value)]
+        """`x` of `x.grad`, for tensors that a round of a loop over data makes for itself.
+
+        Where a function reads it of a parameter alone, what each of its calls gives that.
+        """
+        return [each for n in self._gradients if self.tensors.holds(n.value) for each in self._given(n.value, ())]
 
     @cached_property
     def _of_weights(self) -> list[ast.expr]:
-        return [n.value for n in self._gradients if n.value not in self._of_inputs]
+        return [n.value for n in self._gradients if not self.tensors.holds(n.value)]
+
+    def _given(self, node: ast.expr, seen: tuple[Scope, ...]) -> list[ast.expr]:
+        """What a function's calls give a parameter; an expression itself that is no parameter."""
+        frame, bound = self.program.frame(node), self._bound(node)
+        calls = self.program.calls_of(frame) if frame not in seen else ()
+        if not calls or len(bound) != 1 or not isinstance(bound[0], ast.arg):
+            return [node]
+        given = [self.tracer.argument(call, frame, bound[0].arg) for call in calls]
+        if not all(isinstance(g, ast.Name) for g in given):
+            return [node]
+        return [each for g in given if g is not None for each in self._given(g, (*seen, frame))]
 
     def _read_after(self, backward: ast.Call) -> Iterator[ast.expr]:
         """The inputs whose gradients are read after a backward pass that they went into, and not another tensor's."""

@@ -119,6 +119,23 @@ def test_through_functions() -> None:
     assert inputs(HELPER + batches("x = attack(model, x, y)\n", LEARN, CLEAR)) == []
 
 
+SIGN = "def sign(t):\n    return t.grad.sign()\n"
+STEP = "def step(image, eps):\n    return image + eps * sign(image)\n"
+CLASS = "class Attack:\n    def gradient(self, x):\n        return x.grad.data\n"
+
+
+@pytest.mark.parametrize(
+    ("functions", "read"),
+    [(SIGN + STEP, "step(x, 0.1)"), (SIGN, "x + sign(t=x)"), (CLASS, "x + Attack().gradient(x)")],
+)
+def test_read_of_a_parameter_in_a_function(functions: str, read: str) -> None:
+    attack = f"x.requires_grad = True\ncross_entropy(model(x), y).backward()\nx = {read}.detach()\n"
+    assert inputs(functions + batches(attack, CLEAR, LEARN)) == ["x"]
+    assert inputs(functions + batches(attack, LEARN, CLEAR)) == []
+    of_weights = read.replace("(x", "(model.weight").replace("=x", "=model.weight")
+    assert inputs(functions + batches(attack, of_weights + "\n", CLEAR, LEARN)) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -106,6 +106,11 @@ def adds_a_hook(name: str) -> bool:
     return hooks_a_pass(name) and "forward" in name
 
 
+def hooks_a_backward_pass(name: str) -> bool:
+    """Whether a call makes a backward pass give its gradients to a function: `register_hook` of a tensor, too."""
+    return hooks_a_pass(name) and "forward" not in name
+
+
 def hooks_a_pass(name: str) -> bool:
     """Whether a call makes each forward or backward pass call a function: `register_full_backward_hook`.
 

@@ -9,9 +9,10 @@
 Why: fp16 needs the loss scaled, gradient accumulation needs it divided, and when it returns the gradients of every
 prepared model agree on all processes. An attack runs the model backwards for the gradient of a batch, and `zero_grad`
 clears what the weights got before any step: each process does that for its own rows, as often as these need it.
-Left alone: `backward` methods of the project's own; and a pass outside of all loops of which only the gradient of some
-tensor is read, and no step takes any: `y.backward(); print(x.grad)`. `torch.autograd.backward` of what may be a tensor
-or a list, or with other gradients to start from than ones, holds the file back.
+Left alone: `backward` methods of the project's own; a pass whose gradients only hooks take, as those of Grad-CAM; and a
+pass outside of all loops of which only the gradient of some tensor is read, and no step takes any: `y.backward();
+print(x.grad)`. `torch.autograd.backward` of what may be a tensor or a list, or with other gradients to start from than
+ones, holds the file back.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
         )
 
     for call, tensors in script.training.for_inputs.items():
-        if any(k.arg == "inputs" for k in call.keywords):
+        if not tensors or any(k.arg == "inputs" for k in call.keywords):
             continue
         named = [ast.unparse(tensor) for tensor in tensors]
         yield Change(

@@ -74,8 +74,8 @@ class Training:
     they learn from. frames: the functions on the way to the backward passes. ways: the ways on from each of them, with
     what depends on its parameters. phases: the loops that do more than train, with what tells when they do. nested: the
     backward passes that train something for one batch alone; those within another training are not among `backwards`.
-    for_inputs: the passes for the gradients of tensors of a batch, with these; not among `backwards` either, unless
-    there are no others.
+    for_inputs: the passes for the gradients of tensors of a batch, with these, or of layers, which hooks take; not
+    among `backwards` either, unless there are no others.
     """
 
     backwards: tuple[ast.Call, ...]
@@ -165,7 +165,7 @@ class Loops:
         rounds = {d.loop for backward in backwards for d in data[backward] if d.loop is not None}
         gradients = InputGradients(self.program, self.roles, self.tracer, steps, rounds)
         found = {backward: gradients.of(backward) for backward in backwards}
-        return {backward: tensors for backward, tensors in found.items() if tensors}
+        return {backward: tensors for backward, tensors in found.items() if tensors is not None}
 
     def _is_read(self, backward: ast.Call, loops: Sequence[Loop], steps: Sequence[ast.Call]) -> bool:
         """Whether gradients are only read: no step is taken in a loop that clears them, or reads those of its batch."""

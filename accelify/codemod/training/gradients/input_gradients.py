@@ -38,22 +38,33 @@ class InputGradients:
             _Cleared(program, roles, None, self._of_weights)
         ]
 
-    def of(self, backward: ast.Call) -> tuple[ast.expr, ...]:
+    def of(self, backward: ast.Call) -> tuple[ast.expr, ...] | None:
         """The tensors of whose gradients alone something comes, as they are named where a backward pass is run.
 
-        None where weights' gradients may be read as well, or where another function reads those of the batch.
+        Empty where hooks take the gradients of layers, and nothing reads others. None where weights' gradients may be
+        read as well, or where another function reads those of the batch.
         """
         if is_by_function(self.program, backward) or self._is_scaled(backward):
-            return ()
+            return None
         asked = next((k.value for k in backward.keywords if k.arg == "inputs"), None)
         if asked is not None:
             listed = asked.elts if isinstance(asked, (ast.List, ast.Tuple)) else [asked]
-            return tuple(listed) if all(map(self.tensors.holds, listed)) else ()
+            return tuple(listed) if listed and all(map(self.tensors.holds, listed)) else None
         named = {ast.unparse(n): n for n in self._read_after(backward)}
-        if not named or any(self._is_read_elsewhere(n, backward) for n in self._of_inputs):
-            return ()
+        if any(self._is_read_elsewhere(n, backward) for n in self._of_inputs):
+            return None
+        is_wanted = bool(named) or (self._has_hooks and bool(self.steps))
         is_plain = all(self._has_gradient(n, backward) for n in named.values())
-        return tuple(named.values()) if is_plain and not any(c.is_read(backward) for c in self.cleared) else ()
+        return tuple(named.values()) if is_wanted and is_plain and not self._are_others_read(backward) else None
+
+    def _are_others_read(self, backward: ast.Call) -> bool:
+        return any(c.is_read(backward) for c in self.cleared)
+
+    @cached_property
+    def _has_hooks(self) -> bool:
+        """Whether functions get the gradients of layers or tensors as a backward pass comes to them: Grad-CAM's."""
+        called = (c.func for c in self.program.calls if isinstance(c.func, ast.Attribute))
+        return any(methods.hooks_a_backward_pass(f.attr) for f in called)
 
     def _is_scaled(self, backward: ast.Call) -> bool:
         """`scaler.scale(loss).backward()`"""

@@ -167,3 +167,35 @@ def test_named_by_the_script() -> None:
 def test_passes_alone_stay_the_training() -> None:
     found = training(batches("x.requires_grad_()\nmodel(x).sum().backward()\nshow(x.grad)\nmodel.zero_grad()\n"))
     assert list(found.for_inputs) == list(found.backwards) != []
+
+
+CAM = """\
+class Cam:
+    def __init__(self, net):
+        self.net = net
+        net.{hook}(self.keep)
+
+    def keep(self, *gradients):
+        self.kept = gradients
+
+    def __call__(self, x):
+        self.net.zero_grad()
+        self.net(x)[0].max().backward()
+        return self.kept
+
+"""
+
+
+@pytest.mark.parametrize("hook", ["register_full_backward_hook", "register_backward_hook", "weight.register_hook"])
+def test_gradients_that_hooks_take(hook: str) -> None:
+    text = CAM.format(hook=hook) + batches(CLEAR, LEARN) + "show = Cam(model)\nfor x, y in DataLoader(range(5)):\n    "
+    found = training(text + "show(x)\n")
+    assert list(found.for_inputs.values()) == [()]
+    assert len(found.backwards) == len(found.data) == 1
+
+
+def test_no_hook_takes_what_a_step_takes() -> None:
+    shown = CAM.format(hook="register_full_backward_hook") + "show = Cam(model)\n"
+    assert not training(shown + batches(LEARN, "show(x)\n")).for_inputs
+    assert len(training(shown + batches("show(x)\n", CLEAR, LEARN)).for_inputs) == 1
+    assert not training(CAM.format(hook="register_forward_hook") + batches(CLEAR, LEARN) + "Cam(model)(x)\n").for_inputs

@@ -14,6 +14,7 @@ from accelify.codemod.devices.moves import Moves, is_lookup, is_option, last_nam
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.settings import Settings
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, code, main_guard, returned
@@ -320,7 +321,9 @@ class Asked:
         """Whether all that an object may be holds what users say outside the program: `os.environ`, an opened file."""
         held = {v.root if isinstance(v, Member) else v for v in self.program.values(node)}
         made = {v.name for v in held if isinstance(v, (Made, External))}
-        return bool(held) and len(made) == len(held) and all(n is not None and names.reads_settings(n) for n in made)
+        is_parsed = self.program.once(Kinds).of(node) == {"namespace"}  # whatever its name is
+        are_known = len(made) == len(held) and all(n is not None and names.reads_settings(n) for n in made)
+        return bool(held) and (is_parsed or are_known)
 
     def _of_place(self, node: ast.expr, seen: frozenset[ast.AST]) -> Iterator[ast.AST]:
         writes = [w for w in self._writes(node) if not self._is_in_its_own(node, w)]

@@ -125,7 +125,7 @@ class Cpu:
             if frame not in run and (is_elsewhere or self._are_entries(home, frame)):
                 continue
             terms = self._wished(choice)
-            if not terms and any(self.program.inside(choice, other) for other in choices if other is not choice):
+            if not terms and any(self._decides_over(other, choice) for other in choices if other is not choice):
                 continue
             if not terms:
                 return None
@@ -135,6 +135,13 @@ class Cpu:
                 continue  # which GPU it is, once the user wants one
             self._settle(settings, terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
+
+    def _decides_over(self, other: ast.If | ast.IfExp, choice: ast.If | ast.IfExp) -> bool:
+        """Whether a choice is inside another, or chose what the other replaces: `if args.cpu: device = "cpu"`."""
+        if self.program.inside(choice, other) or (isinstance(choice, ast.If) and choice in self._cpu_first):
+            return True  # the CPU where there is no GPU
+        both = ((choice, value) for pair in self._alternatives(other) for value in pair)
+        return any(self.program.inside(*each) or self.program.inside(*reversed(each)) for each in both)
 
     def _picks_for(self, choice: ast.AST, other: ast.If | ast.IfExp, depth: int = _DEPTH) -> bool:
         """Whether a choice is only made where another has taken the GPU, perhaps in a function that is called there."""
@@ -315,13 +322,17 @@ class Cpu:
 
     def _is_of_gpus(self, node: ast.expr) -> bool:
         """Whether code says "cuda", or asks the machine for its GPU: `torch.accelerator.is_available()`."""
+        text = ast.unparse(node)
+        if "cuda" in text or "'cpu'" in text:
+            return "cuda" in text
         held = (v for n in ast.walk(node) if isinstance(n, ast.Call) for v in self.program.values(n))
-        return "cuda" in ast.unparse(node) or any(self.roles.is_cuda_test(v) or self.roles.is_device(v) for v in held)
+        return any(self.roles.is_cuda_test(v) or self.roles.is_device(v) for v in held)
 
     def _alternatives(self, choice: ast.If | ast.IfExp) -> Iterator[tuple[ast.expr, ast.expr]]:
         """The two values of a choice: of its branches, or the other one from above an `if`, or below its `return`."""
         if isinstance(choice, ast.IfExp):
-            yield choice.body, choice.orelse
+            body, other = (self.tracer.value_at(v) or v for v in (choice.body, choice.orelse))
+            yield body, other
             return
         for place, value in self._values(choice.body):
             others = choice.orelse or self._otherwise(choice, is_returned=not place)
@@ -341,7 +352,11 @@ class Cpu:
         """The statements round an `if` that give what its body gives, unless its condition holds."""
         block = self.program.block(choice)
         at = block.index(choice)
-        return takewhile(self._goes_on, block[at + 1 :]) if is_returned else block[:at]
+        if is_returned:
+            return takewhile(self._goes_on, block[at + 1 :])
+        outer = self.program.parent(choice)
+        above = self._otherwise(outer, is_returned=False) if isinstance(outer, ast.If) else ()
+        return (*above, *block[:at])
 
     def _goes_on(self, statement: ast.stmt) -> bool:
         """Whether a statement does not return by a choice of its own."""
@@ -458,11 +473,11 @@ class Cpu:
         """The conditions under which a choice takes a GPU, besides that there is one; also by the `if` of an `elif`."""
         terms = self._refused(choice.test) if choice in self._cpu_first else self._terms(choice.test, _DEPTH)
         outer = self._if_before(choice)
-        while outer is not None and terms:
+        while outer is not None:
             given = [value for _, value in self._values(outer.body[-1:])]
             if any("cuda" in ast.unparse(v) for v in given):
                 before = self._terms(outer.test, _DEPTH)
-                terms = [_any([_all(before), _all(terms)])] if before else []
+                terms = [_any([_all(before), _all(terms)])] if before and terms else []
             elif any("cpu" in ast.unparse(v) for v in given):
                 terms = [*self._refused(outer.test), *terms]
             outer = self._if_before(outer)

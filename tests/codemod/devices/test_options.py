@@ -62,6 +62,48 @@ def test_each_branch_counts_that_names_a_gpu(tests: list[str], devices: list[str
     assert (found and found.text) == setting
 
 
+FREE = 'torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")'
+
+
+@pytest.mark.parametrize(
+    ("choice", "setting"),
+    [
+        (f"device = {FREE}\nif said.cpu:\n    device = {CPU}\n", "said.cpu"),
+        (f"device = {FREE}\ndevice = {CPU} if said.cpu else device\n", "said.cpu"),
+        (f"device = {CPU} if said.cpu else {GPU}\nif not torch.cuda.is_available():\n    device = {CPU}\n", "said.cpu"),
+        (
+            f"if torch.cuda.is_available():\n    device = {GPU}\nelse:\n    device = {CPU}\n"
+            f"if said.cpu:\n    device = {CPU}\n",
+            "said.cpu",
+        ),
+        (
+            f"device = {CPU}\nif torch.cuda.is_available():\n    if not said.cpu:\n        device = {GPU}\n",
+            "said.cpu",
+        ),
+        (
+            f"if said.cpu:\n    device = {CPU}\nelif torch.cuda.is_available():\n    device = {GPU}\n"
+            f"else:\n    device = {CPU}\n",
+            "said.cpu",
+        ),
+        (f"device = {FREE}\nif not torch.cuda.is_available():\n    device = {CPU}\n", None),
+    ],
+)
+def test_a_choice_replaces_what_another_has_chosen(choice: str, setting: str | None) -> None:
+    before = f"said = argparse.ArgumentParser().parse_args()\n{choice}"
+    facts = training(imports="import argparse\n", before=before, model="model.to(device)\n")
+    script = facts.script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+
+
+def test_an_option_that_is_not_understood_is_reported_whatever_holds_it() -> None:
+    choices = f"device = {GPU} if said.fast else {CPU}\nif said.slow:\n    device = {GPU}\nelse:\n    device = {CPU}\n"
+    before = f"said = argparse.ArgumentParser().parse_args()\n{choices}"
+    result = run(script(imports="import argparse\n", before=before, model="model.to(device)\n"))
+    noted = {note.message.split("`")[1] for note in result.notes if "no longer selects the device" in note.message}
+    assert noted == {"said.fast", "said.slow"}
+
+
 ANY = "'cuda' if torch.cuda.is_available() else 'cpu'"
 
 

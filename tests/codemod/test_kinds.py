@@ -751,6 +751,9 @@ for states in torch.utils.data.DataLoader(torch.randn(8, 3)):
         ("p.detach().data.sub_(0.1 * g)", True),
         ("p.data.add_(g, alpha=-0.1)", True),
         ("p.data = p.data - 0.1 * g", True),
+        ("p.data = p.fast = p.data - 0.1 * g", True),
+        ("p.fast = p - 0.1 * g", False),
+        ("p.fast = (p if p.fast is None else p.fast) - 0.1 * g", False),
         ("print(p.shape, g.norm())", False),
     ],
 )

@@ -73,7 +73,8 @@ def written_by_hand(program: Program, run: Set[Scope]) -> Iterator[tuple[set[Val
         if isinstance(node.ctx, ast.Store) and program.frame(node) in run:
             statement = program.parent(node)
             value = getattr(statement, "value", None)
-            if isinstance(node, ast.Attribute) or isinstance(statement, ast.AugAssign):
+            is_set = isinstance(node, ast.Attribute) and not _is_beside_a_weight(program, node)
+            if is_set or isinstance(statement, ast.AugAssign):
                 written.append((node, [value] if isinstance(value, ast.expr) else []))
     calls = (c for f in run for c in program.calls_in(f) if changes_in_place(c))
     written += [(c.func.value, [*c.args, *(k.value for k in c.keywords)]) for c in calls]  # type: ignore[attr-defined]  # checked
@@ -81,6 +82,12 @@ def written_by_hand(program: Program, run: Set[Scope]) -> Iterator[tuple[set[Val
         owners = {v.owner for v in program.values(viewed(target)) if isinstance(v, Parameters)}
         if owners:
             yield owners, given
+
+
+def _is_beside_a_weight(program: Program, target: ast.Attribute) -> bool:
+    """`w.fast = w - lr * g` of a weight `w`: what it computes with for a while, beside itself."""
+    is_of_weight = any(isinstance(v, Parameters) for v in program.values(target.value))
+    return is_of_weight and table.member("tensor", target.attr) is None
 
 
 def changes_in_place(call: ast.Call) -> bool:

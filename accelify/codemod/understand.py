@@ -34,7 +34,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import FunctionValue
-from accelify.codemod.training.facts import run_of, with_phases
+from accelify.codemod.training.facts import leading, run_of, with_phases
 from accelify.codemod.training.loops import Loops, Training
 from accelify.codemod.training.roles import Roles
 
@@ -218,7 +218,10 @@ def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
     first = _before_moves(
         code, _with_access(code, _reaching_seeds(code, _laid(code)), precision_stays), precision_stays
     )
-    layout = _reaching_moves(code, first) if code.is_by_hand else _sharing_batches(code, first)
+    if code.is_by_hand:
+        layout = _reaching_moves(code, first)
+    else:
+        layout = _sharing_batches(code, _reaching_own_moves(code, first))
     return layout if layout.reach is first.reach else _with_access(code, layout, precision_stays)
 
 
@@ -304,6 +307,16 @@ def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
     unreached = tuple(c for c in moves if layout.access.at(c) is None)
     found = _laid(code, (), (*layout.reached, *unreached)) if unreached else layout
     return found if found.reach.homes == layout.reach.homes and not found.reach.obstacles else layout
+
+
+def _reaching_own_moves(code: _Code, layout: _Layout) -> _Layout:
+    """With the moves to a GPU in functions that training runs, so that they go to the CPU where training does."""
+    left = list(_own(code, layout).left_on_gpu(layout.files, layout.access))
+    run = code.program.run_from(leading(code.program, code.training)) if left else ()
+    moves = tuple(c for c in left if code.program.frame(c) in run)
+    found = _further(layout, _laid(code, (), (*layout.reached, *moves))) if moves else layout
+    is_passed = found.reach.asking == layout.reach.asking and all(found.access.at(c) is not None for c in moves)
+    return found if is_passed else layout
 
 
 def _further(base: _Layout, more: _Layout) -> _Layout:

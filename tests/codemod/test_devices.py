@@ -188,21 +188,42 @@ main(parser.parse_args())
 """
 
 
+PASSED = {
+    "x = x.cuda(args.gpu)": "x = x.to(accelerator.device)",
+    "x = x.cuda(gpu, non_blocking=True)": "x = x.to(accelerator.device, non_blocking=True)",
+    "x = x.cuda(device=gpu)": "x = x.to(accelerator.device)",
+    "x = x.cuda(1)": "x = x.to(accelerator.device)",
+    "x = x.to(0, non_blocking=True)": "x = x.to(accelerator.device, non_blocking=True)",
+    "x = x.cuda()": "x = x.to(accelerator.device)",
+    'x = x.to("cuda")': "x = x.to(accelerator.device)",
+    "x = x.cuda() if torch.cuda.is_available() else x": "x = x.to(accelerator.device)",
+}
+
+
+@pytest.mark.parametrize("move", PASSED)
+def test_a_function_that_moves_tensors_is_passed_the_accelerator_so_that_training_runs_on_a_cpu(move: str) -> None:
+    after = run(ENTRY.format(move=move)).after.decode()
+    assert f"        {PASSED[move]}\n        show(" in after
+    assert "return model.cuda(args.gpu)" in after  # no training runs this
+
+
 @pytest.mark.parametrize(
     ("move", "moved"),
     [
-        ("x = x.cuda(args.gpu)", "x = x.cuda()"),
-        ("x = x.cuda(gpu, non_blocking=True)", "x = x.cuda(non_blocking=True)"),
-        ("x = x.cuda(device=gpu)", "x = x.cuda()"),
         ("x = x.cuda(1)", "x = x.cuda()"),
         ("x = x.to(0, non_blocking=True)", 'x = x.to("cuda", non_blocking=True)'),
         ("x = x.cuda()", "x = x.cuda()"),
     ],
 )
-def test_a_numbered_move_in_a_function_without_the_accelerator_goes_to_the_processs_own(move: str, moved: str) -> None:
-    after = run(ENTRY.format(move=move)).after.decode()
-    assert f"        {moved}\n        show(" in after
-    assert "return model.cuda(args.gpu)" in after  # no training runs this
+def test_a_move_in_a_function_that_others_call_too_goes_to_the_processs_own_gpu(move: str, moved: str) -> None:
+    lent = ENTRY.format(move=move).replace("parser =", "import vendor\nvendor.run(evaluate)\nparser =")
+    assert f"        {moved}\n        show(" in run(lent).after.decode()
+
+
+def test_a_move_in_a_model_does_not_bring_the_accelerator_there() -> None:
+    net = "class Net(nn.Module):\n    def forward(self, x):\n        return self.layer(x.cuda())\n\n"
+    text = ENTRY.format(move="pass").replace("nn.Linear(4, 1)", "Net()").replace("def demo", f"{net}def demo")
+    assert net in run(text).after.decode()
 
 
 @pytest.mark.parametrize("move", ["w = w.to(gpu_ids[0])", "w = w.cuda(device_ids[1])"])

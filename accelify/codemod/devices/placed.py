@@ -6,7 +6,14 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from accelify.codemod.devices.destinations import Destination, Destinations, Where, gpu_texts_at, is_where_another_is
+from accelify.codemod.devices.destinations import (
+    Destination,
+    Destinations,
+    Where,
+    gpu_texts_at,
+    is_by_number,
+    is_where_another_is,
+)
 from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.moves import Move, Moves, last_name
@@ -23,6 +30,7 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_read_in
 from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.loops import Training
+from accelify.codemod.training.randomness.workers import is_of_data
 from accelify.codemod.training.roles import Roles
 
 _GPUS = (Where.ACCELERATOR, Where.NUMBERED)
@@ -267,6 +275,20 @@ class Own:
             return not is_left and (is_gpu or (device is not None and self._is_chosen_by_option(device, cpu)))
 
         return tuple(sorted(filter(goes_to_a_gpu, calls), key=program.position))
+
+    def left_on_gpu(self, files: frozenset[str], access: Access) -> Iterator[ast.Call]:
+        """The moves to the process's own GPU where the accelerator does not reach: `x.cuda()`.
+
+        Not those of models, which are where their callers have put them, and of data sets.
+        """
+        known, tensors = Moves(self.program, self.roles, self.tracer, self.prepared, files), self._tensors()
+        for move in known.found:
+            frame = self.program.frame(move.call)
+            is_cuda = isinstance(move.call.func, ast.Attribute) and methods.names_accelerator(move.call.func.attr)
+            is_own = is_cuda or isinstance(move.device, ast.Constant) or is_by_number(self.program, move.device)
+            is_others = tensors.is_in_model(frame) or is_of_data(self.program, frame) or known.moves_itself(move)
+            if is_own and not is_others and access.at(move.call) is None:
+                yield from [] if known.is_needless(move) or known.goes_to_cpu(move) else [move.call]
 
     def _is_chosen_by_option(self, device: ast.expr, cpu: CpuSetting | None, depth: int = 3) -> bool:
         """Whether a device is what an option says, which keeps the accelerator on the CPU and may also name a GPU."""

@@ -5,6 +5,7 @@
     weights = weights.cuda()    ->    weights = weights.to(accelerator.device)
 
 Why: a prepared loader yields batches that are on the device already, and `prepare` moves the model.
+A function that training runs is passed the accelerator for its `cuda()`, so that the script also trains on a CPU.
 Left alone: `.to(dtype)`, moves of tensors that the script makes itself, moves where the accelerator does not reach, and
 `cuda()` of objects of other libraries, whose classes may do more there than move: it goes to the process's own GPU.
 A script that does anything else with a batch before it moves all of it (reads a part in the CPU's memory, gives it to

@@ -60,7 +60,7 @@ def run_of(
     """How the training code of some files is run."""
     kinds = {d.kind for d in training.data}
     return Run(
-        leading=frozenset(_leading(program, training)),
+        leading=frozenset(leading(program, training)),
         run=frozenset(program.run_by(files)),
         beside=run_beside(program, training.frames),
         experience=Experience(program, tracer),
@@ -71,7 +71,8 @@ def run_of(
     )
 
 
-def _leading(program: Program, training: Training) -> set[Scope]:
+def leading(program: Program, training: Training) -> set[Scope]:
+    """The functions and modules that training is called from, on whatever way, and those that train."""
     found: set[Scope] = set()
     waiting = [program.frame(b) for b in training.backwards]
     while waiting:

@@ -150,6 +150,7 @@ class Trait(Enum):
     ADDS = "adds"  # gives, or makes of its object, the sum of two arguments: the first and the last of its arguments
     GREATER = "greater"  # gives the greatest of its arguments
     LESS = "less"  # gives the least of its arguments
+    TRUTH = "truth"  # says of each value whether something is so, or of which sign it is
     REPLACES = "replaces"  # gives its object other values, which have nothing to do with the last ones
     WITH_PLACES = "with_places"  # along a dim, gives two tensors: the values, and where they stand
     ZEROS = "zeros"  # the result is all zeros

@@ -8,6 +8,7 @@ from functools import partial
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
+from accelify.codemod.metrics.comparisons import LossComparisons
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.semantics.chains import Chains
@@ -17,12 +18,10 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements, returned
 from accelify.codemod.semantics.values import Constant, Instance, Made
 from accelify.codemod.training.gradients.round_tensors import RoundTensors, owners_of_gradients
-from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.row_groups import collate_functions
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
-_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LOOPS = (ast.For, ast.AsyncFor)
 _MADE_OF = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call)
 _DEPTH = 3  # variables and functions that a question is followed through
@@ -55,7 +54,8 @@ def decided_by_one(metrics: Metrics, apart: Sequence[ast.If | ast.While]) -> set
     training = metrics.measured.training
     learning = _Steps(metrics, {*training.backwards, *training.steps})
     signalled = (n for n in apart if not metrics.ranks.of(n.test).of(Mark.SIGNAL))
-    found = {n for n in signalled if _is_for_all(metrics, learning, n)}
+    comparisons = LossComparisons(metrics)
+    found = {n for n in signalled if _is_for_all(metrics, learning, comparisons, n)}
     while left := {n for n in found if not _is_met_by_all(metrics, n, {*apart} - found, found, _DEPTH)}:
         found -= left
     return found
@@ -126,11 +126,11 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
                 yield loop
 
 
-def _is_for_all(metrics: Metrics, learning: _Steps, node: ast.If | ast.While) -> bool:
+def _is_for_all(metrics: Metrics, learning: _Steps, comparisons: LossComparisons, node: ast.If | ast.While) -> bool:
     """Whether a condition is about going on, or is drawn; or about a step as long as a loss is high or low enough."""
     if isinstance(node, ast.While) or learning.only_end_by(node) or _is_drawn(metrics, node):
         return True
-    return not learning.is_left_early(node) and _compares_losses(metrics, node.test)
+    return not learning.is_left_early(node) and comparisons.decide(node.test)
 
 
 def _is_drawn(metrics: Metrics, node: ast.If) -> bool:
@@ -145,26 +145,6 @@ def _is_drawn(metrics: Metrics, node: ast.If) -> bool:
     tests = (getattr(program.statement(r), "test", None) for r in reads)
     is_for_tests = all(t is not None and program.inside(r, t) for r, t in zip(reads, tests, strict=True))
     return is_for_tests or number_read_on(metrics, node) is not None
-
-
-def _compares_losses(metrics: Metrics, test: ast.expr) -> bool:
-    """`errD.item() > 0.3`, of a loss on which a backward pass runs; not what asks whether it is one at all."""
-    program, training = metrics.measured.program, metrics.measured.training
-    losses = {ast.unparse(loss) for backward in training.backwards for loss in losses_of(program, backward)}
-    sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
-    is_ordered = isinstance(test, ast.Compare) and all(isinstance(op, _ORDER) for op in test.ops)
-    return is_ordered and all(_number_of(s) in losses or not metrics.ranks.is_own(s) for s in sides)
-
-
-def _number_of(node: ast.expr) -> str:
-    """`loss` of `loss.data.item()` and `float(loss)`"""
-    if isinstance(node, ast.Attribute) and methods.is_view(node.attr):
-        return _number_of(node.value)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
-        return _number_of(node.func.value)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "float" and node.args:
-        return _number_of(node.args[0])
-    return ast.unparse(node)
 
 
 def follows(metrics: Metrics, test: ast.expr, decided: Container[ast.AST]) -> bool:

@@ -2,6 +2,8 @@
 
     if loss.item() < 0.01:      ->    if accelerator.broadcast_object_list([loss.item() < 0.01])[0]:
         break                             break
+    if warm or d_loss > 1:      ->    if accelerator.broadcast_object_list([bool(warm or d_loss > 1)])[0]:
+        d_loss.backward()                 accelerator.backward(d_loss)
     while time.time() < end:    ->    while accelerator.broadcast_object_list([time.time() < end])[0]:
     lr = find(loss.item())      ->    lr = accelerator.broadcast_object_list([find(loss.item())])[0]
     if lr < 0:                        if lr < 0:
@@ -10,8 +12,8 @@
 
 Why: what a process measures on its shard of the data, and its clock, are its own. One that stops, or leaves out a step,
 while the others go on keeps them waiting. So all decide as process 0 does, where all come to the decision equally
-often, and it is one about going on, or is drawn at random. A number that is used after its test is process 0's, too,
-and so is what is drawn to choose a loader or an optimizer by.
+often, and it is one about going on, goes by how high losses are, or is drawn at random. A number that is used after its
+test is process 0's, too, and so is what is drawn to choose a loader or an optimizer by.
 Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; and
 agents, whose processes may take different numbers of steps. A note says so.
 """

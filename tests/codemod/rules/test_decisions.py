@@ -36,6 +36,16 @@ def decided(**slots: str) -> tuple[list[str], int]:
         ("", "if epoch == 3: break", []),
         ("if float(loss) > 0.3: optimizer.step()", "", ["if ([float(loss) > 0.3])[0]: optimizer.step()"]),
         (
+            "if not wait or not loss < best: optimizer.step()",
+            "",
+            ["if ([not wait or not loss < best])[0]: optimizer.step()"],
+        ),
+        (
+            "wait = any([wait, loss.item() > best])\nif wait: loss.backward()\nif wait: optimizer.step()",
+            "",
+            ["wait = ([any([wait, loss.item() > best])])[0]"],
+        ),
+        (
             "if 3 > loss.data.item() >= best:\n    loss.backward()",
             "",
             ["if ([3 > loss.data.item() >= best])[0]:"],
@@ -74,6 +84,7 @@ def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) ->
         STEP.replace("optimizer.step()", "if loss.item() < 3: optimizer.step()\nelse: continue"),
         STEP.replace("optimizer.step()", "if (y == 0).sum() > 0: optimizer.step()"),
         STEP.replace("optimizer.step()", "if loss == loss: optimizer.step()"),
+        STEP.replace("optimizer.step()", "if loss > 1 and (y > 0).any(): optimizer.step()"),
         "part = torch.rand(4)\nif part.sum() > 2: x = x * part\nif part.sum() > 3: continue\n" + STEP,
     ],
 )

@@ -557,6 +557,14 @@ effects=changes_library
 + traits=counts
     -: range xrange
     itertools: count
++ traits=truth
+    -: bool any all
+    math: isclose isfinite isinf isnan
+    torch <tensor>: eq ge greater greater_equal gt isclose isfinite isinf isnan isneginf isposinf isreal le less
+        less_equal logical_and logical_not logical_or logical_xor lt ne not_equal sgn sign signbit any all
+    numpy: equal greater greater_equal isclose isfinite isinf isnan isreal less less_equal logical_and logical_not
+        logical_or logical_xor not_equal sign any all
+    <ndarray>: any all
 + traits=greater
     -: max
     numpy: fmax maximum

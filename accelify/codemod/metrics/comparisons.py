@@ -1,0 +1,143 @@
+"""Is a condition about how high or low losses are, and about nothing else that differs between ranks?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from accelify.codemod.libraries import methods
+from accelify.codemod.libraries.row import Row, Rows, Trait
+from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.semantics.definitions import Definition, Kind
+from accelify.codemod.semantics.scopes import returned
+from accelify.codemod.training.losses import losses_of
+
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_CONNECTING = (ast.BoolOp, ast.IfExp, ast.NamedExpr, ast.List, ast.Tuple, ast.Set, ast.Starred)
+_BITS = (ast.BitAnd, ast.BitOr, ast.BitXor)
+_REDUCED = frozenset({Rows.EACH, Rows.MEAN, Rows.SUM, Rows.EXTREME, Rows.LAST})
+_NUMBERS = frozenset({Trait.SCALAR, Trait.SAME_VALUES, Trait.GREATER, Trait.LESS, Trait.ADDS})
+_FREE = frozenset({Mark.DRAW, Mark.PICKED, Mark.CLOCK})
+_CHOOSING = (ast.If, ast.While, ast.IfExp)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+
+
+class LossComparisons:
+    """Ask whether all that makes a condition a rank's own are comparisons of the losses on which backward passes run.
+
+    Any rank may answer such a condition for all, as it may draw or look at the clock for all. One that asks whether a
+    batch has a loss at all (`isnan(loss)`, `mask.sum() > 0`) it may not: the answer is about its own batch.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.ranks = metrics.ranks
+        self.program = metrics.measured.program
+        self.chains = metrics.measured.chains
+        passes = metrics.measured.training.backwards
+        losses = [loss for backward in passes for loss in losses_of(self.program, backward)]
+        self._texts = {ast.unparse(loss) for loss in losses}
+        self._defined = {d for loss in losses if isinstance(loss, ast.Name) for d in self.chains.definitions(loss)}
+        self._asked: set[tuple[ast.expr, bool]] = set()
+
+    def decide(self, test: ast.expr) -> bool:
+        """Whether a condition, as far as it differs between ranks, goes by how losses compare."""
+        self._asked.clear()
+        return self._answers(test)
+
+    def _answers(self, node: ast.expr) -> bool:
+        """Whether a value is true or false by how losses compare."""
+        if not self.ranks.is_own(node) or (node, True) in self._asked:
+            return True
+        self._asked.add((node, True))  # what is updated from itself
+        if isinstance(node, ast.Compare):
+            is_ordered = all(isinstance(op, _ORDER) for op in node.ops)
+            return is_ordered and all(map(self._measures, (node.left, *node.comparators)))
+        is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert))
+        is_bitwise = isinstance(node, ast.BinOp) and isinstance(node.op, _BITS)
+        if isinstance(node, _CONNECTING) or is_bitwise or is_negated:
+            return all(map(self._answers, _operands(node)))
+        if isinstance(node, _COMPREHENSIONS):
+            return not any(g.ifs for g in node.generators) and self._answers(node.elt)
+        if isinstance(node, ast.Call) and not self.program.flow.callees.get(node):
+            return self._is_truth(node) and all(map(self._answers, self._given(node)))
+        return self._is_made(node, self._answers)
+
+    def _measures(self, node: ast.expr) -> bool:
+        """Whether a value is a loss, or a number that is worked out from losses."""
+        if not self.ranks.is_own(node) or (node, False) in self._asked or self._is_loss(node) or self._is_free(node):
+            return True
+        self._asked.add((node, False))
+        if isinstance(node, (*_CONNECTING, ast.BinOp, ast.UnaryOp)):
+            return all(map(self._measures, _operands(node)))
+        if isinstance(node, ast.Subscript):
+            return self._measures(node.value) and not self.ranks.is_own(node.slice)
+        if isinstance(node, ast.Attribute) and methods.is_view(node.attr):
+            return self._measures(node.value)
+        if isinstance(node, _COMPREHENSIONS):
+            return not any(g.ifs for g in node.generators) and self._measures(node.elt)
+        if isinstance(node, ast.Call) and not self.program.flow.callees.get(node):
+            rows = self.chains.kinds.called(node)
+            is_number = bool(rows) and all(map(_gives_number, rows or ()))
+            return is_number and all(map(self._measures, self._given(node)))
+        return self._is_made(node, self._measures)
+
+    def _is_loss(self, node: ast.expr) -> bool:
+        if ast.unparse(node) in self._texts:
+            return True
+        found = self.chains.definitions(node) if isinstance(node, ast.Name) else frozenset()
+        return bool(found) and found <= self._defined
+
+    def _is_free(self, node: ast.expr) -> bool:
+        """Whether a call says nothing of a rank's data: it draws, or reads the clock."""
+        return isinstance(node, ast.Call) and all(o.mark in _FREE for o in self.ranks.of(node).origins if o.differs)
+
+    def _is_truth(self, call: ast.Call) -> bool:
+        """`bool(x)`, `any(x)`, `x.all()`, `x.item()`"""
+        rows = self.chains.kinds.called(call) or ()
+        return bool(rows) and all(row.has(Trait.TRUTH) or row.has(Trait.SAME_VALUES) for row in rows)
+
+    def _given(self, call: ast.Call) -> list[ast.expr]:
+        """What a call is given: the object first whose method it is."""
+        given = [*call.args, *(k.value for k in call.keywords)]
+        is_function = not isinstance(call.func, ast.Attribute) or self.chains.kinds.name_of(call.func)
+        return given if is_function or not isinstance(call.func, ast.Attribute) else [call.func.value, *given]
+
+    def _is_made(self, node: ast.expr, is_such: Callable[[ast.expr], bool]) -> bool:
+        """Whether all that a variable may hold, or a function return, is of a kind; and so is what chooses it."""
+        chosen = [o.node for o in self.ranks.of(node).of(Mark.CHOSEN) if o.differs]
+        if not all(isinstance(c, _CHOOSING) and self._answers(c.test) for c in chosen):
+            return False
+        if isinstance(node, ast.Call):
+            made = returned(self.program.flow.callees.get(node, ()))
+            return bool(made) and all(value is not None and is_such(value) for value in made)
+        found = self.chains.definitions(node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+        values = [value for d in found for value in self._put_in(d)]
+        return bool(values) and all(value is not None and is_such(value) for value in values)
+
+    def _put_in(self, definition: Definition) -> list[ast.expr | None]:
+        """What a definition may give a variable; None for what is not known."""
+        node, (_, holder) = definition.node, self.program.binding(definition.node)
+        if definition.kind is Kind.PARAMETER and isinstance(node, ast.arg):
+            function = self.program.frame(node)
+            calls = self.program.calls_of(function)
+            return [a for c in calls for a in self.chains.tracer.arguments(c, function, node.arg)]
+        if definition.kind is Kind.IN_PLACE and isinstance(node, ast.Call):
+            return [*node.args]
+        if isinstance(holder, ast.comprehension):
+            return [holder.iter]
+        if isinstance(holder, (ast.AugAssign, ast.NamedExpr)):
+            return [holder.value]
+        return [self.chains.tracer.assigned(node) if isinstance(node, ast.expr) else None]
+
+
+def _operands(node: ast.expr) -> list[ast.expr]:
+    """The values that an expression is made of; not the target of `(n := x)`."""
+    if isinstance(node, ast.NamedExpr):
+        return [node.value]
+    return [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
+
+
+def _gives_number(row: Row) -> bool:
+    """Whether a call works out a number from numbers: not one of the questions like `isnan`."""
+    return not row.has(Trait.TRUTH) and (row.rows in _REDUCED or any(map(row.has, _NUMBERS)))

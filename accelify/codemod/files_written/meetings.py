@@ -105,7 +105,7 @@ class Meetings:
     def _removed(self, call: ast.Call) -> list[ast.expr]:
         """The paths that a call removes, itself or by a function."""
         written = self.checks.effects.of_call(call).files_written
-        return [p for use in written if self._has(use.call, Trait.REMOVES) for p in use.paths]
+        return [p for use in written if use.is_gone for p in use.paths]
 
     def _is_written_again(self, read: ast.Call, write: ast.Call) -> bool:
         """Whether a round reads a file, and then writes it: a log to which it adds."""

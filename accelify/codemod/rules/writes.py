@@ -133,8 +133,7 @@ def _paths(script: Script, call: ast.Call) -> list[ast.expr]:
 
 def _made_at(script: Script, call: ast.Call) -> list[ast.expr]:
     """The paths of the files that are there after a call."""
-    is_gone = any(row.has(Trait.REMOVES) for row in script.effects.kinds.called(call) or ())
-    return [] if is_gone else _paths(script, call)
+    return [p for use in script.effects.of_call(call).files_written if not use.is_gone for p in use.paths]
 
 
 def _written_alone(script: Script) -> list[tuple[ast.Call, ast.expr]]:

@@ -220,8 +220,9 @@ returns=list traits=attribute
     <path>: parents parts suffixes
 
 + traits=copies_file
-    shutil: copy copyfile copy2 move
-    os: rename replace
+    shutil: copy copyfile copy2 copytree move
+    os: rename replace link symlink
+    <path>: rename replace
 + traits=removes
     shutil: move rmtree
     os: remove unlink rename replace rmdir removedirs

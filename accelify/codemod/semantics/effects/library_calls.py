@@ -101,8 +101,22 @@ class LibraryCalls:
         if buffers and len(buffers) == len(paths):
             return Summary(writes=frozenset(p for b in buffers for p in self.aliases.within(b, ("*",))))
         is_made = row.has(Trait.MAKES_FOLDERS) and not row.has(Trait.OPENS)
-        use = frozenset({FileUse(call, paths, is_made or row.has(Trait.REMOVES_FOLDERS))})
+        is_folder, is_gone = is_made or row.has(Trait.REMOVES_FOLDERS), row.has(Trait.REMOVES)
+        if row.has(Trait.COPIES_FILE) and (ends := self._source_and_target(call)) is not None:
+            source, target = (frozenset({FileUse(call, self._opened(end))}) for end in ends)
+            gone = frozenset({FileUse(call, self._opened(ends[0]), is_gone=True)}) if is_gone else frozenset[FileUse]()
+            return Summary(files_read=source if reads else frozenset(), files_written=target | gone)
+        use = frozenset({FileUse(call, paths, is_folder, is_gone)})
         return Summary(files_read=use if reads else frozenset(), files_written=use if writes else frozenset())
+
+    def _source_and_target(self, call: ast.Call) -> list[ast.expr] | None:
+        """The paths from and to which a call copies or moves; None where these are not all plain arguments."""
+        is_method = isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func)
+        owner = [call.func.value] if isinstance(call.func, ast.Attribute) and is_method else []
+        named = {k.arg: k.value for k in call.keywords}
+        given = [*owner, *call.args][:2]
+        given += [named[name] for name in ("src", "source", "dst", "target", "destination") if name in named]
+        return given if len(given) == 2 and not any(isinstance(g, ast.Starred) for g in given) else None
 
     def _is_screen(self, node: ast.expr) -> bool:
         held = self.kinds.of(node)  # may be both: `log = None`, until it is opened
@@ -160,7 +174,7 @@ class LibraryCalls:
         """A path, or the path of an open file."""
         calls = self._makers(node)
         rows = [self.kinds.called(c) or () for c in calls]
-        if node in calls or not any(r.has(Trait.OPENS) for each in rows for r in each):
+        if not any(r.has(Trait.OPENS) for each in rows for r in each):
             return (node,)
         return tuple(p for c in calls for p in self._opened_paths(c))
 

@@ -45,6 +45,7 @@ class FileUse:
     call: ast.Call
     paths: tuple[ast.expr, ...]
     is_folder: bool = False  # what is written is a folder
+    is_gone: bool = False  # what is written is removed, or moved away
 
 
 @dataclass(frozen=True, slots=True)

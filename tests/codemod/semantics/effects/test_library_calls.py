@@ -14,8 +14,8 @@ from accelify.codemod.semantics.effects.summary import EMPTY, Summary
 from tests.codemod.facts import Facts
 
 
-def does(call: str) -> Summary:
-    facts = Facts(f"import torch, sys\nx, rows, g = torch.zeros(3), [], torch.Generator()\n{call}\n")
+def does(call: str, imports: str = "") -> Summary:
+    facts = Facts(f"{imports}import torch, sys\nx, rows, g = torch.zeros(3), [], torch.Generator()\n{call}\n")
     kinds = Kinds(facts.program)
     node = facts.call(call)
     (row,) = kinds.called(node) or ()
@@ -88,3 +88,21 @@ def _paths(text: str, call: str) -> set[str]:
 def test_the_names_that_a_tracker_is_given_are_no_paths(call: str) -> None:
     text = f"from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter('runs')\n{call}\n"
     assert _paths(text, call) == {"w"}
+
+
+@pytest.mark.parametrize(
+    ("call", "read", "written", "gone"),
+    [
+        ("shutil.copyfile('a', 'b')", {"'a'"}, {"'b'"}, set()),
+        ("shutil.copy(dst='b', src='a')", {"'a'"}, {"'b'"}, set()),
+        ("os.rename('a', 'b')", set(), {"'b'"}, {"'a'"}),
+        ("Path('a').rename('b')", set(), {"'b'"}, {"Path('a')"}),
+        ("os.remove('a')", set(), set(), {"'a'"}),
+        ("open('a').read()", {"'a'"}, set(), set()),
+    ],
+)
+def test_the_source_of_a_copy_and_its_target(call: str, read: set[str], written: set[str], gone: set[str]) -> None:
+    found = does(call, "import os, shutil\nfrom pathlib import Path\n")
+    assert {ast.unparse(p) for use in found.files_read for p in use.paths} == read
+    assert {ast.unparse(p) for use in found.files_written for p in use.paths if not use.is_gone} == written
+    assert {ast.unparse(p) for use in found.files_written for p in use.paths if use.is_gone} == gone

@@ -306,13 +306,31 @@ class Guarding:
         calls = [c for c in covered if isinstance(c, ast.Call)]
         asking = [c for c in calls if self.alone.writes(c) and self.alone.accelerator(c) is None and not self._logs(c)]
         written = [(c, p) for c in asking for p in self._written(c)]
+        covered = with_functions(self.program, covered) if written else covered
         for read in self.program.calls if written else ():
             waits = self.alone.accelerator(read) is not None and self.program.path(read) in self.files
             for path in self._read(read) if read not in covered and not waits else ():
-                is_one = [w for w, made in written if self.stored.may_be_one(path, made)]
-                found = [w for w in is_one if self.stored.is_before(w, read)]
+                is_one = [(w, made) for w, made in written if self.stored.may_be_one(path, made)]
+                found = [(w, made) for w, made in is_one if self.stored.is_before(w, read)]
                 if found and not (self.asking and self.asking.clocks.is_own(path)):
-                    yield from map(self.program.statement, found)
+                    yield from (
+                        self.program.statement(w) for w, made in found if not self._is_waited_for(w, made, read)
+                    )
+
+    def _is_waited_for(self, write: ast.Call, made: ast.expr, read: ast.Call) -> bool:
+        """Whether the accelerator reaches where all come to the function that reads a file, and a wait is put there."""
+        met = self.stored.meetings(write, read)
+        if not all(self.alone.accelerator(m) is not None and self.program.path(m) in self.files for m in met):
+            return False
+        beside = ((c, path) for c in self.program.calls_in(self.program.frame(read)) for path in self._read(c))
+        return any(self._tells_to_wait(call, path, made) for call, path in beside)
+
+    def _tells_to_wait(self, read: ast.Call, path: ast.expr, made: ast.expr) -> bool:
+        rows, kinds = self.alone.effects.kinds.called(read) or (), self.alone.effects.kinds.of(read)
+        if any(row.has(Trait.LISTS) for row in rows):
+            return self.stored.is_told_to_hold(path, made)
+        is_content = not kinds <= {"number", "string"}
+        return is_content and self.stored.are_alike(path, made) and self.stored.is_told_as_one(path, made)
 
     def _logs(self, call: ast.Call) -> bool:
         rows = self.alone.effects.kinds.called(call) or ()

@@ -1249,3 +1249,73 @@ def test_a_temporary_file_is_moved_by_the_process_that_wrote_it(tmp_path: Path, 
     main = script(imports="from other import save", end="save('a.pt', model)")
     text = rewritten(tmp_path, "main.py", main=main, other=ATOMIC.format(made=made))["other.py"].after.decode()
     assert f"    {BY_LIBRARY}            os.replace(tmp, path)\n    finally:\n        if os.path.exists(tmp):\n" in text
+
+
+DIVIDED = """\
+for name in os.listdir(a):
+    if os.path.isfile(a + name):
+        part = np.random.randint(2)
+        if part:
+            {copy}
+print(os.listdir('b'))"""
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "shutil.copyfile(a + name, 'b/' + name)",
+        "shutil.copy(dst='b/' + name, src=a + name)",
+        "os.symlink(a + name, 'b/' + name)",
+    ],
+)
+def test_files_are_copied_one_by_one_without_a_wait_for_each(copy: str) -> None:
+    lines = end(f"a = 'a/'\n{DIVIDED.format(copy=copy)}").splitlines()
+    assert lines.count(WAIT) + sum(WAIT in line for line in lines) <= 2
+    assert f"        {GUARD}" in lines
+    assert f"                {copy}" in lines
+    assert not any(WAIT in line for line in lines[: lines.index(f"                {copy}")])
+
+
+OLDER = """\
+import glob, os, shutil
+import torch
+def keep(model, epoch):
+    for file in {listing}:
+        {removal}
+    torch.save(model.state_dict(), f"ck/{{epoch}}.pth")
+def last():
+    files = glob.glob("ck/*.pth")
+    {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("listing", "removal"),
+    [
+        ("os.listdir('ck')", "os.remove(os.path.join('ck', file))"),
+        ("glob.glob('ck/*.pth')", "os.remove(file)"),
+        ("sorted(glob.glob('ck/*.pth'))[:-1]", "os.unlink(file)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("last", "before"),
+    [("shutil.copy(files[0], 'last.pth')", f"{GUARD}\n    "), ("return torch.load(files[0])", f"{WAIT}\n")],
+)
+def test_older_files_are_removed_once_though_another_function_lists_them(
+    tmp_path: Path, listing: str, removal: str, last: str, before: str
+) -> None:
+    other = OLDER.format(listing=listing, removal=removal, last=last)
+    main = script(imports="from other import keep, last", end="for k in range(3):\n    keep(model, k)\nlast()")
+    found = rewritten(tmp_path, "main.py", main=main, other=other)
+    assert f"{BY_LIBRARY}        for file in" in found["other.py"].after.decode()
+    assert f"{before}last()" in found["main.py"].after.decode()
+
+
+@pytest.mark.parametrize("read", ["torch.load(path)", "print(open(path, 'rb').read())"])
+def test_all_wait_before_they_call_what_reads_a_file_that_was_moved(tmp_path: Path, read: str) -> None:
+    other = "import os, torch\ndef save(path, model):\n    torch.save(model.state_dict(), path + '.tmp')\n"
+    other += f"    os.replace(path + '.tmp', path)\ndef load(path):\n    if os.path.exists(path):\n        {read}\n"
+    main = script(imports="from other import save, load", end="save('a.pt', model)\nload('a.pt')")
+    found = rewritten(tmp_path, "main.py", main=main, other=other)
+    assert f"{BY_LIBRARY}        os.replace(" in found["other.py"].after.decode()
+    assert f"{WAIT}\nload('a.pt')" in found["main.py"].after.decode()

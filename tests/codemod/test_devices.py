@@ -1143,6 +1143,11 @@ def test_an_option_that_moves_either_way_selects_no_device(way: str) -> None:
     assert told(result, "no longer selects the device") == 0
 
 
+def test_a_lambda_says_no_number_of_a_gpu() -> None:
+    pick = "def pick():\n    best = max(range(4), key=lambda i: free(i))\n    return torch.device('cuda', best)"
+    assert told(run(CHOSEN.format(chosen=f"{pick}\ndevice = pick()")), "`i` no longer") == 0
+
+
 LITERAL = "{} no longer keeps the training on the CPU"
 
 
@@ -1697,3 +1702,30 @@ def test_an_option_by_which_a_helper_picks_the_gpu_is_reported(chosen: str, is_t
     assert result.status is Status.MIGRATED
     is_kept = "Accelerator(cpu=" in result.after.decode()
     assert (told(result, "`params['device']` no longer selects the device") == 1 or is_kept) is is_told
+
+
+MPS = "torch.backends.mps.is_available()"
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_said"),
+    [
+        (f'device = "mps" if {MPS} else "cpu"\n', True),
+        (f'device = torch.device("cpu")\nif {MPS}:\n    device = torch.device("mps")\n', True),
+        (f'if {MPS}:\n    device = torch.device("mps")\nelse:\n    device = torch.device("cpu")\n', True),
+        (f'def pick():\n    if {MPS}:\n        return "mps"\n    return "cpu"\ndevice = pick()\n', True),
+        (f'device = "cuda" if torch.cuda.is_available() else "mps" if {MPS} else "cpu"\n', False),
+        ('device = torch.device("mps")\n', False),
+        (
+            f'device = "cuda" if torch.cuda.is_available() else "cpu"\nslow = "mps" if {MPS} else "cpu"\n',
+            False,
+        ),
+    ],
+)
+def test_a_device_of_macs_is_now_a_gpu_elsewhere(lines: str, is_said: bool) -> None:
+    result = run(
+        "import torch\nfrom torch.utils.data import DataLoader\n"
+        f"{lines}model = torch.nn.Linear(4, 1).to(device)\noptimizer = torch.optim.SGD(model.parameters())\n"
+        "for x in DataLoader(data, 8):\n    model(x.to(device)).mean().backward()\n    optimizer.step()\n"
+    )
+    assert any("where there is a CUDA GPU" in n.message for n in result.notes) is is_said

@@ -422,6 +422,15 @@ def of_constant(value: object) -> Named:
 # Text.
 
 
+def device_types(program: Program, node: ast.expr) -> set[str]:
+    """The types of the devices that an expression may be, `cuda` of `"cuda:0"`; an empty one where it is not known."""
+    held = program.values(node)
+    made = {v.node for v in held if isinstance(v, Made) and v.name == "torch.device" and isinstance(v.node, ast.Call)}
+    texts = {v for v in held if not (isinstance(v, Made) and v.node in made)}
+    texts |= {v for call in made for v in program.values(call.args[0] if call.args else None)} - held
+    return {str(v.value).partition(":")[0] if isinstance(v, Constant) else "" for v in texts}
+
+
 def gpu_texts(node: ast.AST) -> Iterator[ast.expr]:
     """The parts of some code that are a GPU by its number: `"cuda:0"`, `f"cuda:{gpu}"`, `torch.device("cuda", gpu)`.
 

@@ -328,7 +328,7 @@ class Asked:
     def _of_place(self, node: ast.expr, seen: frozenset[ast.AST]) -> Iterator[ast.AST]:
         writes = [w for w in self._writes(node) if not self._is_in_its_own(node, w)]
         values = [v for w in writes for v in self._values(w)] or self._kept(node)
-        is_parameter = bool(writes) and isinstance(writes[0], ast.arg)
+        is_parameter = any(isinstance(w, ast.arg) and self.program.scope(w).kind == "function" for w in writes[:1])
         behind = self._with_tests(values, writes if len(writes) > 1 or is_option(node) else [])
         is_its_own = len(behind) > len(values) or not values or not seen.isdisjoint(values)
         is_set_before = is_option(node) and is_its_own

@@ -7,7 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.devices.comparisons import Comparison, Comparisons
-from accelify.codemod.devices.destinations import Destinations, Where, gpu_texts, is_by_number, numbers_of_gpus
+from accelify.codemod.devices.destinations import (
+    Destinations,
+    Where,
+    device_types,
+    gpu_texts,
+    is_by_number,
+    numbers_of_gpus,
+)
 from accelify.codemod.devices.device_options import Asked, DeviceOption
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.moves import Move, Moves, options_in
@@ -156,6 +163,14 @@ class Devices:
         """Whether a variable is nothing but the CPU, where the plain script had its models: `device = "cpu"`."""
         named = self.lattice.devices.resolved(self.lattice.devices.of(assigned.value))
         return self.lattice.is_plain_host and {d.was for d in named} == {Where.HOST}
+
+    def is_for_macs(self, assigned: Assignment) -> bool:
+        """Whether a variable is the CPU where there is a GPU of CUDA's: `"mps" if torch.backends.mps... else "cpu"`."""
+        program, text = self.tracer.program, ast.unparse(assigned.target)
+        frame = program.frame(assigned.node)
+        alike = [b for b in self.known.bindings if ast.unparse(b.target) == text and program.frame(b.node) is frame]
+        kinds = {kind for b in alike for kind in device_types(program, b.value)}
+        return alike[0] == assigned and kinds == {"mps", "cpu"}
 
     def ignored_options(
         self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = (), ranks: Collection[str] = ()

@@ -321,10 +321,9 @@ class Cpu:
         return memory in map(names.memory_of_type, self.program.externals(node))
 
     def _is_of_gpus(self, node: ast.expr) -> bool:
-        """Whether code says "cuda", or asks the machine for its GPU: `torch.accelerator.is_available()`."""
-        text = ast.unparse(node)
-        if "cuda" in text or "'cpu'" in text:
-            return "cuda" in text
+        """Whether code says "cuda" or "mps", or asks the machine for its GPU: `torch.accelerator.is_available()`."""
+        if _says_gpu(node) or "'cpu'" in ast.unparse(node):
+            return _says_gpu(node)
         held = (v for n in ast.walk(node) if isinstance(n, ast.Call) for v in self.program.values(n))
         return any(self.roles.is_cuda_test(v) or self.roles.is_device(v) for v in held)
 
@@ -475,7 +474,7 @@ class Cpu:
         outer = self._if_before(choice)
         while outer is not None:
             given = [value for _, value in self._values(outer.body[-1:])]
-            if any("cuda" in ast.unparse(v) for v in given):
+            if any(map(_says_gpu, given)):
                 before = self._terms(outer.test, _DEPTH)
                 terms = [_any([_all(before), _all(terms)])] if before and terms else []
             elif any("cpu" in ast.unparse(v) for v in given):
@@ -596,6 +595,12 @@ def device_on_gpu(test: ast.expr) -> ast.expr | None:
     is_type = isinstance(test.left, ast.Attribute) and test.left.attr == "type"
     device = test.left.value if is_type else test.left  # type: ignore[attr-defined]  # an attribute
     return device if str(test.comparators[0].value).startswith(kind) else None
+
+
+def _says_gpu(node: ast.expr) -> bool:
+    """Whether code has a word for a GPU in it: `"cuda:0"`, `torch.cuda`, `torch.device("mps")`."""
+    texts = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and vocabulary.is_device_text(n.value))
+    return "cuda" in ast.unparse(node) or any(not text.startswith("cpu") for text in texts)
 
 
 def _made_on_cpu(statement: ast.stmt) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from typing import TypeGuard
 
 from accelify.codemod.libraries.row import Asks
 
@@ -143,7 +144,7 @@ _PLOTS = re.compile(r"(^|_)(plot|plots|draw|render|visualize|visualise|show|reco
 _FILE_NAME = re.compile(r"\w\.[A-Za-z]\w{1,4}$")
 
 
-def is_device_text(value: object) -> bool:
+def is_device_text(value: object) -> TypeGuard[str]:
     """`"cuda"`, `"cuda:1"`, `"cpu"`, `"mps"`."""
     return isinstance(value, str) and value.partition(":")[0] in _DEVICE_TYPES
 

@@ -45,6 +45,11 @@ _WAS_ON_CPU = (
     "use `{} --cpu` or `Accelerator(cpu=True)`"
 )
 
+_WAS_FOR_MACS = (
+    "where there is a CUDA GPU, the script trained on the CPU, and now on that GPU, whose last digits differ: to stay "
+    "on the CPU, use `{} --cpu` or `Accelerator(cpu=True)`"
+)
+
 
 def find(script: Script) -> Iterator[Found]:
     """A change for each assignment of a device that is still read."""
@@ -392,6 +397,9 @@ def _lost_literals(script: Script) -> Iterator[Remark]:
                 f"`{ast.unparse(value)}` no longer keeps the training on the CPU: use `{launch} --cpu` or "
                 "`Accelerator(cpu=True)` for that"
             )
+            yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, value, once=True)
+        elif script.devices.is_for_macs(binding):
+            message = _WAS_FOR_MACS.format(launch)
             yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, value, once=True)
 
 

@@ -29,6 +29,7 @@ from tests.codemod.training_scripts import script, training
         ("'cuda' if args.gpu != -1 else 'cpu'", "args.gpu == -1"),
         ("'cuda' if len(args.gpus) > 0 else 'cpu'", "len(args.gpus) <= 0"),
         ("'cuda' if args.share > 0.5 else 'cpu'", "not args.share > 0.5"),
+        ("'mps' if args.gpu else 'cpu'", "not args.gpu"),
     ],
 )
 def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:

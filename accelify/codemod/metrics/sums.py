@@ -379,13 +379,25 @@ class Sums:
         return self.chains.definitions(node) if isinstance(node, ast.expr) else ()
 
     def _goes_on(self, definition: Definition, inside: Sequence[Definition]) -> bool:
-        """Whether something else adds to what a loop has added up, or changes it in place."""
+        """Whether something else adds to what a loop has added up, or changes it in place; but for a division."""
         node = definition.node
+        if self._is_division(node):
+            return False
         if definition.kind is Kind.AUGMENTED and isinstance(node, ast.expr):
-            statement = self.program.statement(node)
-            is_division = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Div)
-            return not is_division and bool(self.chains.definitions(node) & set(inside))
+            return bool(self.chains.definitions(node) & set(inside))
         return definition.kind is Kind.IN_PLACE
+
+    def _is_division(self, node: ast.AST) -> bool:
+        """`total /= rows`, `totals[k] /= rows`, `totals[k] = totals[k] / rows`."""
+        statement = self.program.statement(node)
+        if isinstance(statement, ast.AugAssign):
+            return statement.target is node and isinstance(statement.op, ast.Div)
+        value = statement.value if isinstance(statement, ast.Assign) and statement.targets == [node] else None
+        return (
+            isinstance(value, ast.BinOp)
+            and isinstance(value.op, ast.Div)
+            and ast.unparse(value.left) == ast.unparse(node)
+        )
 
     def _way(self, loop: Loop, outer: ast.stmt) -> Iterator[ast.AST]:
         """A statement, and what it holds down to a loop."""

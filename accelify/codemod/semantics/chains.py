@@ -241,10 +241,10 @@ class Chains:
         given = (call.args[int(n)] for n in row.keeps if n.isdigit() and int(n) < len(call.args))
         return [*given, *(k.value for k in call.keywords)]
 
-    def _runs(self, call: ast.Call | None) -> frozenset[Scope] | None:
-        """The functions that a call may run, and all that these may run; None where no call names what runs."""
+    def _runs(self, call: ast.Call | None) -> frozenset[Scope]:
+        """The functions that a call may run, and all that these may run; for None, what runs where no call names it."""
         if call is None:
-            return None
+            return self.program.run_unnamed
         run = set(self.program.flow.callees.get(call, set()))
         for given in [*call.args, *(k.value for k in call.keywords)]:
             run |= {v.scope for v in self.program.values(given) if isinstance(v, FunctionValue)}

@@ -280,7 +280,7 @@ class Program:
         None stands for what runs where no call names it, as the `__exit__` of a `with` does.
         """
         if call is None:
-            return self._run_unnamed
+            return self.run_unnamed
         callees = frozenset(self.flow.callees.get(call, ()))
         if callees not in self._run_by_callees:
             self._run_by_callees[callees] = self._run_by_libraries | self._run_by(callees)
@@ -321,7 +321,7 @@ class Program:
         return self._run_by(frozenset(self._given_to_libraries))
 
     @cached_property
-    def _run_unnamed(self) -> frozenset[Scope]:
+    def run_unnamed(self) -> frozenset[Scope]:
         """The functions that may run where no call names any: generators, `__exit__`, and those that these run."""
         functions = (s for bound in self.flow.bindings.values() for s in bound.root.walk() if s.is_function)
         unnamed = (f for f in functions if f.generates or (f.name.startswith("__") and f.name != "__init__"))

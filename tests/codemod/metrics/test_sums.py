@@ -136,12 +136,33 @@ trainer.log()
         ("", "        print(self.total / self.n)", [(("self.total", "self.n"), "sum")]),
         ("", "        self.log()", [(("self.total", "self.n"), "sum")]),
         ("", "        self.mean = self.total / self.n", [(("self.total", "self.n"), "sum")]),
+        ("", "        self.total /= self.n\n        print(self.total)", [(("self.total", "self.n"), "sum")]),
+        (
+            "",
+            "        self.total = self.total / self.n\n        print(self.total)",
+            [(("self.total", "self.n"), "sum")],
+        ),
         ("            self.log()", "        print(self.total)", []),  # while they grow
         ("", "        self.total *= 2\n        print(self.total / self.n)", []),
     ],
 )
 def test_sums_in_attributes(during: str, after: str, found: Reduced) -> None:
     assert reductions(Facts(TRAINER.format(during=during, after=after))) == found
+
+
+@pytest.mark.parametrize(
+    ("end", "is_reduced"),
+    [
+        ("sums['a'] /= len(rows)", True),
+        ("for k in sums: sums[k] /= len(rows)", True),
+        ("for k in sums: sums[k] = sums[k] / len(rows)", True),
+        ("sums['a'] += 3", False),
+        ("sums['a'] = 3 / sums['a']", False),
+    ],
+)
+def test_the_sums_of_a_dict_are_divided_in_their_places(end: str, is_reduced: bool) -> None:
+    found = summed("sums['a'] += loss.item() * len(x)", "sums = {'a': 0.0, 'b': 0.0}", f"{end}\nprint(sums)")
+    assert found == ([(("sums",), "sum")] if is_reduced else [])
 
 
 @pytest.mark.parametrize("added", ["n += 1", "if (i + 1) % 4 == 0: n += 1", "n = n + 1", "n, last = n + 1, loss"])

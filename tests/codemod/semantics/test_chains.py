@@ -161,3 +161,22 @@ def test_a_default_of_another_file_is_no_argument(helper: str, call: str) -> Non
     made = source.named[0].tree.body[1].value  # type: ignore[attr-defined]  # a call
     assert chains.changed_by(made) == []
     assert chains.definitions(last(source).args[0])  # type: ignore[attr-defined]  # a call
+
+
+@pytest.mark.parametrize(
+    ("method", "calls", "found"),
+    [
+        ("def other(self)", "t.other()", {"self.n = 0"}),  # no iterator runs what only a call names
+        ("def __iter__(self)", "", {"self.n = 0", "self.n = 1"}),
+        ("def other(self)", "rows = map(t.other, rows)", {"self.n = 0", "self.n = 1"}),
+    ],
+)
+def test_an_iterator_runs_what_no_call_names(method: str, calls: str, found: set[str]) -> None:
+    chains, tree = chains_of(
+        f"class T:\n    {method}: self.n = 1\n    def run(self, rows):\n        self.n = 0\n"
+        f"        for row in rows: print(self.n)\nt = T()\n{calls}\nt.run(rows)"
+    )
+    read = next(
+        n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and n.attr == "n"
+    )
+    assert {ast.unparse(chains.program.statement(d.node)) for d in chains.definitions(read)} == found

@@ -103,7 +103,7 @@ class Solver:
         """The definitions that other functions may make while a call runs."""
         if event.is_resumed_later:
             return ((1 << len(self.collected.definitions)) - 1) & ~(self.made_in.get(frame, 0) & ~self.remote)
-        run = self.runs(event.calls) if event.calls is not None else None
+        run = self.runs(event.calls)
         if run is None:
             return self.remote
         if run not in self.made_by:

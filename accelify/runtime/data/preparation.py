@@ -99,6 +99,8 @@ class DataPreparation:
         """This rank's shard; an uneven one of a loader has batches of one process, each of which no other rank has."""
         if self._world.size == 1:
             return elements
+        if not is_even:
+            self.passes.streams.meet("a shard to evaluate")
         if not is_loader(elements):
             return self._sequence(elements, is_even=is_even)
         if is_sharded(elements, anew=not is_even):

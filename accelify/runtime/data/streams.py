@@ -54,8 +54,9 @@ class Models(Protocol):
     def synchronised(self) -> int:
         """How many backward passes have made the copies agree."""
 
-    def synchronise_buffers(self) -> None:
-        """Make buffers agree that have changed since; every rank does so at once."""
+    @property
+    def has_buffers(self) -> bool:
+        """Whether there are buffers, which a forward pass may change since."""
 
 
 class Streams:
@@ -96,6 +97,9 @@ class Streams:
 
     def end_step(self) -> None:
         """Draw again what was drawn before `begin_step`."""
+
+    def meet(self, why: str) -> None:
+        """There is no other rank whose buffers could differ."""
 
     def separate(self) -> None:
         """There is no other rank to draw something else."""
@@ -154,6 +158,7 @@ class RankStreams(Streams):
         self._busy = 0
         self._is_on = True
         self._is_separate = False
+        self._met = 0
 
     @property
     def is_own(self) -> bool:
@@ -172,16 +177,20 @@ class RankStreams(Streams):
         """How many backward passes have made models and their buffers agree."""
         return self._models.synchronised
 
-    def end(self, loop: Loop) -> None:
-        """Make buffers agree at the end of a loop that trained: what follows may evaluate, and decide by it.
+    def meet(self, why: str) -> None:
+        """Make buffers agree where all ranks come after they have trained: what follows may evaluate, and decide by it.
 
-        Its last backward pass need not have been its last forward pass (the accuracy of a batch after its step). The
-        other ranks are at the same end: nobody trains on without them. That is not so of a loop without a backward
-        pass, which some may have left; of ranks that draw their own data; and of a thread that loads ahead.
+        The last backward pass need not have been the last forward pass (the accuracy of a batch after its step).
         """
         is_shared = not self._is_separate and threading.current_thread() is threading.main_thread()
-        if is_shared and self._models.synchronised > loop.synchronised and os.getpid() == self._process:
-            self._models.synchronise_buffers()
+        if is_shared and self._met < self.synchronised and self._models.has_buffers and os.getpid() == self._process:
+            self._met = self.synchronised
+            self.collectives.agree(why)
+
+    def end(self, loop: Loop) -> None:
+        """Meet at the end of a loop that trained. Another one some ranks may have left, and not come here."""
+        if self.synchronised > loop.synchronised:
+            self.meet("a loop over the data ends")
 
     def enter(self, loop: Loop) -> None:
         """Draw the rank's own numbers from here on, until each loop that was entered is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from contextlib import suppress
 
@@ -31,6 +32,7 @@ class DistributedReplicas(Replicas[BucketedReplica]):
 
     def __init__(self, *, world: World, collectives: Collectives, compressed: torch.dtype | None = None) -> None:
         super().__init__(world=world, collectives=collectives)
+        collectives.keep_alike(self)
         self._compressed = compressed
         self._failure: str | None = None
         # Those of replicas that were dropped: to make one takes time, and each keeps connections.
@@ -73,19 +75,21 @@ class DistributedReplicas(Replicas[BucketedReplica]):
             start += len(flags)
         return is_whole
 
-    def synchronise_buffers(self) -> None:
-        """Make buffers agree that a forward pass after the last backward pass has changed; every rank does so at once.
+    @property
+    def has_buffers(self) -> bool:
+        """Whether there are buffers that could differ; not where ranks join, as each comes there in its own time."""
+        return not self._joining and any(replica.has_buffers for replica in self._replicas)
 
-        Where ranks join, each comes here in its own time: the next backward pass makes them agree.
-        """
-        replicas = [replica for replica in self._replicas if replica.has_buffers]
-        if not replicas or self._joining:
-            return
-        mine = [[*map(float, replica.changed_buffers())] for replica in replicas]
-        if not any(self._collectives.counts(int(any(map(any, mine))), "a loop over the data ends")):
-            return
+    def have_changed(self) -> bool:
+        """Whether a forward pass after the last backward pass has changed buffers here; not asked beside training."""
+        is_asked = not self._joining and threading.current_thread() is threading.main_thread()
+        return is_asked and any(any(replica.changed_buffers()) for replica in self._replicas)
+
+    def synchronise_buffers(self) -> None:
+        """Make buffers agree that have changed on some rank; every rank does so at once."""
+        mine = [[float(flag) for flag in replica.changed_buffers()] for replica in self._replicas]
         sums = iter(sums_over_ranks([flag for flags in mine for flag in flags]))
-        for replica, flags in zip(replicas, mine, strict=True):
+        for replica, flags in zip(self._replicas, mine, strict=True):
             replica.synchronise_buffers(list(itertools.islice(sums, len(flags))))
 
     def _give_up(self, error: BaseException) -> None:

@@ -77,8 +77,10 @@ class Strategy:
         """How many backward passes have made gradients and buffers agree: none has to."""
         return 0
 
-    def synchronise_buffers(self) -> None:
-        """Nothing differs."""
+    @property
+    def has_buffers(self) -> bool:
+        """Whether there are buffers that could differ between ranks."""
+        return False
 
     def wait_at_exit(self) -> None:
         """Nobody else goes on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any  # nested containers of anything go in and come out
+from typing import Any, Protocol  # Any: nested containers of anything go in and come out
 
 import numpy
 import torch
@@ -23,12 +23,25 @@ class BadReduction(AccelifyError, ValueError):
     """A reduction that does not exist."""
 
 
+class Copies(Protocol):
+    """What every rank holds a copy of: models, whose buffers a forward pass sets from each rank's own batch."""
+
+    def have_changed(self) -> bool:
+        """Whether this rank's buffers may have changed since they last agreed."""
+
+    def synchronise_buffers(self) -> None:
+        """Make the buffers agree; every rank does so at once."""
+
+
 class Collectives:
     """One process: everything is already everywhere."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Collectives:
         """The same object: it belongs to the process, also where a copied loader uses it."""
         return self
+
+    def keep_alike(self, copies: Copies) -> None:
+        """They are the only ones."""
 
     def agree(self, operation: str, detail: str = "") -> None:
         """Nothing to agree on."""
@@ -81,12 +94,18 @@ class Collectives:
 class GroupCollectives(Collectives):
     """Several processes. Each call first compares what the ranks ask for, and raises on all of them if it differs.
 
-    Cost: one all-gather of 16 bytes for the comparison, on the CPU.
+    Cost: one all-gather of 16 bytes for the comparison, on the CPU. One bit of it says whether buffers have changed:
+    where all ranks come together, what has changed on any of them is made to agree.
     """
 
     def __init__(self, *, world: World, transport: Transport) -> None:
         self._world = world
         self._transport = transport
+        self._copies: Copies | None = None
+
+    def keep_alike(self, copies: Copies) -> None:
+        """Have the buffers of these agree after each comparison."""
+        self._copies = copies
 
     def agree(self, operation: str, detail: str = "") -> None:
         """Return once every rank has asked for the same operation with the same detail.
@@ -101,8 +120,11 @@ class GroupCollectives(Collectives):
 
         Raises: Desync where another operation was asked for.
         """
-        numbers = self._exchange(operation, hash_of_text(detail), detail)
-        return all(number == numbers[0] for number in numbers)
+        has_changed = self._copies is not None and self._copies.have_changed()
+        numbers = self._exchange(operation, hash_of_text(detail) & ~1 | has_changed, detail)
+        if self._copies is not None and any(number & 1 for number in numbers):
+            self._copies.synchronise_buffers()
+        return all(number >> 1 == numbers[0] >> 1 for number in numbers)
 
     def _exchange(self, operation: str, number: int, detail: str = "") -> list[int]:
         """Every rank's number, once all have come for this operation."""

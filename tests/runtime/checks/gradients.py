@@ -263,6 +263,25 @@ def buffers_agree_after_a_loop_over_a_shard_that_trains(accelerator):
     _assert_equal(accelerator, list(model.buffers()))
 
 
+def buffers_agree_where_all_ranks_come_together(accelerator):
+    model = accelerator.prepare(nn.BatchNorm1d(4))
+    loader = torch.utils.data.DataLoader(torch.ones(4, 4), batch_size=2)
+    rank = accelerator.process_index
+    everywhere = [
+        accelerator.wait_for_everyone,
+        lambda: accelerator.reduce(rank + 1),
+        lambda: accelerator.gather(torch.ones(2)),
+        lambda: accelerator.shard(loader, even=False),
+    ]
+    for number, call in enumerate(everywhere):
+        accelerator.backward(model(_data(rank)[0]).sum())
+        with torch.no_grad():
+            model(_data(rank, number)[0])
+        call()
+        _assert_equal(accelerator, list(model.buffers()))
+    assert model.num_batches_tracked.item() == 2 * len(everywhere)
+
+
 def a_loop_that_does_not_train_waits_for_no_other_rank(accelerator):
     model = accelerator.prepare(nn.BatchNorm1d(4))
     rows = torch.randn(8 * accelerator.num_processes, 4)

@@ -166,6 +166,11 @@ class LoaderPass:
         return [step for step in self._steps if step is not None]
 
     @property
+    def is_alike(self) -> bool:
+        """Whether every rank had a batch of its own in each step, once the pass is over."""
+        return bool(self._steps) and all(0 not in (step.rows or step.valid) for step in self.history)
+
+    @property
     def is_last(self) -> bool:
         """Whether the batch the script is at is the epoch's last."""
         if self._length is None:

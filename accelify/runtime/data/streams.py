@@ -58,6 +58,9 @@ class Models(Protocol):
     def has_buffers(self) -> bool:
         """Whether there are buffers, which a forward pass may change since."""
 
+    def versions_of_buffers(self) -> int:
+        """A number that is another one once a forward pass has changed buffers."""
+
 
 class Streams:
     """One process: one stream, from which everything is drawn."""
@@ -182,15 +185,28 @@ class RankStreams(Streams):
 
         The last backward pass need not have been the last forward pass (the accuracy of a batch after its step).
         """
-        is_shared = not self._is_separate and threading.current_thread() is threading.main_thread()
-        if is_shared and self._met < self.synchronised and self._models.has_buffers and os.getpid() == self._process:
+        if self._met < self.synchronised and self._may_meet():
             self._met = self.synchronised
             self.collectives.agree(why)
 
+    def _may_meet(self) -> bool:
+        """Whether all ranks come where this one does, and have anything to meet for: none loads ahead in a thread."""
+        is_alone = self._is_separate or os.getpid() != self._process
+        return not is_alone and threading.current_thread() is threading.main_thread() and self._models.has_buffers
+
     def end(self, loop: Loop) -> None:
-        """Meet at the end of a loop that trained. Another one some ranks may have left, and not come here."""
+        """Meet at the end of a loop that trained, or in which each batch of a loader set buffers (statistics anew).
+
+        Another one some ranks may have left, and not come here.
+        """
         if self.synchronised > loop.synchronised:
             self.meet("a loop over the data ends")
+        elif loop.is_alike and self.versions() != loop.versions and self._may_meet():
+            self.collectives.agree("a loop over the data ends")
+
+    def versions(self) -> int:
+        """A number that is another one once a forward pass has changed buffers."""
+        return self._models.versions_of_buffers()
 
     def enter(self, loop: Loop) -> None:
         """Draw the rank's own numbers from here on, until each loop that was entered is left."""
@@ -314,6 +330,7 @@ class Loop:
     def __init__(self, items: Iterator[Any], streams: RankStreams, *, may_resume: bool) -> None:
         self.may_resume = may_resume
         self.synchronised = streams.synchronised
+        self.versions = streams.versions()
         self._items = items
         self._streams = streams
         self._is_inside = False
@@ -340,6 +357,11 @@ class Loop:
         if not self._is_inside:
             self._streams.leave(self)
         return item
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether every rank has had an element in each round, as far as that is known."""
+        return getattr(self._items, "is_alike", False)
 
     def __len__(self) -> int:
         return len(self._items)  # type: ignore[arg-type]  # TypeError where that is not known

@@ -80,6 +80,10 @@ class DistributedReplicas(Replicas[BucketedReplica]):
         """Whether there are buffers that could differ; not where ranks join, as each comes there in its own time."""
         return not self._joining and any(replica.has_buffers for replica in self._replicas)
 
+    def versions_of_buffers(self) -> int:
+        """A number that is another one once a forward pass has changed buffers."""
+        return hash(tuple(replica.versions_of_buffers() for replica in self._replicas if replica.has_buffers))
+
     def have_changed(self) -> bool:
         """Whether a forward pass after the last backward pass has changed buffers here; not asked beside training."""
         is_asked = not self._joining and threading.current_thread() is threading.main_thread()

@@ -218,6 +218,10 @@ class BucketedReplica(Replica):
         """Whether there are any buffers that could differ."""
         return len(self._buffers) > 0
 
+    def versions_of_buffers(self) -> int:
+        """A number that is another one once a forward pass has changed buffers."""
+        return self._buffers.versions()
+
     def changed_buffers(self) -> list[bool]:
         """Which buffers may have changed on this rank since they last agreed."""
         return self._buffers.changed()
@@ -315,6 +319,10 @@ class Buffers:
 
     def _current_versions(self) -> list[tuple[int, int] | None]:
         return [_version(_held(module, name)) for module, name in self._places]
+
+    def versions(self) -> int:
+        """A number that is another one once buffers have changed."""
+        return hash(tuple(self._current_versions()))
 
     def changed(self) -> list[bool]:
         """Which may have changed since they last agreed."""

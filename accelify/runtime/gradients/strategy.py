@@ -82,6 +82,10 @@ class Strategy:
         """Whether there are buffers that could differ between ranks."""
         return False
 
+    def versions_of_buffers(self) -> int:
+        """A number that is another one once a forward pass has changed buffers: nobody need know."""
+        return 0
+
     def wait_at_exit(self) -> None:
         """Nobody else goes on."""
 

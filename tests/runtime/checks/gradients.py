@@ -263,6 +263,26 @@ def buffers_agree_after_a_loop_over_a_shard_that_trains(accelerator):
     _assert_equal(accelerator, list(model.buffers()))
 
 
+def buffers_agree_after_a_loop_that_sets_them_anew(accelerator):
+    model, rank, size = accelerator.prepare(nn.BatchNorm1d(4)), accelerator.process_index, accelerator.num_processes
+    rows = torch.randn(16 * size, 4, generator=torch.Generator().manual_seed(3))
+    loader = accelerator.prepare(torch.utils.data.DataLoader(rows, batch_size=8))
+    accelerator.backward(model(_data(rank)[0]).sum())
+    model.reset_running_stats()
+    model.momentum = None
+    with torch.no_grad():
+        for x in loader:
+            model(x)
+    torch.testing.assert_close(model.running_mean, rows.mean(0))
+    assert model.num_batches_tracked.item() == 2
+    loader = accelerator.shard(torch.utils.data.DataLoader(rows[:8], batch_size=8), even=False)
+    with torch.no_grad():
+        for x in loader:  # one rank has a batch
+            model(x)
+    accelerator.wait_for_everyone()
+    _assert_equal(accelerator, list(model.buffers()))
+
+
 def buffers_agree_where_all_ranks_come_together(accelerator):
     model = accelerator.prepare(nn.BatchNorm1d(4))
     loader = torch.utils.data.DataLoader(torch.ones(4, 4), batch_size=2)

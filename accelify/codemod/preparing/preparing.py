@@ -11,10 +11,12 @@ from itertools import pairwise
 from accelify.codemod.edits.inserted import Inserted
 from accelify.codemod.edits.values import Insert
 from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.grouping import Group, Grouper, Item, trains
 from accelify.codemod.preparing.handed_back import goes_over, handed_back, is_handed_through
 from accelify.codemod.preparing.optimizer_models import Owners, is_plain
 from accelify.codemod.preparing.reach import method_of, node_of
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.in_place import is_fixed
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
@@ -90,6 +92,7 @@ class Preparer:
         self._optimizers()
         self._models_without_name()
         self._models_that_switch()
+        self._models_given_statistics()
         if not self.training.steps:
             self._models_without_optimizer()
         self.needed |= {node_of(i.frame) for i in self._items}
@@ -383,6 +386,23 @@ class Preparer:
             self.found.models |= values
             self._model_names.add(chain[-1].node)
             self._items.append(self._item("model", binding))
+
+    def _models_given_statistics(self) -> None:
+        """Models whose statistics a library sets anew from a loader that is sharded: `update_bn(loader, average)`."""
+        kinds = self.program.once(Kinds)
+        sources = [source for data in self.training.data for source in data.sources]
+        loaders = {value for source in sources for value in self.program.values(source)}
+        for call in self.program.calls:
+            rows = kinds.called(call)
+            if not rows or not all(row.has(Trait.GOES_OVER) for row in rows):
+                continue
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            if any(loaders & self.program.values(argument) for argument in given):
+                for model in given:
+                    values = set(self.program.values(model))
+                    is_one = any(map(self.roles.is_model, values)) or "module" in kinds.of(model)
+                    for chain in self.tracer.chains(model) if is_one else ():
+                        self._model_that_switches(chain, values)
 
     def _is_part(self, binding: Binding) -> bool:
         """Whether what is bound is a part of a model, or prepared already."""

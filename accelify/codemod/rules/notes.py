@@ -309,9 +309,11 @@ def _gone_over(script: Script) -> Iterator[Remark]:
     kinds = script.program.once(Kinds)
     for call in script.program.calls:
         rows = kinds.called(call) if script.path(call) in script.files and not script.is_by_hand else None
-        loader = next(iter([*call.args, *(k.value for k in call.keywords)]), None)
+        given = [*call.args, *(k.value for k in call.keywords)]
         is_gone_over = rows and all(row.has(Trait.GOES_OVER) for row in rows)
-        if is_gone_over and loader is not None and script.prepared.is_loader(loader):
+        loader = next(filter(script.prepared.is_loader, given if is_gone_over else ()), None)
+        # The statistics of a prepared model become means over the processes where the loop over its loader ends.
+        if loader is not None and not any(map(script.prepared.is_model, given)):
             message = (
                 f"this goes over the shard of each process, and `{ast.unparse(loader)}` is prepared: what it computes "
                 "differs between the processes; give it a loader that is not prepared"

@@ -273,6 +273,37 @@ def test_another_name_of_a_prepared_model_is_not_prepared() -> None:
     assert "student, optimizer = accelerator.prepare(student, optimizer)" in after
 
 
+AVERAGED = """\
+from torch.optim.swa_utils import AveragedModel, update_bn
+model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+average = AveragedModel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=2)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    average.update_parameters(model)
+{call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "is_prepared"),
+    [
+        ("update_bn(loader, average)", True),
+        ("torch.optim.swa_utils.update_bn(model=average, loader=loader, device='cpu')", True),
+        ("net = average\nupdate_bn(loader, net)", True),
+        ("update_bn(DataLoader(data), average)", False),
+        ("average.eval()", False),
+    ],
+)
+def test_an_average_whose_statistics_come_from_a_prepared_loader_is_prepared(call: str, is_prepared: bool) -> None:
+    found = Facts(HEAD + AVERAGED.format(call=call)).script.preparation.items
+    assert ("average" in [item.text for item in found]) is is_prepared
+
+
 def test_a_loader_without_a_name_is_wrapped() -> None:
     found = Facts(script().replace("for x, y in loader:", "for x, y in DataLoader(rows):")).script.preparation
     assert [(kind, ast.unparse(node)) for kind, node in found.wrapped] == [("loader", "DataLoader(rows)")]

@@ -280,8 +280,10 @@ def test_a_loop_over_a_loader_in_a_file_that_does_not_change(scores: str, call: 
 @pytest.mark.parametrize(
     ("call", "is_said"),
     [
-        ("torch.optim.swa_utils.update_bn(train, model)", True),
-        ("torch.optim.swa_utils.update_bn(loader=train, model=model)", True),
+        ("torch.optim.swa_utils.update_bn(train, torch.load('average.pt'))", True),
+        ("torch.optim.swa_utils.update_bn(model=torch.load('average.pt'), loader=train)", True),
+        ("torch.optim.swa_utils.update_bn(train, model)", False),
+        ("torch.optim.swa_utils.update_bn(loader=train, model=model)", False),
         ("torch.optim.swa_utils.update_bn(DataLoader(rows), model)", False),
         ("score(model, train)", False),
     ],
@@ -295,9 +297,15 @@ def test_a_library_that_goes_over_a_prepared_loader(call: str, is_said: bool) ->
 @pytest.mark.parametrize(
     ("made", "call"),
     [
-        ("from torchcontrib.optim import SWA\nswa = SWA(optimizer)", "swa.bn_update(train, model, device='cpu')"),
-        ("import torchcontrib\nswa = torchcontrib.optim.SWA(optimizer)", "swa.bn_update(loader=train, model=model)"),
-        ("from torchcontrib.optim import SWA\nswa = SWA(optimizer)", "SWA.bn_update(train, model)"),
+        (
+            "from torchcontrib.optim import SWA\nswa = SWA(optimizer)",
+            "swa.bn_update(train, torch.load('average.pt'), device='cpu')",
+        ),
+        (
+            "import torchcontrib\nswa = torchcontrib.optim.SWA(optimizer)",
+            "swa.bn_update(loader=train, model=torch.load('average.pt'))",
+        ),
+        ("from torchcontrib.optim import SWA\nswa = SWA(optimizer)", "SWA.bn_update(train, torch.load('average.pt'))"),
     ],
 )
 def test_an_optimizer_that_goes_over_a_prepared_loader(made: str, call: str) -> None:

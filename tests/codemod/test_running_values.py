@@ -88,6 +88,47 @@ def test_an_evaluation_over_a_prepared_loader_for_some_callers_is_named(calls: s
     assert any("`wrong` covers this process's shard" in message for message in told) is is_reported
 
 
+STOPS_EARLY = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def fit(model, train_loader, test_loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    best = float("inf")
+    for epoch in range(9):
+        for x, y in train_loader:
+            optimizer.zero_grad()
+            (model(x) - y).pow(2).mean().backward()
+            optimizer.step()
+        with torch.no_grad():
+            value = {value}
+        if value >= best:
+            break
+        best = value
+
+few, train, test = DataLoader(rows[:9]), DataLoader(rows[:90]), DataLoader(rows[90:])
+fit(nn.Linear(3, 1), few, {few})
+fit(nn.Linear(3, 1), train, test)
+"""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "np.mean([(model(x) - y).pow(2).mean().item() for x, y in test_loader])",
+        "sum((model(x) - y).abs().sum().item() for x, y in test_loader) / 9",
+        "max(float((model(x) - y).abs().max()) for x, y in test_loader)",
+    ],
+)
+@pytest.mark.parametrize("few", ["few", "test"])
+def test_what_is_evaluated_on_a_shard_for_some_callers_decides_alike(value: str, few: str) -> None:
+    result = run(STOPS_EARLY.replace("{value}", value).replace("{few}", few))
+    is_of_shard = any("`value` covers this process's shard" in note.message for note in result.notes)
+    assert (is_of_shard, "broadcast_object_list" in result.after.decode()) == (few == "few", few == "few")
+
+
 @pytest.mark.parametrize("made", ["DataLoader(data, batch_size=8)", "make(data)"])
 def test_a_mean_over_the_rows_is_no_mean_over_the_batches(made: str) -> None:
     text = (

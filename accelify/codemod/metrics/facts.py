@@ -117,7 +117,7 @@ class Measured:
         return Shards(
             loops,
             (*rounds, *endless, *drawn),
-            self._is_sharded_loader,
+            self._may_be_sharded_loader,
             self._is_alike,
             bool(random),
             drawn,
@@ -160,6 +160,10 @@ class Measured:
 
     def _is_sharded_loader(self, node: ast.expr) -> bool:
         return bool(self.program.values(node)) and self.prepared.is_loader(node)
+
+    def _may_be_sharded_loader(self, node: ast.expr) -> bool:
+        """Whether an expression is a prepared loader, at least for some callers."""
+        return self._is_sharded_loader(node) or self.prepared.is_loader_for_some(node)
 
     def _is_alike(self, node: ast.expr) -> bool:
         """Whether an expression is what all processes have alike: a model, an optimizer, a loader, a scaler."""

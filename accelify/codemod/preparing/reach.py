@@ -215,6 +215,7 @@ class Reacher:
         nodes = set(self.seeds)
         for _ in range(30):
             before = set(nodes)
+            nodes |= {base for node in nodes for base in self._family(node)}
             nodes |= self._between(nodes)
             nodes |= self._callers_of_the_passed(nodes)
             nodes |= self._callers_in_loops(nodes)

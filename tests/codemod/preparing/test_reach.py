@@ -456,3 +456,29 @@ def test_what_is_made_in_a_constructor_is_passed_it() -> None:
     _, found = reach(MADE_EARLY.format(made="def __init__(self): self.loss = Loss()"), "need()", "first()")
     assert not asking(found)
     assert {c.name for c in found.holders} == {"Loss", "Trainer"}
+
+
+def test_a_base_class_has_it_for_its_heir() -> None:
+    """The heir makes what needs the accelerator, and only its base has a constructor."""
+    homes, _, at = reached(
+        """\
+class Epoch:
+    def __init__(self, run): self.run, self.loader = run, DataLoader(run.rows)
+    def fit(self):
+        for x in self.loader:
+            self.run.model(x).sum().backward()
+            self.run.optimizer.step()
+class Base:
+    def __init__(self, rows, model, optimizer):
+        self.rows, self.model, self.optimizer = rows, model, optimizer
+    def train(self):
+        for _ in range(2): self.epoch().fit()
+class Run(Base):
+    def epoch(self): return Epoch(self)
+def main():
+    model = nn.Linear(4, 1)
+    Run(d, model, torch.optim.SGD(model.parameters(), lr=0.1)).train()
+main()
+"""
+    )
+    assert (homes, at) == (["main"], "self.accelerator")

@@ -6,8 +6,9 @@ Why: wrapped blindly, every process would train on the same data. A loop over in
 equal number to each process. Batches drawn at random get random numbers of their own in each process; for
 loops over sharded data, and data sets that draw their samples, the runtime does that. A loop that ends before a
 last batch that is not full (`if i == len(data) // 64: break`) counts the rounds of one process.
-Left alone: the mini-batches of what this process alone has collected from an environment; and a full batch, which more
-processes cannot divide. A note says so.
+Left alone: the mini-batches of what this process alone has collected from an environment; a full batch, which more
+processes cannot divide; and batches along which a model carries its state, `out, hidden = model(x, hidden)`, so that
+they have to follow each other. A note says so.
 """
 
 from __future__ import annotations
@@ -162,6 +163,13 @@ def _asked_of_others(script: Script, kind: str) -> list[Remark]:
 def _not_sharded(script: Script) -> Remark:
     backward = _learning_from(script, ("full", "random", "sequence"))
     message = "every process has the same data here: the result is correct, but more processes make it no faster"
+    state = next((d.state for d in script.training.data if d.state is not None), None)
+    if state is not None:
+        message = (
+            f"`{ast.unparse(state)}` is carried from one batch to the next, so every process takes all batches in "
+            "their order: the result is correct, but more processes make it no faster. To share the work, give each "
+            "process other rows of each batch"
+        )
     return Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 

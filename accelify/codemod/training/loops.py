@@ -12,6 +12,8 @@ from itertools import islice
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import SEEDS
 from accelify.codemod.semantics.call_conditions import Way, Ways
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -52,13 +54,15 @@ class Data:
 
     kind: `loaders`; `sequence`, a loop over indices, slices or items of the script's own; `random`, drawn anew in each
     step; `pass`, asked for batch by batch from one pass over all data, in an order drawn before; `given`, passed by
-    callers that are not known; `full`, the same data in every step. sources: the loaders, the sequence, the pass; for
-    `full`, iterators of libraries that are not known.
+    callers that are not known; `full`, the same data in every step, or on all processes. sources: the loaders, the
+    sequence, the pass; for `full`, iterators of libraries that are not known. state: what a model hands on from one
+    batch to the next, which has to be the one that follows.
     """
 
     kind: str
     loop: Loop | None = None
     sources: tuple[ast.expr, ...] = ()
+    state: ast.expr | None = None
 
     @property
     def sharded_loop(self) -> Loop | None:
@@ -275,6 +279,37 @@ class Loops:
     def _runs_model(self, call: ast.Call) -> bool:
         return any(map(self.roles.is_model, self.program.values(call.func)))
 
+    def _state(self, loop: Loop) -> ast.Name | None:
+        """What a model is called with in a round, and its last call gave: `out, hidden = model(x, hidden)`."""
+        for call in self.program.calls:
+            if next(iter(self.program.loops_round(call)), None) is not loop or not self._runs_a_model_in(call):
+                continue
+            arguments = [*call.args, *(k.value for k in call.keywords)]
+            given = [n for a in arguments for n in ast.walk(a) if isinstance(n, ast.Name)]
+            kept = [n for n in given if self._comes_from(call, n, loop, frozenset())]
+            if kept:
+                return kept[0]
+        return None
+
+    def _runs_a_model_in(self, call: ast.Call) -> bool:
+        """Whether a call runs a model, itself or in the functions that it calls."""
+        inner = self.program.run_from(self.program.flow.callees.get(call, ()))
+        return any(self._runs_model(c) for c in (call, *(c for f in inner for c in self.program.calls_in(f))))
+
+    def _comes_from(self, call: ast.Call, read: ast.Name, loop: Loop, seen: frozenset[ast.AST]) -> bool:
+        """Whether a variable may hold a result of a call, or what is made of it, of an earlier round of a loop."""
+        for definition in self.program.once(Chains).definitions(read):
+            statement = self.program.statement(definition.node)
+            if statement is self.program.statement(call):
+                return definition.kind is Kind.ASSIGNMENT
+            value = getattr(statement, "value", None)
+            if statement in seen or not isinstance(value, ast.expr) or not self.program.inside(statement, loop):
+                continue
+            reads = [n for n in ast.walk(value) if isinstance(n, ast.Name)]
+            if any(self._comes_from(call, n, loop, seen | {statement}) for n in reads):
+                return True
+        return False
+
     def _is_over_parts_of_a_loss(self, loop: Loop, backward: ast.Call) -> bool:
         """Whether the models ran before a loop, and it goes back through them from one objective after the other."""
         if not all(map(self._outputs.holds, losses_of(self.program, backward) or [backward])):
@@ -385,7 +420,8 @@ class Loops:
                     break
                 if self._is_over_parts_of_a_loss(loop, backward) or self._clears_without_a_step(loop, steps):
                     continue
-                return [Data(source[0], loop, (source[1],))]
+                state = self._state(loop) if source[0] == "sequence" else None
+                return [Data("full", loop, state=state) if state else Data(source[0], loop, (source[1],))]
         once = self.passes.asked(loops)
         if once is not None:
             return [Data("pass", loops[0], (once,))]

@@ -16,7 +16,7 @@ from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import returned
+from accelify.codemod.semantics.scopes import Scope, names_in, returned
 from accelify.codemod.semantics.values import HOLE, Constant, Element, Made, template
 
 _DEPTH = 4
@@ -164,13 +164,25 @@ class Files:
         return self.may_hold(one, other)
 
     def is_told_as_one(self, one: ast.expr, other: ast.expr) -> bool:
-        """Whether two paths may name one file by what is known of both: their names, or how they begin."""
+        """Whether two paths may name one file by what is known of both: their names, how they begin, who gives them."""
+        if self._origins(one, _DEPTH) & self._origins(other, _DEPTH):
+            return True
         if self.names(one) and self.names(other):
             if self.names(one) & self.names(other) or (self.are_alike(one, other) and self.is_told_to_hold(one, other)):
                 return True
             begun = [[n for n in self.names(p) if not n.startswith(HOLE)] for p in (one, other)]
             return any(_may_be(a, b) for a in begun[0] for b in begun[1]) and self.may_hold(one, other)
         return self.is_told_to_hold(one, other)
+
+    def _origins(self, path: ast.expr, depth: int) -> frozenset[tuple[Scope, str]]:
+        """A path, and what callers pass for it, each as it is written in its function: `out` of `load(out)`."""
+        found = {(self.program.frame(path), ast.unparse(path))} if names_in(path) else set()
+        owner = self.program.scope(path).owner(path.id) if isinstance(path, ast.Name) and depth else None
+        writes = self.tracer.writes(owner, path.id) if owner is not None and isinstance(path, ast.Name) else []
+        if any(isinstance(write, ast.arg) for write in writes):
+            given = [v for values in self._given_to(path) for v in values if v is not None]  # type: ignore[arg-type]  # a name
+            found.update(*(self._origins(v, depth - 1) for v in given))
+        return frozenset(found)
 
     def is_told_to_hold(self, folder: ast.expr, path: ast.expr) -> bool:
         """Whether a file may be in a folder, by what is known of how both begin."""

@@ -1319,3 +1319,47 @@ def test_all_wait_before_they_call_what_reads_a_file_that_was_moved(tmp_path: Pa
     found = rewritten(tmp_path, "main.py", main=main, other=other)
     assert f"{BY_LIBRARY}        os.replace(" in found["other.py"].after.decode()
     assert f"{WAIT}\nload('a.pt')" in found["main.py"].after.decode()
+
+
+READ_BACK = """
+import os
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def load(path):
+    return np.load(path)["x"]
+
+def store(where, x):
+    np.savez(where, x=x)
+
+def make(out):
+    x = np.ones((64, 4))
+    {made}
+
+place = os.environ["DATA"]
+rows = load(place) if os.path.exists(place) else make(place)
+loader = DataLoader(TensorDataset(torch.from_numpy(rows)), batch_size=8)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "waits"),
+    [
+        ("np.savez(out, x=x)\n    return load(out)", True),
+        ("target = out + os.environ['TAG']\n    np.savez(target, x=x)\n    return load(target)", True),
+        ("store(out, x)\n    return load(out)", True),
+        ("np.savez('log.npz', x=x)\n    return x", False),
+    ],
+)
+def test_a_path_of_an_unknown_name_is_read_where_it_is_passed_on(made: str, waits: bool) -> None:
+    after = run(READ_BACK.replace("{made}", made)).after.decode()
+    assert "if accelerator.is_main_process:" in after
+    assert ("    accelerator.wait_for_everyone()\n    return np.load(path)" in after) is waits

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 
 _OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -55,12 +57,27 @@ class Refusals:
         if self._is_stopped_by(make):
             yield Refusal(self.stored.program.statement(make), ())
         for call in self.stored.program.calls:
-            if not methods.looks_for_a_file(ast.unparse(call.func).rpartition(".")[2]):
+            if not self.asks(call):
                 continue
             stops = self._stops(call)
             meetings = self.stored.meetings(call, make) if stops or self._is_told(call, make) else ()
             if found := tuple(m for m in meetings if self._is_of(call, make, m)):
                 yield Refusal(self.stored.program.statement(call), found, stops)
+
+    def asks(self, call: ast.Call) -> bool:
+        """Whether a call looks for a file, or is searched for its name in a loop: `while name in os.listdir(out):`."""
+        is_look = methods.looks_for_a_file(ast.unparse(call.func).rpartition(".")[2])
+        return is_look or (self._searched(call) is not None and self.counts_on(call))
+
+    def _searched(self, listing: ast.Call) -> ast.Compare | None:
+        """The comparison that searches the names which a call lists."""
+        program, around = self.stored.program, self.stored.program.parent(listing)
+        if isinstance(around, ast.Call) and around.args == [listing]:  # `set(os.listdir(out))`
+            around = program.parent(around)
+        is_search = isinstance(around, ast.Compare) and isinstance(around.ops[0], (ast.In, ast.NotIn))
+        rows = program.once(Kinds).called(listing) or ()
+        is_list = any(row.has(Trait.LISTS) for row in rows)
+        return around if isinstance(around, ast.Compare) and is_search and is_list else None
 
     def _is_of(self, look: ast.Call, make: ast.Call, meeting: ast.Call) -> bool:
         """Whether a call looks for what another makes; `meeting` is that one, or the call that leads to it."""
@@ -68,6 +85,8 @@ class Refusals:
         function = program.frame(make)
         if meeting is not make and isinstance(made, ast.Name) and function in program.flow.callees.get(meeting, ()):
             made = self.stored.tracer.argument(meeting, function, made.id) or made
+        if (search := self._searched(look)) is not None:
+            return self.stored.are_alike(search.left, made)
         if self.counts_on(look):
             return self.stored.may_be_one(asked, made)
         return ast.unparse(asked) == ast.unparse(made) or self.stored.are_alike(asked, made)
@@ -82,7 +101,10 @@ class Refusals:
     def _asks_for_presence(self, look: ast.Call) -> bool:
         """Whether a condition holds where what is looked for is there, and not where it is missing."""
         around = itertools.takewhile(lambda a: not isinstance(a, ast.stmt), self.stored.program.ancestors(look))
-        return sum(isinstance(a, ast.UnaryOp) and isinstance(a.op, ast.Not) for a in around) % 2 == 0
+        turns = [a.op for a in around if isinstance(a, ast.UnaryOp)]
+        search = self._searched(look)
+        is_turned = search is not None and isinstance(search.ops[0], ast.NotIn)
+        return (sum(isinstance(op, ast.Not) for op in turns) + is_turned) % 2 == 0
 
     def _branches(self, look: ast.Call, choice: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """What is done where what is looked for is there, and where it is missing."""
@@ -104,7 +126,9 @@ class Refusals:
             missing = block[block.index(statement) + 1 :] if ends else missing
             if not any(isinstance(s, (ast.Break, ast.Return)) for s in missing):
                 return False
-        named = {n.id for n in ast.walk(path_of(look)) if isinstance(n, ast.Name)} if _has_path(look) else set()
+        search = self._searched(look)
+        path = search.left if search is not None else path_of(look) if _has_path(look) else None
+        named = {n.id for n in ast.walk(path) if isinstance(n, ast.Name)} if path is not None else set()
         written = (
             [n for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)] if loop else []
         )

@@ -304,7 +304,7 @@ def _counting(script: Script, refusals: Refusals) -> Iterator[ast.Call]:
     for call in script.program.calls:
         if script.program.frame(call) not in script.program.reachable or call in script.written.guarding.covered:
             continue
-        is_question = methods.looks_for_a_file(code(call.func).rpartition(".")[2]) and refusals.counts_on(call)
+        is_question = refusals.asks(call) and refusals.counts_on(call)
         is_tried = _makes_a_folder(script, call) and refusals.counts_failures(call)
         if is_question or is_tried:
             yield call

@@ -165,15 +165,17 @@ class Clocks:
         for write in writes:
             if isinstance(write, ast.arg) and depth:
                 calls = self.program.flow.callers.get(owner, ())
-                given = [self.tracer.argument(call, owner, name) for call in calls]
+                given: list[ast.expr | None] = [self.tracer.argument(call, owner, name) for call in calls]
+                given += [g for call in calls if _is_rest(owner, name) for g in call.args]
                 for value in filter(None, (*given, owner.defaults.get(name))):
                     yield from self._in(value, depth - 1)
             elif isinstance(write, ast.Name):
                 statement = self.program.statement(write)
                 if isinstance(statement, _ASSIGNMENTS) and statement.value is not None:
                     yield from self._in(statement.value, depth)
-                elif isinstance(statement, _LOOPS) and not self.program.inside(self._path, statement):
-                    yield from self._in(statement.iter, depth)
+                elif isinstance(statement, _LOOPS):
+                    is_round = self.program.inside(self._path, statement)  # one of all that are there is no free name
+                    yield from (c for c in self._in(statement.iter, depth) if not (is_round and self._asks(c)))
 
     def _put_in_loops(self, owner: Scope, name: str) -> Iterator[ast.expr]:
         """What loops put into a list: `n` of `for n in os.listdir(out): numbers.append(n)`."""
@@ -206,6 +208,12 @@ def _variables_of(place: Value) -> Scope | None:
 def _bound(chains: Iterable[Chain]) -> Iterator[ast.expr]:
     """The values that are given names on the way."""
     yield from (binding.value for chain in chains for binding in chain if binding.value is not None)
+
+
+def _is_rest(function: Scope, name: str) -> bool:
+    """Whether a parameter gets all further arguments: `*folders`."""
+    rest = function.node.args.vararg if isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+    return rest is not None and rest.arg == name
 
 
 def _is_of_a_result(node: ast.expr) -> bool:

@@ -338,6 +338,7 @@ WAIT = "accelerator.wait_for_everyone()"
     ("lines", "is_settled"),
     [
         ("while os.path.exists(f'runs/{i}'):\n    i += 1\nos.makedirs(f'runs/{i}')", True),
+        ("while f'a{i}' in os.listdir('runs'):\n    i += 1\nos.makedirs(f'runs/a{i}')", True),
         ("for i in range(99):\n    if not os.path.exists(f'runs/{i}'):\n        break\nos.makedirs(f'runs/{i}')", True),
         (
             "while True:\n    out = f'runs/{i}'\n    if not os.path.exists(out):\n        os.makedirs(out)\n"
@@ -405,3 +406,47 @@ def test_a_free_number_that_is_tried_in_place_is_noted() -> None:
     assert [n.message for n in result.notes if n.rule == "folders"] == [
         "a later process finds what another has created, and takes the next name: use one for all processes"
     ]
+
+
+LISTED = """\
+def choose(base):
+    i = 0
+    while {test}:
+        i += 1
+    return f'{{base}}/{{i}}'
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "is_agreed"),
+    [
+        ("str(i) in os.listdir(base)", True),
+        ("f'run{i}' in set(os.listdir(base))", True),
+        ("not str(i) not in os.listdir(base)", True),
+        ("str(i) not in os.listdir(base)", False),
+        ("'stop' in os.listdir(base)", False),
+    ],
+)
+def test_a_name_that_is_free_in_a_list_of_files(test: str, is_agreed: bool) -> None:
+    function = LISTED.format(test=test)
+    result = run(script(imports=IMPORTS, before=f"{function}out = {ASKED}\nos.makedirs(out, exist_ok=True)"))
+    agreed = f"accelerator.broadcast_object_list([{ASKED}])[0]" if is_agreed else ASKED
+    assert f"\nout = {agreed}\n" in result.after.decode()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "for d in [out, out + '/a']:\n    os.makedirs(d, exist_ok=True)",
+        "a = out + '/a'\nfor d in (a, 'b'):\n    if not os.path.exists(d):\n        os.mkdir(d)",
+        "def make(*dirs):\n    for d in dirs:\n        os.makedirs(d, exist_ok=True)\nmake('b', out)",
+    ],
+)
+def test_the_time_in_the_names_of_folders_that_a_loop_makes(made: str) -> None:
+    result = run(script(imports=IMPORTS + "\nimport time", before=f"out = time.strftime('%H%M%S')\n{made}"))
+    assert "out = accelerator.broadcast_object_list([time.strftime('%H%M%S')])[0]\n" in result.after.decode()
+
+
+def test_a_folder_for_each_that_is_there_has_no_free_name() -> None:
+    made = "for name in os.listdir('data'):\n    os.makedirs('out/' + name, exist_ok=True)"
+    assert "broadcast" not in run(script(imports=IMPORTS, before=made)).after.decode()

@@ -368,6 +368,7 @@ class Preparer:
             if self.program.frame(call) in self.program.reachable and is_plain(call.func.value)
         ]
         trained = [model for method, model in asked if methods.switches_mode(method) and method != "eval"]
+        trained += [run.func for run in self._runs_in_steps() if not self._is_evaluating(run, run.func)]
         used = {v for _, model in asked if model not in trained for v in self.program.values(model)}
         for model in trained:
             values = {v for v in self.program.values(model) if self.roles.is_model(v)}
@@ -375,6 +376,36 @@ class Preparer:
             if values and values <= used and keeps_statistics and self._run_in_steps(values):
                 for chain in self.tracer.chains(model):
                     self._model_that_switches(chain, values)
+
+    def _runs_in_steps(self) -> Iterator[ast.Call]:
+        """The calls of models that take part in each training step."""
+        for backward in self.training.backwards:
+            flow = self.program.control_flow(backward)
+            loops = set(flow.loops_round(backward))
+            for call in self.program.calls_in(self.program.frame(backward)):
+                is_in_step = is_plain(call.func) and loops.issubset(flow.loops_round(call))
+                if is_in_step and any(map(self.roles.is_model, self.program.values(call.func))):
+                    yield call
+
+    def _is_evaluating(self, site: ast.Call, model: ast.expr, depth: int = 3) -> bool:
+        """Whether a model has been set to evaluate whenever a place is reached: a new one is in training mode."""
+        frame, values = self.program.frame(site), self.program.values(model)
+        own = [c for c in self._evals if self.program.values(getattr(c.func, "value", None)) & values]
+        frames = set(map(self.program.frame, own))
+        before = [
+            call
+            for call in self.program.calls_in(frame)
+            if call in own or not frames.isdisjoint(self.program.flow.callees.get(call, ()))
+        ]
+        if before and self.program.control_flow(site).is_covered([c for c in before if c is not site], site):
+            return True
+        calls = self.program.calls_of(frame)
+        return bool(depth and calls) and all(self._is_evaluating(c, model, depth - 1) for c in calls)
+
+    @cached_property
+    def _evals(self) -> list[ast.Call]:
+        calls = (c for c in self.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "eval")
+        return [call for call in calls if self.program.frame(call) in self.program.reachable]
 
     def _model_that_switches(self, chain: Chain, values: set[Value]) -> None:
         """Prepare a model that is none of those with an optimizer; one made as they are, only beside them."""

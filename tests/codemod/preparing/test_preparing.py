@@ -206,6 +206,8 @@ def test_models_that_no_optimizer_steps_are_not_prepared() -> None:
 
 
 FROZEN = """\
+def evaluated(net):
+    return net.eval()
 encoder = nn.Sequential(nn.Linear(4, 4), nn.{layer}(4))
 for weight in encoder.parameters():
     weight.requires_grad = False
@@ -221,6 +223,12 @@ for weight in encoder.parameters():
         ("BatchNorm1d", ("encoder.train()", "torch.save(encoder.state_dict(), 'encoder.pth')"), True),
         ("BatchNorm1d", ("encoder.train()", "print(encoder)"), False),
         ("LayerNorm", ("encoder.train()", "encoder.eval()"), False),
+        ("BatchNorm1d", ("pass", "encoder.eval()"), True),
+        ("BatchNorm1d", ("pass", "shown = evaluated(encoder)"), True),
+        ("BatchNorm1d", ("pass", "torch.save(encoder.state_dict(), 'encoder.pth')"), True),
+        ("BatchNorm1d", ("evaluated(encoder)", "torch.save(encoder.state_dict(), 'encoder.pth')"), False),
+        ("BatchNorm1d", ("pass", "print(encoder)"), False),
+        ("LayerNorm", ("pass", "encoder.eval()"), False),
     ],
 )
 def test_a_frozen_model_whose_statistics_change_is_prepared(

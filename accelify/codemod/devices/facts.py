@@ -31,6 +31,8 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, assigned_targets
 from accelify.codemod.semantics.values import Constant
+from accelify.codemod.training.facts import leading
+from accelify.codemod.training.loops import Training
 
 _CUDA_OR_HOST = [{Where.ACCELERATOR}, {Where.HOST}]
 
@@ -53,7 +55,8 @@ class Devices:
     that stay, of variables that another file sets and that this one reads for moves only. comparisons: those of a
     device with a named GPU. set_below: the devices of a module that are read where the accelerator is, and bound
     above, each with the module or function that creates it.
-    keeps_moves: whether all of the script's own moves stay, and `prepare` moves nothing.
+    keeps_moves: whether all of the script's own moves stay, and `prepare` moves nothing. beside: the moves in functions
+    that nothing names, in a file that trains by itself.
     """
 
     tracer: Tracer
@@ -79,6 +82,7 @@ class Devices:
     comparisons: tuple[Comparison, ...] = ()
     set_below: tuple[tuple[Assignment, Scope], ...] = ()
     keeps_moves: bool = False
+    beside: frozenset[ast.Call] = frozenset()
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -253,7 +257,9 @@ def devices_of(
         others = placed.fixed - {b.value for b in known.bindings} - {m.device for m in moves if m.call in needless}
         settled = {read for option in placed.options for read in option.reads}
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
-    undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, moves, {*needless}, {*named})]
+    beside = frozenset(m.call for m in moves if _is_beside(program, own.training, m.call))
+    left = [m for m in moves if m.call not in needless | beside]
+    undecided = [] if by_hand or cpu is not None else [*_undecided(lattice, left, {*named})]
     undecided += stranded
     if staying is None:
         together = together_of(own, lattice, undecided, may_mix=may_mix) if not by_hand else Together()
@@ -282,17 +288,26 @@ def devices_of(
         comparisons=() if by_hand else tuple(compared.find()),
         set_below=() if by_hand or homemade is not None else tuple(_set_below(known, access, needless)),
         keeps_moves=staying is not None and staying.is_left,
+        beside=beside,
     )
 
 
-def _undecided(
-    lattice: Lattice, moves: Sequence[Move], needless: Collection[ast.Call], named: Collection[ast.expr]
-) -> Iterator[ast.expr]:
-    """The devices of moves that stay, of which nothing is known, or that may be the CPU: `self.device` of settings."""
+def _is_beside(program: Program, training: Training, node: ast.AST) -> bool:
+    """Whether a node is in a function that nothing names, of a file that trains itself, and not by that function."""
+    frame, trains = program.frame(node), leading(program, training)
+    return frame.root in trains and frame not in trains and program.is_unused(frame)
+
+
+def _undecided(lattice: Lattice, moves: Sequence[Move], named: Collection[ast.expr]) -> Iterator[ast.expr]:
+    """The devices of moves, of which nothing is known, or that may be the CPU: `self.device` of settings.
+
+    Not of those that follow another tensor, where a script moves its tensors itself.
+    """
     program = lattice.program
-    left = (m for m in moves if m.call not in needless and program.frame(m.call) in program.reachable)
-    for device in (m.device for m in left if ast.unparse(m.call.func).endswith(".to")):
-        if device is not None and device not in named and not is_by_number(program, device):
+    moves = [m for m in moves if program.frame(m.call) in program.reachable]
+    for device in (m.device for m in moves if ast.unparse(m.call.func).endswith(".to")):
+        follows = not lattice.is_plain_host and lattice.devices.follows_tensors(device)
+        if device is not None and device not in named and not follows and not is_by_number(program, device):
             places = {d.now for d in lattice.devices.resolved(lattice.devices.of(device))}
             if Where.UNKNOWN in places or not places:
                 yield device

@@ -294,7 +294,7 @@ def _is_trained(script: Script, move: Move) -> bool:
 def _may_be_run(script: Script, move: Move) -> bool:
     """Whether the training runs a move, or unknown callers of a file that the user named; nothing else changes."""
     named = script.options.selection.named or {parsed.path for parsed in script.program.named}
-    return script.path(move.call) in named or _is_trained(script, move)
+    return (script.path(move.call) in named and move.call not in script.devices.beside) or _is_trained(script, move)
 
 
 def _is_own(script: Script, move: Move) -> bool:

@@ -475,6 +475,17 @@ class Program:
             return frame in self.reachable
         return self.flow.method(cls, "__init__") in self.reachable
 
+    def is_unused(self, frame: Scope) -> bool:
+        """Whether nothing in the program names the function of a module that a frame is, or stands in."""
+        while frame.parent is not None and frame.parent.kind != "module":
+            frame = frame.parent
+        node = frame.node
+        if frame.parent is None or not isinstance(node, ast.FunctionDef) or node.decorator_list:
+            return False
+        aliases = (n for parsed in self.files for n in parsed.nodes if isinstance(n, ast.alias))
+        is_named = bool(self.reads_of(frame.parent, node.name) or self.calls_of(frame))
+        return not is_named and not any(alias.name in (node.name, "*") for alias in aliases)
+
     def run_by(self, paths: Collection[str]) -> set[Scope]:
         """The functions that code of some files may run, and those files' own."""
         own = (s for path in paths for s in self.flow.bindings[path].root.walk())

@@ -68,3 +68,33 @@ def test_a_function_that_gets_two_loaders_may_join_what_has_come_with_what_has_n
     plain = "score(DataLoader(TensorDataset(torch.rand(8, 2), torch.rand(8, 2)), batch_size=8))"
     after = f"{score}        y = model(x.to(device)) - y.to(device)\n    return seen\nscore(loader)\n"
     assert KEPT in rewritten(after=after + plain)
+
+
+WEIGHTS = "torch.ones(8, 2)"
+UNUSED = "def place(model, device):\n    model.to(device)\n    return model"
+
+
+@pytest.mark.parametrize(
+    ("before", "batch", "after"),
+    [
+        (DEVICE, f"{MOVED}\n    y = y + {WEIGHTS}.to(next(model.parameters()).device)", ""),
+        (
+            f"{DEVICE}\ndef beside(x, y):\n    if x.device != y.device:\n        y = y.to(x.device)\n    return x + y",
+            f"{MOVED}\n    y = beside(x, y)",
+            "print(beside(torch.ones(2).to(device), torch.ones(2)))",
+        ),
+        (f"{DEVICE}\n{UNUSED}", MOVED, ""),
+    ],
+)
+def test_moves_to_where_another_tensor_is_and_moves_that_nothing_runs_mix_nothing(
+    before: str, batch: str, after: str
+) -> None:
+    text = SCRIPT.format(before=before, move=".to(device)", batch=batch, after=after)
+    result = run(text)
+    assert "accelerator = Accelerator()\n" in result.after.decode()
+    assert not any("is set elsewhere" in note.message for note in result.notes)
+
+
+def test_a_move_of_a_function_that_others_may_call_is_reported() -> None:
+    text = SCRIPT.format(before=f"{DEVICE}\n{UNUSED}\nvendor.add(place)", move=".to(device)", batch=MOVED, after="")
+    assert any("is set elsewhere" in note.message for note in run(text).notes)

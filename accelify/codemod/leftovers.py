@@ -6,7 +6,8 @@
 
 Why: a migrated script should read as if it had been written so.
 Left alone: names that nothing read before either, and values whose making has an effect. A change that would leave such
-a name over is not made, if the script is right without it; else the file is declined.
+a name over is not made, if the script is right without it; else the file is declined. A parameter of a function that
+is passed on as a value stays, with a note.
 """
 
 from __future__ import annotations
@@ -364,7 +365,7 @@ class _Ledger:
         """Whether a function has a parameter that nothing reads any more, and that no other change concerns."""
         taken = _parameters_changed([*self.changes, *self.made])
         is_there = any(p.arg == name for p in function.parameters)
-        is_known = function not in self.program.flow.lost and not self.uses.given_in(function, name)
+        is_known = not self._is_lent(function) and not self.uses.given_in(function, name)
         calls = self.program.flow.callers.get(function, ())
         is_written = not any(self.uses.tracer.is_handed_over(call, function, name) for call in calls)
         return (
@@ -471,8 +472,12 @@ class _Ledger:
         is_counter = isinstance(parent, (ast.For, ast.AsyncFor)) and parent.target is write
         is_instance = scope.is_method and bool(scope.parameters) and write is scope.parameters[0]
         is_dropped = isinstance(write, ast.alias) and (parent, name) in self.dropped
-        is_given = isinstance(write, ast.arg) and bool(self.uses.given_in(scope, name))
+        is_given = isinstance(write, ast.arg) and (self._is_lent(scope) or bool(self.uses.given_in(scope, name)))
         return is_counter or is_part or is_instance or is_dropped or is_given or self._is_kept(write)
+
+    def _is_lent(self, function: Scope) -> bool:
+        """Whether a function is passed on as a value: nobody knows all that give its parameters something."""
+        return function in self.program.flow.lost
 
     def _is_kept(self, write: ast.AST) -> bool:
         """Whether the user wants the statement to stay that binds a name, or it tries an import."""
@@ -519,10 +524,11 @@ class _Ledger:
         return plan
 
     def _kept_for_others(self) -> Iterator[tuple[Scope, str, Sequence[str]]]:
-        """The parameters that nothing reads any more, each with the files beside the program that give it something."""
+        """The parameters that nothing reads any more, each with what may give it something besides the program."""
         for scope, name in self.touched:
             is_parameter = any(p.arg == name for p in scope.parameters)
-            if is_parameter and self._all_gone(scope, name) and (users := self.uses.given_in(scope, name)):
+            users = [*self.uses.given_in(scope, name), *([f"others that call `{scope.name}`"] * self._is_lent(scope))]
+            if is_parameter and users and self._all_gone(scope, name):
                 yield scope, name, users
 
     def _apart(self, changes: list[Change]) -> Iterator[Change]:

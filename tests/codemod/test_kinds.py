@@ -465,10 +465,21 @@ def test_a_parameter_that_only_wrapped_the_model_goes_from_every_call() -> None:
     assert "train(0.1)" in text
 
 
-def test_a_parameter_that_others_may_give_stays_and_is_named() -> None:
-    result = run(SPREAD.replace("main(data_parallel=False)", "import fire\nfire.Fire(main)"))
-    assert result.status is Status.DECLINED
-    assert "`data_parallel` would be unused" in result.notes[0].message
+@pytest.mark.parametrize(
+    "lent", ["import fire\nfire.Fire(main)", "COMMANDS = {'train': main}\nimport run\nrun.all(COMMANDS)", "print(main)"]
+)
+def test_a_parameter_that_others_may_give_stays_and_is_named(lent: str) -> None:
+    result = run(SPREAD.replace("main(data_parallel=False)", lent))
+    assert result.status is Status.MIGRATED
+    assert "def main(data_parallel=True):" in result.after.decode()
+    assert "train(0.1)" in result.after.decode()
+    message = "`data_parallel` is kept for others that call `main`, but has no effect any more"
+    assert [n.message for n in result.notes if "kept for" in n.message] == [message]
+
+
+def test_a_parameter_of_a_function_whose_calls_are_all_known_goes_though_its_name_is_held() -> None:
+    text = migrated(SPREAD.replace("main(data_parallel=False)", "start = main\nstart(data_parallel=False)"))
+    assert "data_parallel" not in text
 
 
 PAIRS = """\

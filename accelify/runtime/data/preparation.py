@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any  # loaders hold whatever they hold
 
+import numpy
 import torch
 from torch.utils.data import Dataset
 
@@ -25,6 +26,7 @@ from accelify.runtime.world.process_group import World
 
 # Units: levels of attributes below a loader in which others are looked for, and elements of a list among these
 DEPTH, WIDTH = 3, 16
+_DATA = (torch.Tensor, numpy.ndarray, numpy.number, int, float, str)
 
 
 class ShardedTwice(AccelifyError):
@@ -50,7 +52,7 @@ def cannot_prepare(given: Any, *, is_inside: bool) -> str | None:
     if given is None or is_inside or callable(getattr(given, "step", None)):
         return None
     if type(given) in (list, tuple, dict):
-        if len(given) <= tensors.SHORT:
+        if len(given) <= tensors.SHORT and not _are_data(given):
             return None
         return f"{kind} of {len(given)} elements is no loader. Loop over accelerator.shard(...) of it"
     if isinstance(given, (str, bytes)):
@@ -62,6 +64,22 @@ def cannot_prepare(given: Any, *, is_inside: bool) -> str | None:
     if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
         return f"{kind} is no DataLoader. Loop over accelerator.shard(...) of it"
     return f"{kind} is neither model, optimizer, scheduler nor loader. Leave it out"
+
+
+def _are_data(given: Any) -> bool:
+    """Whether a container holds tensors or arrays beside numbers and texts alone, as a list of batches does."""
+    leaves = list(_leaves(given))
+    arrays = [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, numpy.ndarray))]
+    is_weight = any(isinstance(each, torch.Tensor) and each.requires_grad for each in arrays)
+    return bool(arrays) and not is_weight and all(isinstance(leaf, _DATA) for leaf in leaves)
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    if type(given) not in (list, tuple, dict):
+        yield given
+        return
+    for each in given.values() if isinstance(given, dict) else given:
+        yield from _leaves(each)
 
 
 def is_plain(given: Any) -> bool:

@@ -628,7 +628,8 @@ def what_cannot_be_prepared_is_refused(accelerator):
     loader = accelerator.prepare(OnlyIterable())
     seen = accelerator.gather_object([batch.tolist() for batch in loader])
     assert seen == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
-    things = (None, [1, 2], {"a": "text"}, [], Schedule())
+    weights = [nn.Parameter(torch.ones(2)), torch.ones(1)]
+    things = (None, [1, 2], {"a": "text"}, [], Schedule(), weights, [None, torch.ones(1)])
     assert all(given is back for given, back in zip(things, accelerator.prepare(*things), strict=True))
     refused = {
         "a generator is used up": (number for number in range(3)),
@@ -638,6 +639,8 @@ def what_cannot_be_prepared_is_refused(accelerator):
         "a tensor stays": torch.ones(2),
         "a Numbers is a dataset. Prepare a DataLoader": Numbers(3),
         "a list of 100 elements is no loader": [1] * 100,
+        "a list of 3 elements is no loader": [torch.ones(2)] * 3,
+        "a tuple of 2 elements is no loader": ((torch.ones(2), 1), (numpy.ones(2), 0)),
         "a Indexed is no DataLoader. Loop over accelerator.shard": Indexed(),
         "a Stream is a dataset. Prepare a DataLoader": Stream(3),
         "a object is neither": object(),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
-from accelify.codemod.libraries import methods, names
-from accelify.codemod.libraries.row import SEEDS
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import SEEDS, Effect, Role
 from accelify.codemod.semantics.call_conditions import Way, Ways
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind
@@ -46,6 +46,7 @@ from accelify.codemod.training.weights import draws_weights
 
 _MOST_WAYS = 3  # conditions under which one function is followed to its callers
 _MOST_NESTS = 16  # of loops round one backward pass
+_ARRAYS = frozenset({"tensor", "ndarray"})
 
 
 @dataclass(frozen=True)
@@ -751,9 +752,10 @@ class Sources:
         own = [o for o in owners if isinstance(o, Instance) and self._yields(o)]
         if own:
             return "loaders" if all(self._is_counted(o) for o in own) else "sequence"
-        if any(isinstance(o, (Argument, Member)) for o in owners):
+        are_known = any(map(_is_of_data, owners))  # `prepare` refuses these: `shard` takes them, and a loader, too
+        if any(isinstance(o, (Argument, Member)) for o in owners) and not are_known:
             return "loaders"
-        return "sequence" if any(isinstance(o, (Made, Collection, Generated)) for o in owners) else None
+        return "sequence" if are_known or any(isinstance(o, (Made, Collection, Generated)) for o in owners) else None
 
     def _yields(self, instance: Instance) -> bool:
         return any(self.flow.method(instance.cls, name) for name in ("__iter__", "__getitem__", "__next__"))
@@ -896,6 +898,16 @@ class Sources:
             and not self._is_only_shown(n, loop)
             for n in nodes_in(loop)
         )
+
+
+def _is_of_data(value: Value) -> bool:
+    """Whether a library's call makes data that are no loader, or has read them, or a part of them, from a file."""
+    while isinstance(value, (Element, Member)):
+        value = value.owner
+    row = table.function(value.name) if isinstance(value, Made) else None
+    if row is None or row.role is Role.LOADER:
+        return False
+    return row.has(Effect.READS_FILES) or row.returns in _ARRAYS
 
 
 def nodes_in(loop: Loop) -> Iterator[ast.AST]:

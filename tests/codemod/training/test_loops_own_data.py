@@ -93,11 +93,29 @@ def test_what_a_loop_shares_out(loop: str, kind: str, source: str) -> None:
         ("{}\n    for i in range(9): batches[g(i)] = i", "loaders"),
     ],
 )
-@pytest.mark.parametrize("unknown", ["batches, _ = torch.load(path).values()", "batches = given"])
-def test_a_list_is_no_loader_whatever_else_is_gone_over(made: str, kind: str, unknown: str) -> None:
-    branches = f"    batches = {made}\n    if path: {unknown}\n"
+def test_a_list_is_no_loader_whatever_else_is_gone_over(made: str, kind: str) -> None:
+    assert branches(made, "given") == (kind, "batches")
+
+
+@pytest.mark.parametrize(
+    ("made", "other", "kind"),
+    [
+        ("None", "torch.load(path)['train']", "sequence"),
+        ("None", "next(iter(torch.load(path).values()))", "sequence"),
+        ("given", "torch.randn(9, 4, 1)", "sequence"),
+        ("given", "torch.randn(9, 1).split(3)", "sequence"),
+        ("given", "given.loader", "loaders"),
+        ("None", "somebody.Data(path).loader", "loaders"),
+    ],
+)
+def test_what_is_read_from_a_file_may_be_a_list(made: str, other: str, kind: str) -> None:
+    assert branches(made, other) == (kind, "batches")
+
+
+def branches(made: str, other: str) -> tuple[str, str] | None:
+    """The data of a loop over one of two values."""
     loop = f"    for k, x in enumerate(batches):  {MARK}\n        f(x)\n"
-    assert own(f"def g(path, given):\n{branches}{loop}") == (kind, "batches")
+    return own(f"import somebody\ndef g(path, given):\n    batches = {made}\n    if path: batches = {other}\n{loop}")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from accelify.codemod.libraries import table
+from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import SHOWN, Effect, Role, Row
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions
@@ -71,7 +71,7 @@ class Sinks:
             yield from self._returned(node)
         elif isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(map(self._is_on_a_bar, targets)):
+            if any(map(self._is_on_a_bar, targets)) or any(map(self._is_in_a_run, targets)):
                 yield Sink(Way.SHOWN, node.value, node)
             elif any(map(self._is_a_setting, targets)):
                 yield Sink(Way.DECIDED, node.value, node)
@@ -95,6 +95,14 @@ class Sinks:
     def _is_on_a_bar(self, target: ast.expr) -> bool:
         """`bar.desc = ...`"""
         return isinstance(target, ast.Attribute) and "progress" in self.chains.kinds.of(target.value)
+
+    def _is_in_a_run(self, node: ast.expr) -> bool:
+        """`run["train/loss"]` and `run["train/loss"].append`, of a run that a tracker has begun."""
+        is_part = False
+        while isinstance(node, (ast.Subscript, ast.Attribute)):
+            node, is_part = node.value, True
+        held = self.program.values(node) if is_part else ()
+        return any(isinstance(v, Made) and names.begins_run(v.name) for v in held)
 
     def _returned(self, node: ast.Return | ast.Yield) -> Iterator[Sink]:
         function = self.program.frame(node)
@@ -144,6 +152,8 @@ class Sinks:
         return isinstance(function, ast.Attribute) and self.chains.kinds.of(function.value) == {"string"}
 
     def _way(self, call: ast.Call) -> Way | None:
+        if self._is_in_a_run(call.func):
+            return Way.SHOWN
         rows = self.chains.kinds.called(call)
         if rows is None:
             is_alone = isinstance(self.program.parent(call), ast.Expr)

@@ -22,6 +22,9 @@ def ways(statement: str) -> set[tuple[Way, str]]:
     [
         ("print(epoch)", Way.SHOWN, "epoch"),
         ("import logging\nlogging.info('%s', epoch)", Way.SHOWN, "epoch"),
+        ("import neptune\nrun = neptune.init_run()\nrun['train/loss'].append(epoch)", Way.SHOWN, "epoch"),
+        ("import neptune\nrun = neptune.init_run()\nrun['epoch'] = epoch", Way.SHOWN, "epoch"),
+        ("from aim import Run\nrun = Run()\nrun.track(epoch, name='loss')", Way.SHOWN, "epoch"),
         ("torch.save(epoch, 'e.pt')", Way.SAVED, "epoch"),
         ("if epoch > 1: break", Way.DECIDED, "epoch > 1"),
     ],
@@ -45,6 +48,8 @@ def test_values_that_are_shown_side_by_side_are_told_apart(shown: str) -> None:
     assert ways(f"print({shown})") >= {(Way.SHOWN, "epoch"), (Way.SHOWN, "loss")}
 
 
-@pytest.mark.parametrize("statement", ["k = epoch + 1", "rows = [epoch]", "len([epoch])"])
+@pytest.mark.parametrize(
+    "statement", ["k = epoch + 1", "rows = [epoch]", "rows = {}; rows['a'] = epoch", "len([epoch])"]
+)
 def test_a_value_that_stays(statement: str) -> None:
     assert ways(statement) == set()

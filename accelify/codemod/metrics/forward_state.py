@@ -75,6 +75,7 @@ def _is_carried(metrics: Metrics, method: Scope, name: str, stores: list[ast.Att
     chains = metrics.measured.chains
     values = [(store, assigned_to(metrics.measured.program, store)) for store in stores]
     no_counts = [store for store, value in values if value is None or chains.kinds.of(value) != {"number"}]
+    no_counts = [store for store in no_counts if not _is_made_by_size(metrics.measured.program, store)]
     is_own = any(metrics.ranks.given_by(d).is_own for store in no_counts for d in chains.facts(store).at(store))
     reads = (n for s in method.body for n in ast.walk(s) if isinstance(n, ast.Attribute) and n.attr == name)
     used = [
@@ -85,12 +86,25 @@ def _is_carried(metrics: Metrics, method: Scope, name: str, stores: list[ast.Att
     return is_own and any(not chains.flow(read).is_covered(stores, read) for read, stores in before.items())
 
 
+def _is_made_by_size(program: Program, store: ast.Attribute) -> bool:
+    """Whether an attribute is only made anew where its size does not fit a batch: `self.mask.size(0) != len(x)`."""
+    tests = (n for choice, _ in program.branches_round(store) for n in ast.walk(choice.test))
+    sides = (side for n in tests if isinstance(n, ast.Compare) for side in (n.left, *n.comparators))
+    parts = (n for side in sides for n in ast.walk(side) if isinstance(n, ast.Attribute))
+    asked = (program.parent(n) for n in parts if n.attr == store.attr)
+    return any(_is_shape(a) or (isinstance(a, ast.Call) and "len" in program.called(a)) for a in asked)
+
+
+def _is_shape(node: ast.AST | None) -> bool:
+    """`x.shape`, `x.size`"""
+    return isinstance(node, ast.Attribute) and (methods.is_about(node.attr) or methods.is_size(node.attr))
+
+
 def _is_computed(metrics: Metrics, read: ast.Attribute) -> bool:
     """Whether more is taken of a value than its shape, or whether there is one."""
     parent = metrics.measured.program.parent(read)
-    is_shape = isinstance(parent, ast.Attribute) and (methods.is_about(parent.attr) or methods.is_size(parent.attr))
     is_asked = isinstance(parent, (ast.Compare, ast.UnaryOp)) or getattr(parent, "test", None) is read
-    return not is_shape and not is_asked
+    return not _is_shape(parent) and not is_asked
 
 
 def _is_set_in(metrics: Metrics, loop: ast.AST, name: str, run: Set[Scope]) -> bool:

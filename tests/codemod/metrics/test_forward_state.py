@@ -260,6 +260,20 @@ for epoch in range(3):
         ("out = self.rnn(x, self.hidden); self.hidden = self.hidden * x.mean()", "pass", ["hidden"]),
         ("out = self.rnn(x, torch.zeros(self.size + 1)); self.size = len(x)", "pass", []),
         ("if self.hidden is None: self.hidden = x.mean()\n        out = self.rnn(x)", "pass", []),
+        *(
+            (
+                f"if self.hidden is None or {fits}: self.hidden = torch.triu(torch.ones(len(x), len(x)))\n"
+                f"        out = self.rnn(x, self.hidden){then}",
+                "pass",
+                names,
+            )
+            for fits, then, names in [
+                ("self.hidden.size(0) != len(x)", "", []),
+                ("self.hidden.shape[0] != x.shape[0]", "", []),
+                ("len(self.hidden) < x.size(0)", "", []),
+                ("self.hidden.size(0) != len(x)", "; self.hidden = self.hidden * x.mean()", ["hidden"]),
+            ]
+        ),
     ],
 )
 def test_what_a_pass_leaves_to_the_next(body: str, begin: str, names: list[str]) -> None:

@@ -525,8 +525,9 @@ class _Ledger:
 
     def _kept_for_others(self) -> Iterator[tuple[Scope, str, Sequence[str]]]:
         """The parameters that nothing reads any more, each with what may give it something besides the program."""
+        gone = _parameters_changed([*self.changes, *self.made])
         for scope, name in self.touched:
-            is_parameter = any(p.arg == name for p in scope.parameters)
+            is_parameter = any(p.arg == name for p in scope.parameters) and (scope.node, name) not in gone
             users = [*self.uses.given_in(scope, name), *([f"others that call `{scope.name}`"] * self._is_lent(scope))]
             if is_parameter and users and self._all_gone(scope, name):
                 yield scope, name, users

@@ -82,7 +82,7 @@ class Reports:
         self.losses = losses
         self._found: dict[tuple[object, ...], Report] = {}
         self._leaves: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of what was found
-        self._shown: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of those, while its loop runs
+        self._shown: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # that show batches
         self._texts: dict[tuple[object, ...], str] = {}  # the name of what is shown there first
         self._beyond: set[tuple[object, ...]] = set()  # what is not only shown while its loop runs
         self._followed: set[tuple[Way, Given]] = set()  # what was said of one call's value is said of all
@@ -254,7 +254,7 @@ class Reports:
             kind = About.GIVEN
         key = (text, loop)
         self._add(key, Report(kind, origin.node, text, loop), sink)
-        if sink.way in (Way.SHOWN, Way.SAVED) and self._loop_round(sink.node) is not None:
+        if sink.way is Way.SHOWN or (sink.way is Way.SAVED and self._loop_round(sink.node) is not None):
             self._shown[key].append(sink.node)
             self._texts.setdefault(key, self._named(sink.value, origin))
         is_during = loop in (self._loop_round(sink.node), *self.program.loops_round(sink.node))

@@ -468,6 +468,20 @@ def test_of_several_places_that_carry_a_value_the_first_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("end", "is_shown"),
+    [("print(loss.item())", True), ("print(f'{loss}', epoch)", True), ("print(epoch)", False)],
+)
+def test_a_loss_with_a_carried_state_that_is_shown_after_its_loop(end: str, is_shown: bool) -> None:
+    batch = (
+        "loss = criterion(model(x) - center, y); center = 0.9 * center + x.mean().detach(); "
+        "optimizer.zero_grad(); loss.backward(); optimizer.step()"
+    )
+    found = script_of(training(before="center = torch.zeros(1)", batch=batch, end=end)).metrics.reports
+    assert About.CARRIED in [r.about for r in found]
+    assert any(r.about is About.BATCH and r.leaves for r in found) is is_shown
+
+
+@pytest.mark.parametrize(
     ("body", "is_carried"),
     [
         ("if k == 0:\n    out = model(x)\nelse:\n    out = torch.cat([out, model(x)])", False),

@@ -141,6 +141,7 @@ _WRITES = re.compile(
 )
 _DOWNLOADS = re.compile(r"(^|_)(download|downloads)(_|$|[A-Z])")
 _PLOTS = re.compile(r"(^|_)(plot|plots|draw|render|visualize|visualise|show|record|log)(_|$|[A-Z])")
+_LOOKING = frozenset("nvidia-smi ls pwd cat head echo which whoami hostname uname lscpu free df du clear cls".split())
 _FILE_NAME = re.compile(r"\w\.[A-Za-z]\w{1,4}$")
 
 
@@ -326,6 +327,11 @@ def is_kept_by_optimizers(attribute: str) -> bool:
 def may_write(name: str) -> bool:
     """Whether the name of an unknown function suggests that it writes a file: `save_grid`, `to_csv`, `saveResults`."""
     return _WRITES.search(name) is not None
+
+
+def only_looks(command: str) -> bool:
+    """Whether a command shows something and changes no file: `nvidia-smi -L`."""
+    return ">" not in command and all((part.split() or [""])[0] in _LOOKING for part in re.split(r"[|;&]+", command))
 
 
 def may_plot(name: str) -> bool:

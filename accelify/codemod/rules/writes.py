@@ -32,10 +32,12 @@ from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
 from accelify.codemod.files_written.refusals import Refusals, path_of
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.vocabulary import only_looks
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.values import template
 
 _BETWEEN_WORDS = re.compile(r"[\s<>|;&'\"=]+")
 NAME = "writes"
@@ -381,8 +383,8 @@ def _left(script: Script) -> Iterator[Remark]:
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
     temporary, training = _temporary(script), script.program.run_from(script.run.leading)
     for call in script.written.guarding.unguarded:
-        if not _is_run_by(training, script, call):
-            continue  # a script beside runs it, in one process
+        if not _is_run_by(training, script, call) or _may_only_end(script, call):
+            continue  # a script beside runs it, in one process; or nothing tells that it writes
         if "tracker" in script.program.once(Kinds).of(call):
             continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
         if not script.program.names_only(call.func, "torch.save") and call not in script.written.guarding.handed_on:
@@ -436,6 +438,15 @@ def _left(script: Script) -> Iterator[Remark]:
             named += f" (make {', '.join(kept)} `None` in the other processes, and check for `None` where it is used)"
         tier = Tier.REVIEW if is_temporary else Tier.ADVICE
         yield Remark(NAME, script.path(first), first, message, tier, about=named)
+
+
+def _may_only_end(script: Script, call: ast.Call) -> bool:
+    """Whether a method is given nothing, and not all objects of unknown kind write by it: `connection.close()`."""
+    rows = script.effects.kinds.called(call) or ()
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    is_unknown = owner is not None and script.effects.kinds.of(owner) == {UNKNOWN}
+    is_given = bool(call.args or call.keywords)
+    return is_unknown and not is_given and any(not row.effects for row in rows)
 
 
 def _is_run_by(training: Collection[Scope], script: Script, call: ast.Call) -> bool:
@@ -499,7 +510,10 @@ def _waits_for_user(call: ast.Call) -> bool:
 def _is_run_for_its_output(script: Script, call: ast.Call) -> bool:
     """`subprocess.check_output(["git", "rev-parse", "HEAD"])`, which asks a program and changes nothing."""
     is_read = any(k.arg in ("capture_output", "stdout") for k in call.keywords)
-    return is_read or any(map(names.reads_command, script.program.called(call)))
+    first = next(iter(call.args), None)
+    listed = [text for e in first.elts if (text := template(e))] if isinstance(first, (ast.List, ast.Tuple)) else []
+    command = " ".join(listed) or (template(first) if first is not None else "")
+    return is_read or only_looks(command) or any(map(names.reads_command, script.program.called(call)))
 
 
 def _is_read_later(script: Script, written: ast.Call) -> bool:

@@ -1363,3 +1363,30 @@ def test_a_path_of_an_unknown_name_is_read_where_it_is_passed_on(made: str, wait
     after = run(READ_BACK.replace("{made}", made)).after.decode()
     assert "if accelerator.is_main_process:" in after
     assert ("    accelerator.wait_for_everyone()\n    return np.load(path)" in after) is waits
+
+
+@pytest.mark.parametrize(
+    ("line", "is_noted"),
+    [
+        ("os.system('nvidia-smi')", False),
+        ("subprocess.run(['nvidia-smi', '-L'])", False),
+        ("subprocess.call('ls | head -2', shell=True)", False),
+        ("os.system('nvidia-smi > gpus.txt')", True),
+        ("os.system('ls; rm old.pt')", True),
+        ("subprocess.run(['cp', 'a', 'b'])", True),
+        ("Pipe()[0].close()", False),
+        ("given().close()", False),
+        ("gym.make('CartPole-v1').render()", False),
+        ("table = rich.table.Table(title='a')\nprint(table)", False),
+        ("rich.pretty.install()", False),
+        ("rich.console.Console().print('a')", False),
+    ],
+)
+def test_what_shows_or_ends_something_writes_no_file(line: str, is_noted: bool) -> None:
+    imports = (
+        "import gym, os, rich, rich.console, rich.pretty, rich.table, subprocess\nfrom multiprocessing import Pipe"
+    )
+    result = run(script(imports=f"{imports}\nfrom other import given", end=line))
+    assert any(n.rule == "writes" for n in result.notes) is is_noted
+    assert line in result.after.decode()
+    assert GUARD not in result.after.decode()

@@ -162,7 +162,7 @@ mutates=self
     <environment>: close
 effects=seeds_given mutates=self
     <environment>: seed
-effects=shows+simulates
+effects=simulates
     <environment>: render
 traits=attribute returns=space
     <environment>: action_space observation_space

@@ -167,9 +167,17 @@ effects=shows mutates=self
 effects=prints
     <progress>: write
     tqdm: tqdm.write auto.tqdm.write notebook.tqdm.write
-effects=shows
+returns=console
     rich.console: Console
+    rich: get_console
+effects=prints
+    <console>: print print_json print_exception rule
+effects=shows
     rich: *
+-
+    rich: table.Table panel.Panel tree.Tree text.Text syntax.Syntax markdown.Markdown columns.Columns padding.Padding
+effects=changes_library
+    rich: pretty.install traceback.install reconfigure
 
 + traits=counts
     tqdm: trange auto.trange notebook.trange std.trange tnrange

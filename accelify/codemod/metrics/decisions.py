@@ -23,6 +23,7 @@ from accelify.codemod.training.row_groups import collate_functions
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _LOOPS = (ast.For, ast.AsyncFor)
+_MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)
 _MADE_OF = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call)
 _DEPTH = 3  # variables and functions that a question is followed through
 
@@ -145,6 +146,19 @@ def _is_drawn(metrics: Metrics, node: ast.If) -> bool:
     tests = (getattr(program.statement(r), "test", None) for r in reads)
     is_for_tests = all(t is not None and program.inside(r, t) for r, t in zip(reads, tests, strict=True))
     return is_for_tests or number_read_on(metrics, node) is not None
+
+
+def is_asked_together(metrics: Metrics, call: ast.Call, apart: Container[ast.AST], alike: Container[ast.AST]) -> bool:
+    """Whether all ranks come to a call equally often, and no part of an expression or file on disk decides about it.
+
+    apart, alike: the conditions that ranks decide apart, and those of them that one decides for all.
+    """
+    program, files = metrics.measured.program, FileQuestions(metrics.measured.chains)
+    statement = program.statement(call)
+    inside = [n for n in program.ancestors(call) if program.inside(n, statement)]
+    tests = [n.test for n in (call, *program.ancestors(call)) if isinstance(n, (ast.If, ast.While))]
+    is_sure = not any(isinstance(n, _MAYBE) for n in inside) and not any(map(files.are_in, tests))
+    return is_sure and _is_met_by_all(metrics, call, apart, alike, _DEPTH)
 
 
 def follows(metrics: Metrics, test: ast.expr, decided: Container[ast.AST]) -> bool:

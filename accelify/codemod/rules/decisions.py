@@ -9,11 +9,14 @@
     if lr < 0:                        if lr < 0:
         break                             break
     group["lr"] = lr                  group["lr"] = lr
+    n = int(input())           ->    n = int(accelerator.broadcast_object_list(
+                                          [input() if accelerator.is_main_process else None])[0])
 
 Why: what a process measures on its shard of the data, and its clock, are its own. One that stops, or leaves out a step,
 while the others go on keeps them waiting. So all decide as process 0 does, where all come to the decision equally
 often, and it is one about going on, goes by how high losses are, or is drawn at random. A number that is used after its
-test is process 0's, too, and so is what is drawn to choose a loader or an optimizer by.
+test is process 0's, too, and so is what is drawn to choose a loader or an optimizer by. Only
+process 0 has a terminal: it asks the user, and gives the answer to all.
 Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; and
 agents, whose processes may take different numbers of steps. A note says so.
 """
@@ -21,17 +24,19 @@ agents, whose processes may take different numbers of steps. A note says so.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
+from accelify.codemod.libraries import names
 from accelify.codemod.metrics.decisions import (
     FileQuestions,
     decided_apart,
     decided_by_one,
     drawn_keys,
     follows,
+    is_asked_together,
     number_read_on,
     repeated_apart,
 )
@@ -49,6 +54,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
     yield from _repeated(script)
     apart = list(decided_apart(script.metrics))
     by_one = decided_by_one(script.metrics, apart) if script.can_agree else set()
+    if not script.is_by_hand:
+        yield from _questions(script, apart, by_one)
     given: set[ast.expr] = set()
     for key in drawn_keys(script.metrics, apart, by_one) if script.can_agree else ():
         accelerator = script.accelerator(key)
@@ -74,6 +81,33 @@ def find(script: Script) -> Iterator[Change | Remark]:
         is_of_data = _why_apart(script, test) == _OWN_DATA
         reason = f"{_ALL}, from its own data: reduce the value if it should cover all data" if is_of_data else _ALL
         yield Change(NAME, path, value.lineno, reason, (edit,), Tier.REVIEW if is_of_data else Tier.SAFE)
+
+
+def _questions(script: Script, apart: Collection[ast.AST], by_one: Collection[ast.AST]) -> Iterator[Change | Remark]:
+    """Questions to the user: only process 0 has a terminal, and the others end where they ask."""
+    for call in script.program.calls:
+        asking = [n for n in script.program.called(call) if names.asks_the_user(n)]
+        is_alone = call in script.written.guarding.covered
+        if not asking or is_alone or script.program.frame(call) not in script.program.reachable:
+            continue
+        path, accelerator = script.path(call), script.accelerator(call)
+        if any(map(names.runs_code, asking)):
+            message = (
+                "every process stops in the debugger here, but only process 0 has a terminal, so the others end "
+                "with an error: remove this before training on several processes"
+            )
+            yield Remark(NAME, path, call, message, Tier.REVIEW)
+        elif script.can_agree and accelerator is not None and is_asked_together(script.metrics, call, {*apart}, by_one):
+            template = f"{{value}} if {accelerator}.is_main_process else None"
+            asked = partial(snippets.agreed, speaker=accelerator, template=template)
+            edit = Replace(call, asked, keeps=(call,), reads=(accelerator.split(".")[0],))
+            yield Change(NAME, path, call.lineno, "process 0 asks the user, for all", (edit,), Tier.SAFE)
+        else:
+            message = (
+                "every process waits for input here, but only process 0 has a terminal: ask under "
+                "`if accelerator.is_main_process:`, and broadcast the answer if it is used"
+            )
+            yield Remark(NAME, path, call, message, Tier.REVIEW)
 
 
 def _repeated(script: Script) -> Iterator[Remark]:

@@ -105,8 +105,6 @@ def find(script: Script) -> Iterator[Remark]:
     shared = script.metrics.shared_loops
     states = list(forward_states(script.metrics)) if not script.is_by_hand else []
     yield from _own_values(script, {script.program.statement(node) for node, _ in states})
-    if not script.is_by_hand:
-        yield from _questions(script)
     guards = Guards(script.program, script.distribution) if script.distribution is not None else None
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
@@ -465,24 +463,6 @@ def _is_whole_size(script: Script, node: ast.expr) -> bool:
     """Whether a number is the size of the batches that the processes divide, and so no process's own."""
     divided = script.batch_sizes.loaders if script.options.keep_global_batch else ()
     return any(is_same_size(script.tracer, size, node, "batch") for size in divided)
-
-
-def _questions(script: Script) -> Iterator[Remark]:
-    """Questions to the user: only process 0 has a terminal, and the others end where they ask."""
-    for call in script.program.calls:
-        asking = [n for n in script.program.called(call) if names.asks_the_user(n)]
-        is_alone = call in script.written.guarding.covered
-        if asking and not is_alone and script.program.frame(call) in script.program.reachable:
-            message = (
-                "every process waits for input here, but only process 0 has a terminal: ask under "
-                "`if accelerator.is_main_process:`, and broadcast the answer if it is used"
-            )
-            if any(map(names.runs_code, asking)):
-                message = (
-                    "every process stops in the debugger here, but only process 0 has a terminal, so the others end "
-                    "with an error: remove this before training on several processes"
-                )
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _divided_batches(script: Script) -> Iterator[Remark]:

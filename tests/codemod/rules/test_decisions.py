@@ -210,3 +210,27 @@ def test_one_process_draws_from_which_loader_all_take_a_batch() -> None:
     body = given + "\n".join(line[4:] for line in step.splitlines())
     text = f"{head}iterators = [iter(loader), iter(DataLoader(rows))]\nfor number in range(9):\n{body}\n"
     assert "of = accelerator.broadcast_object_list([random.choice([0, 1])])[0]" in run(text).after.decode()
+
+
+MAIN_ASKS = "([{} if accelerator.is_main_process else None])[0]"
+
+
+@pytest.mark.parametrize(
+    ("slot", "text", "asked"),
+    [
+        ("set_up", "rate = float(input('rate '))", "input('rate ')"),
+        ("end_of_epoch", "if input() == 'n': break", "input()"),
+        ("end_of_epoch", "while input() != 'y': pass", "input()"),
+        ("set_up", "def ask():\n    return input('how often? ').strip()\nn = ask()", "input('how often? ')"),
+        ("set_up", "n = wait and input()", None),
+        ("set_up", "if os.path.exists('model.pt'):\n    n = input('overwrite? ')", None),
+        ("set_up", "try:\n    n = input()\nexcept EOFError: n = ''", None),
+        ("step", "if y.sum() > 0: n = input()", None),
+    ],
+)
+def test_process_0_asks_the_user_for_all(slot: str, text: str, asked: str | None) -> None:
+    slots = {slot: text if slot != "step" else STEP + text}
+    lines, _ = decided(**slots)
+    assert [MAIN_ASKS.format(asked) in line for line in lines] == [True] * (asked is not None)
+    notes = run(script(before=BEFORE, **slots)).notes
+    assert any("waits for input" in n.message for n in notes) is (asked is None)

@@ -502,3 +502,21 @@ def test_a_chain_over_a_list_of_loaders_leaves_out_its_last_round(iterable: str)
 def test_a_list_has_a_length() -> None:
     (found,) = over("[(x, y) for x, y in loader]").script.metrics.reductions
     assert not found.leaves_out_its_end
+
+
+@pytest.mark.parametrize("closure", ["closure", "closure=closure"])
+def test_the_loss_that_a_closure_gives_back_is_summed(closure: str) -> None:
+    step = """\
+def closure():
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    return loss
+"""
+    added = f"loss = optimizer.step({closure})\nlast = max(last, loss.item())\n"
+    facts = training(epoch="last = 0.0", step=step + added, end_of_epoch="print(last)")
+    assert reductions(facts) == [(("last",), "max")]
+    assert (
+        reductions(training(epoch="last = 0.0", step=STEP + added.replace(closure, ""), end_of_epoch="print(last)"))
+        == []
+    )

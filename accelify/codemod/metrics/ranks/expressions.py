@@ -26,8 +26,9 @@ from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue, View
+from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue, View
 
+_OPTIMIZERS = frozenset({"optimizer", "closure_optimizer"})
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
@@ -368,10 +369,18 @@ class Expressions(Functions):
             rows = self._rows_of_batch(call.func.value, call.func.attr, held) or rows
         if rows is None:
             return labels
-        found = NONE
+        found = self._of_closure(call)
         for row in rows:
             found |= self._by_row(row, labels, call)
         return found
+
+    def _of_closure(self, call: ast.Call) -> Labels:
+        """What `optimizer.step(closure)` gives back: the loss that the closure does."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if owner is None or not self.chains.kinds.of(owner) & _OPTIMIZERS:
+            return NONE
+        held = [v for a in (*call.args, *(k.value for k in call.keywords)) for v in self.program.values(a)]
+        return self._run(call, [v.scope for v in held if isinstance(v, FunctionValue)], None)
 
     def _is_own_value(self, function: ast.Attribute) -> bool:
         """Whether what is called was put into an attribute of the object whose method calls it: `self.net(x)`."""

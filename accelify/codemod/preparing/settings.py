@@ -14,7 +14,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.set_by_text import setters
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, code
+from accelify.codemod.semantics.scopes import Scope, code, returned
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 6
@@ -245,7 +245,21 @@ class Settings:
         if isinstance(write, ast.arg):
             return self._argument(owner, write.arg, depth - 1)
         value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
-        return None if value is None else self._at_home(value, depth - 1)
+        code = None if value is None else self._at_home(value, depth - 1)
+        return self._returned_home(owner, node.id) if code is None else code
+
+    def _returned_home(self, function: Scope, local: str) -> ast.Name | None:
+        """The name that the home gives to a function's own variable, which it returns: `opts` of `opts = parse()`."""
+        given = returned([function])
+        calls = self.program.calls_of(function)
+        if not given or len(calls) != 1 or any(not isinstance(n, ast.Name) or n.id != local for n in given):
+            return None
+        statement = self.program.statement(calls[0])
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is calls[0] else None
+        if not isinstance(target, ast.Name) or self.frame is None or self.program.frame(target) is not self.frame:
+            return None
+        writes = self.tracer.writes(self.frame, target.id)
+        return ast.Name(target.id, ast.Load()) if writes == [target] and self._is_known_after(writes) else None
 
     def _is_what_there_is(self, write: ast.AST) -> bool:
         """`n = gpus` of `if n > gpus:`, the number of GPUs; also `n = 0` where there is none."""

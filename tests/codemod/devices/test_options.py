@@ -825,3 +825,32 @@ def test_a_choice_in_a_method_of_the_class_that_trains() -> None:
         """
     )
     assert 'self.accelerator = Accelerator(cpu=self.params["device"] != "cuda")' in after
+
+
+@pytest.mark.parametrize(
+    ("choice", "given", "setting"),
+    [
+        ("options.where = {cpu} if options.gpu == -1 else {gpu}", "chosen = parse()", "chosen.gpu == -1"),
+        ("options.where = {gpu} if options.use_gpu else {cpu}", "chosen = parse()", "not chosen.use_gpu"),
+        (
+            "options.where = {cpu}\n    if options.gpu >= 0:\n        options.where = {gpu}",
+            "chosen = parse()",
+            "chosen.gpu < 0",
+        ),
+        ("options.where = {cpu} if options.gpu == -1 else {gpu}", "parse()\nchosen = parse()", None),
+        ("options.where = {cpu} if options.gpu == -1 else {gpu}", "chosen = parse()\nchosen = other(chosen)", None),
+    ],
+)
+def test_options_that_a_function_returns(choice: str, given: str, setting: str | None) -> None:
+    parse = (
+        "def parse():\n    options = argparse.ArgumentParser().parse_args()\n"
+        f"    {choice.format(cpu=HOST, gpu=CUDA)}\n    return options\n"
+    )
+    facts = training(
+        imports="import argparse\nfrom vendor import other\n",
+        before=f"{parse}{given}\n",
+        model="model.to(chosen.where)\n",
+    )
+    script = facts.script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting

@@ -223,7 +223,7 @@ def guess():
     "end",
     [
         "train()\nguess()",
-        'if __name__ == "__main__":\n    train()\n    print(torch.load("model.pt"))',
+        'if __name__ == "__main__":\n    train()\n    guess()',
         "train()\ntorch.load('model.pt')",
     ],
 )
@@ -234,6 +234,13 @@ def test_training_waits_for_what_is_loaded_where_the_accelerator_does_not_reach(
     )
     assert waiting in after, after
     assert after.count("wait_for_everyone") == 1
+
+
+def test_what_saved_shows_what_it_loads_and_nobody_waits() -> None:
+    after = run(TRAINS + 'if __name__ == "__main__":\n    train()\n    print(torch.load("model.pt"))').after.decode()
+    shown = "    train()\n    if accelify.runtime.PartialState().is_main_process:\n        print(torch.load("
+    assert shown in after
+    assert "wait_for_everyone" not in after
 
 
 @pytest.mark.parametrize(
@@ -314,9 +321,9 @@ def test_what_calls_training_waits_before_it_loads_what_it_saved(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trainer.py").write_text(TRAINER)
-    (tmp_path / "train.py").write_text(CALLER + f"run()\nprint(torch.load({file!r}))")
+    (tmp_path / "train.py").write_text(CALLER + f"run()\ntorch.load({file!r})")
     after = next(r.after.decode() for r in rewrite_together(("train.py",), Options()) if r.path == "train.py")
-    assert after.count(f"accelify.runtime.wait_for_everyone()\nprint(torch.load({file!r}))") == waits
+    assert after.count(f"accelify.runtime.wait_for_everyone()\ntorch.load({file!r}") == waits
     assert after.count("wait_for_everyone") == waits
 
 

@@ -81,8 +81,11 @@ class Meetings:
                     return True
                 if place in written and self._is_written_again(read, written[place]):
                     return True
-            if self._has(read, Trait.LISTS) and any(self._is_listed(read, paths, c, removed[c]) for c in removed):
-                return True
+            is_listing = self._has(read, Trait.LISTS)
+            for removal, taken in removed.items():
+                is_told = self._is_held(paths, taken) if is_listing else removal in own and self._is_held(taken, paths)
+                if is_told and self._comes_to(read, removal):
+                    return True
         return False
 
     def before_removal(self, run: Run) -> ast.stmt:
@@ -115,15 +118,18 @@ class Meetings:
         is_question = self._has(read, Trait.LOOKS, Trait.LISTS)
         return is_beside and not is_question and program.before(read, write) and program.reaches(read, write)
 
-    def _is_listed(self, listing: ast.Call, folders: list[ast.expr], removal: ast.Call, paths: list[ast.expr]) -> bool:
-        """Whether a call may list the files that another one removes later, with no step of the training between."""
+    def _is_held(self, folders: list[ast.expr], paths: list[ast.expr]) -> bool:
+        """Whether a file is one of some others, or in one of some folders, by what is known of both."""
+        stored = self.checks.stored
+        return any(stored.is_told_to_hold(folder, path) for folder in folders for path in paths)
+
+    def _comes_to(self, read: ast.Call, removal: ast.Call) -> bool:
+        """Whether a process that reads comes to what another one removes with no step of the training between."""
         program, stored = self.guarding.program, self.checks.stored
-        if not any(stored.is_told_to_hold(folder, path) for folder in folders for path in paths):
-            return False
-        for meeting in stored.meetings(listing, removal):
+        for meeting in stored.meetings(read, removal):
             beside = program.calls_in(program.frame(meeting))
             steps = [c for c in beside if any(c is b or leads_to(stored, c, b) for b in self.checks.backwards)]
-            for call in (c for c in beside if c is listing or leads_to(stored, c, listing)):
+            for call in (c for c in beside if c is read or leads_to(stored, c, read)):
                 is_met = any(program.before(call, s) and program.before(s, meeting) for s in steps)
                 if program.before(call, meeting) and not is_met:
                     return True

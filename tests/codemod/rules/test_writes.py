@@ -1390,3 +1390,14 @@ def test_what_shows_or_ends_something_writes_no_file(line: str, is_noted: bool) 
     assert any(n.rule == "writes" for n in result.notes) is is_noted
     assert line in result.after.decode()
     assert GUARD not in result.after.decode()
+
+
+@pytest.mark.parametrize("move", ["shutil.move('run', 'done')", "os.rename('run', 'done')"])
+@pytest.mark.parametrize("path", ["os.path.join('run', 'net.pt')", "'run/net.pt'", "'other/net.pt'"])
+def test_all_have_read_what_is_in_a_folder_before_it_is_moved(path: str, move: str) -> None:
+    text = SELECTED.format(first="os.makedirs('run')", second="pass").replace("json, os", "json, os, shutil")
+    text = text.replace("if __name__", f"    model.load_state_dict(torch.load({path}))\nif __name__")
+    waits = "    accelify.runtime.PartialState().wait_for_everyone()\n"
+    before, _, after = run(f"{text}    {move}\n").after.decode().rpartition(BY_LIBRARY)
+    assert after == f"        {move}\n"
+    assert before.endswith(f"    main()\n{waits}") is ("run" in path)

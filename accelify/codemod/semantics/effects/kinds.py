@@ -130,6 +130,8 @@ class Kinds:
             inspect.signature(of_path).bind(None, *call.args, **given)
         except TypeError:
             return False
+        except ValueError:
+            return True  # nothing tells what it takes: `__subclasshook__`
         return True
 
     def name_of(self, node: ast.expr) -> frozenset[str]:

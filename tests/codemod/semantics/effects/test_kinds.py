@@ -139,6 +139,7 @@ def test_a_text_that_is_replaced_in_its_list_writes_no_file(names: str, changed:
         ("x.rename(columns={'a': 'b'})", False),
         ("x.rename('a', axis=1)", False),
         ("x.__class__('a', 'b')", False),
+        ("x.__subclasshook__('a')", False),
     ],
 )
 def test_a_method_of_paths_takes_what_paths_take(call: str, may_be_a_file: bool, made: str) -> None:

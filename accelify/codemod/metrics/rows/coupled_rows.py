@@ -161,7 +161,8 @@ def _spread(node: ast.expr) -> int | None:
     """The dimension that a value gets to meet all rows of another: 1 of `z.unsqueeze(1)`, of `z[:, None]`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
         number = ast.unparse(node.args[-1]) if node.args else ""
-        return {"0": 0, "1": 1, "-2": 1, "-3": 0}.get(number)  # the last dimension is that of a row's numbers
+        # The last dimension is that of a row's numbers; with `2`, a row is a matrix: the utterances of a speaker.
+        return {"0": 0, "1": 1, "2": 1, "-2": 1, "-3": 0}.get(number)
     if isinstance(node, ast.Subscript):
         places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         new = [k for k, p in enumerate(places) if isinstance(p, ast.Constant) and p.value is None]

@@ -61,6 +61,10 @@ def found(step: str, before: str = "") -> list[str]:
         ("z = model(x)\nloss = torch.mm(z, z.t().view(4, 2)).mean()", []),
         ("z = model(x)\nloss = torch.cdist(z, z).mean()", ["torch.cdist(z, z)"]),
         ("z = model(x)\nloss = (z[None] - z[:, None]).mean()", ["z[None] - z[:, None]"]),
+        (
+            "z = model(x)\nc = z.mean(1)\nloss = torch.cosine_similarity(z.unsqueeze(2), c[None].unsqueeze(0)).mean()",
+            ["torch.cosine_similarity(z.unsqueeze(2), c[None].unsqueeze(0))"],
+        ),
         ("z = model(x)\nloss = (z.unsqueeze(1) * z.unsqueeze(0)).mean()", ["z.unsqueeze(1) * z.unsqueeze(0)"]),
         ("z = model(x)\nloss = torch.einsum('nc,mc->nm', z, y).mean()", ["torch.einsum('nc,mc->nm', z, y)"]),
         ("z = model(x)\nloss = pairs(z)", ["v @ v.T"]),

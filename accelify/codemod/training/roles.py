@@ -79,9 +79,11 @@ class Roles:
         return isinstance(value, Instance) and any(names.is_loader(b) for b in self.flow.external_bases(value.cls))
 
     def is_nothing_to_prepare(self, value: Value) -> bool:
-        """What `prepare` refuses: numbers, mocks, objects of plain classes that are neither iterated nor stepped."""
+        """What `prepare` refuses: numbers, mocks, classes, objects of plain ones that are neither iterated nor stepped."""
         if isinstance(value, Constant):
             return value.value is not None
+        if isinstance(value, (ClassValue, External)):
+            return isinstance(value, ClassValue) or names.is_optimizer(value.name)
         if isinstance(value, Made):
             return names.is_mock(value.name)
         if not isinstance(value, Instance):

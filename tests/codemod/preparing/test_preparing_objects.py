@@ -216,3 +216,36 @@ def test_a_model_whose_optimizer_is_made_elsewhere_is_prepared_after_its_weights
 def test_a_model_without_a_name_is_prepared_where_it_is_made() -> None:
     text = ELSEWHERE.replace("MADE", "nets = [nn.Linear(4, 2)]").replace("net.parameters", "nets[0].parameters")
     assert "nets = [accelerator.prepare(nn.Linear(4, 2))]" in run(text.replace("net(x)", "nets[0](x)")).after.decode()
+
+
+CLASS_KEPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Mine(torch.optim.SGD):
+    pass
+KINDS = {{"sgd": torch.optim.SGD, "mine": Mine}}
+class Trainer:
+    def __init__(self, name):
+        self.model = nn.Linear(4, 1)
+        self.loader = DataLoader(torch.randn(64, 4), batch_size=8)
+        self.optimizer = {kind}
+        self.build()
+    def build(self):
+        self.optimizer = self.optimizer(self.model.parameters(), lr=0.1)
+    def train(self):
+        for x in self.loader:
+            self.optimizer.zero_grad()
+            self.model(x).mean().backward()
+            self.optimizer.step()
+Trainer("sgd").train()
+"""
+
+
+@pytest.mark.parametrize("kind", ["KINDS.get(name)", "KINDS[name]", "torch.optim.Adam", "Mine"])
+def test_the_class_of_an_optimizer_is_not_prepared(kind: str) -> None:
+    after = run(CLASS_KEPT.format(kind=kind)).after.decode()
+    text = "".join(after.split())
+    assert "self.loader=self.accelerator.prepare(self.loader)" in text
+    assert text.count("self.optimizer=self.accelerator.prepare(self.model,self.optimizer)") == 1
+    assert text.count("prepare(") == 2

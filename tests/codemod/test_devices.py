@@ -1042,18 +1042,6 @@ def test_what_the_visible_gpus_still_decide(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "question",
-    [
-        "if input('more? ') != 'y':\n    print(device)",
-        "answer = input()",
-        "while input('?') == 'n':\n    print(device)",
-    ],
-)
-def test_questions_are_reported(question: str) -> None:
-    assert told(run(script(end=question)), "only process 0 has a terminal") == 1
-
-
-@pytest.mark.parametrize(
     "stop",
     [
         "breakpoint()",

@@ -79,7 +79,7 @@ class Roles:
         return isinstance(value, Instance) and any(names.is_loader(b) for b in self.flow.external_bases(value.cls))
 
     def is_nothing_to_prepare(self, value: Value) -> bool:
-        """What `prepare` refuses: numbers, mocks, classes, objects of plain ones that are neither iterated nor stepped."""
+        """What `prepare` refuses: numbers, mocks, classes, objects of plain ones (not iterated, no steps)."""
         if isinstance(value, Constant):
             return value.value is not None
         if isinstance(value, (ClassValue, External)):

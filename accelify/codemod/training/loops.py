@@ -857,9 +857,9 @@ class Sources:
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and names_in(node.slice) & names:
                 yield node
 
-    def _is_only_shown(self, node: ast.AST, loop: ast.For) -> bool:
+    def _is_only_shown(self, node: ast.AST, within: ast.AST) -> bool:
         for ancestor in self.program.ancestors(node):
-            if ancestor is loop:
+            if ancestor is within:
                 return False
             if isinstance(ancestor, ast.JoinedStr):
                 return True
@@ -896,8 +896,29 @@ class Sources:
             and isinstance(n.ctx, ast.Load)
             and n.id in names
             and not self._is_only_shown(n, loop)
+            and not self._is_setting(n)
             for n in nodes_in(loop)
         )
+
+    def _is_setting(self, node: ast.expr, depth: int = 3) -> bool:
+        """Whether an item only says how to make a network or an optimizer, here or in functions: a learning rate."""
+        for call in self.program.ancestors(node):
+            if isinstance(call, ast.stmt):
+                return False
+            if not isinstance(call, ast.Call) or self.program.inside(node, call.func):
+                continue
+            if any(map(self.roles.learns, self.program.values(call))):
+                return True
+            reads = [r for f in self.flow.callees.get(call, ()) for r in self._reads_given(f, call, node)]
+            return bool(reads) and depth > 0 and all(self._is_setting(r, depth - 1) for r in reads)
+        return False
+
+    def _reads_given(self, function: Scope, call: ast.Call, node: ast.expr) -> Iterator[ast.Name]:
+        """Where a function reads what a call gives it with an expression; not where it only shows that."""
+        given = {p.arg for p in function.parameters if node is self.tracer.argument(call, function, p.arg)}
+        for name in given:
+            reads = self.program.reads_of(function, name)
+            yield from (r for r in reads if not self._is_only_shown(r, function.node))
 
 
 def _is_of_data(value: Value) -> bool:

@@ -223,3 +223,26 @@ PAIRS = "for k, t in enumerate(tasks):"
 )
 def test_items_chosen_by_their_number_are_not_sharded(loop: str, body: str, kind: str) -> None:
     assert [d.kind for d in Facts(CHOSEN.format(loop=loop, body=body)).training.data] == [kind]
+
+
+MAKE = """\
+def build(width, rate=0.1):
+    print(rate)
+    net = nn.Linear(4, width)
+    return net, torch.optim.Adam(net.parameters(), lr=rate)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "source"),
+    [
+        ("o = torch.optim.Adam(nets[0].parameters(), x)\n    g().backward()", None),
+        ("o = torch.optim.Adam(nets[0].parameters(), lr=10**x)\n    print(x, g())", None),
+        ("net, o = build(4, x)\n    f(net)", None),
+        ("net, o = build(width=x)\n    f(net)", None),
+        ("o = torch.optim.Adam(nets[0].parameters(), x)\n    f(x)", "rows"),
+        ("net, o = build(4, x)\n    f(net(x))", "rows"),
+    ],
+)
+def test_what_only_says_how_to_make_an_optimizer_is_no_data(body: str, source: str | None) -> None:
+    assert own(f"{MAKE}for x in rows:  {MARK}\n    {body}\n") == (("sequence", source) if source else None)

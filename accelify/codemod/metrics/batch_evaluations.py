@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Trait
@@ -20,8 +21,10 @@ from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.certainty import Certainty
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.losses import losses_of, without_gradients
 from accelify.codemod.training.meters import Meter, Meters
 from accelify.codemod.training.modes import Modes
+from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles
 
@@ -92,7 +95,7 @@ class Batchwise:
         if frame not in self.program.reachable or loop.orelse or frame.kind not in ("module", "function"):
             return False
         phase = self.training.phases.get(loop)
-        if phase is None and self._trains(loop):
+        if phase is None and (self._trains(loop) or self._is_learned_from(loop)):
             return False
         if not self.loops.is_loader_loop(loop) or not self.certainty.of(loop):
             return False
@@ -108,6 +111,17 @@ class Batchwise:
         return loop in {d.loop for d in self.training.data} or any(
             self.program.inside(b, loop) for b in [*self.training.backwards, *self.training.steps]
         )
+
+    def _is_learned_from(self, loop: ast.For) -> bool:
+        """Whether a backward pass goes through what a loop leaves, which `reduce` would cut off: a sum of losses."""
+        is_cut = without_gradients(self.program, loop) is not None
+        return not is_cut and any(self.program.inside(call, loop) for call in self._learned)
+
+    @cached_property
+    def _learned(self) -> list[ast.Call]:
+        """The calls whose results the losses of the backward passes are made from."""
+        losses = [loss for backward in self.training.backwards for loss in losses_of(self.program, backward)]
+        return Origins(self.program, self.roles, self.tracer).calls(losses)
 
     def _source(self, loop: ast.For) -> ast.expr | None:
         """The loader that is looped over as a whole: `loader`, `enumerate(loader)`, `tqdm(loader)`."""

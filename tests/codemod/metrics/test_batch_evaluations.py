@@ -36,6 +36,50 @@ def test_an_evaluation_that_does_more_is_left_whole() -> None:
     assert sharded(LOOP.replace("        total +=", "        total = 0.5 * total +")) == ()
 
 
+ADDED_UP = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+edge = DataLoader(rows, batch_size=2)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def boundary():
+    total = 0.0
+    for x, y in edge:
+        total += {added}
+    return total / len(edge)
+for epoch in range(3):
+    cost = 0.0
+    for x, y in edge:
+        cost += {added}
+    {last}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(cost)
+"""
+LOSS = "nn.functional.mse_loss(model(x), y)"
+
+
+@pytest.mark.parametrize(
+    ("last", "added", "is_sharded"),
+    [
+        ("loss = cost", LOSS, False),
+        ("loss = model(whole).mean() + 0.1 * cost", LOSS, False),
+        ("cost = model(whole).mean() + cost\n    loss = cost / 2", LOSS, False),
+        ("loss = model(whole).mean()", f"{LOSS}.item()", True),
+    ],
+)
+def test_a_loop_that_adds_up_what_is_learned_from_is_left_whole(last: str, added: str, is_sharded: bool) -> None:
+    facts = Facts(ADDED_UP.format(last=last, added=added))
+    assert bool(facts.script.metrics.sharded) is is_sharded
+
+
+def test_a_function_that_adds_up_what_is_learned_from_is_left_whole() -> None:
+    text = ADDED_UP.format(last="loss = model(whole).mean() + boundary()", added=LOSS)
+    assert [found.sums for found in Facts(text).script.metrics.sharded] == [("cost",)]
+
+
 PHASES = """\
 import torch
 from torch import nn

@@ -518,7 +518,7 @@ class Samplers:
         found = []
         for node in self.place.nodes():
             if isinstance(node, (ast.For, ast.AsyncFor)) and self.place.holds(node):
-                owners = loops.owners(node.iter)
+                owners = loops.yielding(node)
                 sharded = {v for v in owners if isinstance(v, Made) and v.node in self.found.samplers}
                 others = {v for v in owners if isinstance(v, Made)} - sharded
                 if sharded and not (others and sharded <= trained_on):

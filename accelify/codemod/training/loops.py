@@ -376,11 +376,15 @@ class Loops:
 
     def is_loader_loop(self, loop: Loop) -> bool:
         """Whether a loop iterates over a loader."""
+        return any(map(self.roles.is_loader, self.yielding(loop)))
+
+    def yielding(self, loop: Loop) -> set[Value]:
+        """The objects whose items a loop gets, each whole, without those of whose batches it goes over the rows."""
         if not isinstance(loop, (ast.For, ast.AsyncFor)) or self.sources.is_part_of_a_batch(loop):
-            return False
+            return set()
         held = self._gone_over(loop.iter)
-        batches = {v.owner for v in held if isinstance(v, Element)} - held  # whose rows this goes over
-        return any(self.roles.is_loader(v) for v in self.owners(loop.iter) - batches)
+        batches = {v.owner for v in held if isinstance(v, Element)} - held
+        return self.owners(loop.iter) - batches
 
     def _all_data(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> list[Data]:
         """What a backward pass learns from, in each of the nests of loops that come to it; first what is sharded."""

@@ -201,6 +201,44 @@ def test_what_the_main_process_alone_goes_over_is_not_shared(evaluated: str, sha
     assert {ast.unparse(source) for data in found for source in data.sources} == shared
 
 
+BATCHES = """\
+data = torch.randn(8, 2, 4)
+loader = DataLoader(data, sampler=DistributedSampler(data))
+model = DDP(nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+it = iter(loader)
+for step in range(4):
+    x, y = next(it)
+    model(torch.stack([r for r in x])).mean().backward()
+    optimizer.step()
+    {shown}
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "shared"),
+    [
+        ("for row in x: print(row)", set()),
+        ("for k, row in enumerate(y): print(k, row)", set()),
+        ("for a, b in zip(x, y): print(a, b)", set()),
+        ("for k, row in zip(range(9), x): print(k, row)", set()),
+        ("batch = next(it)\n    for row in reversed(batch): print(row)", set()),
+        ("for batch in loader:\n        for row in batch: print(row)", {"loader"}),
+        ("for batch in it: print(batch)", {"it"}),
+        ("for k, batch in enumerate(tqdm(loader)): print(k, batch)", {"enumerate(tqdm(loader))"}),
+        ("batches = enumerate(loader)\n    for k, batch in batches: print(batch)", {"batches"}),
+    ],
+)
+def test_the_rows_of_a_batch_are_no_loader(shown: str, shared: set[str]) -> None:
+    facts = distributed(f"from tqdm import tqdm\n{START}{BATCHES.format(shown=shown)}")
+    asked = Distributions(facts.program, facts.tracer, ["main.py"])
+    asked.find()
+    found = asked.data(Loops(facts.program, facts.roles, facts.tracer), facts.training)
+    assert {ast.unparse(source) for data in found for source in data.sources} == shared
+    prepared = {i.text for i in facts.script.preparation.items if i.kind == "loader"}
+    assert prepared == {"loader"}
+
+
 @pytest.mark.parametrize(
     "evaluated",
     [

@@ -160,9 +160,20 @@ def test_one_process_deletes_a_folder(deleted: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "deleted", ["shutil.rmtree('out')", "os.rmdir('out')", "os.removedirs('out')", "if a:\n    shutil.rmtree('out')"]
+)
+def test_one_process_deletes_a_folder_that_the_others_may_have_used(deleted: str) -> None:
+    result = run(script(imports="import os, shutil", before="a = 1", end=deleted))
+    text = "accelerator.wait_for_everyone()\n" + ALONE.format(deleted.rpartition("\n")[2].strip())
+    text = "".join(f"    {line}\n" if deleted.startswith("if") else f"{line}\n" for line in text.splitlines())
+    assert text in result.after.decode()
+    assert not any("deletes this folder" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize(
     "slots",
     [
-        {"end": "shutil.rmtree('out')"},  # the others may be using it still
+        {"end": "shutil.rmtree(f'{os.getpid()}')"},
         {"before": "out = f'{os.getpid()}'\nshutil.rmtree(out)"},
         {"before": "for name in os.listdir('out'):\n    shutil.rmtree(name)"},
         {"before": "if os.path.exists('out'):\n    count()\n    shutil.rmtree('out')"},

@@ -69,8 +69,8 @@ def find(script: Script) -> Iterator[Found]:
     for call in script.program.calls:
         if not script.program.is_run(call):
             continue
-        is_deleted = "shutil.rmtree" in script.program.called(call) and call not in script.written.guarding.covered
-        if is_deleted and not _is_temporary(script, call):
+        is_deleted = any(row.has(Trait.REMOVES_FOLDERS) for row in script.effects.kinds.called(call) or ())
+        if is_deleted and call not in script.written.guarding.covered and not _is_temporary(script, call):
             yield _deleted(script, call)
         if _makes_a_folder(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(path_of(call))))
@@ -165,7 +165,8 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     is_own = not call.args or any(True for _ in written.clocks.behind(call.args[0]))
     is_used = any(written.stored.is_before(backward, call) for backward in script.training.backwards)
     is_taken = script.accelerator(call) is None and state.split(".")[0] in script.program.frame(call).root.writes
-    is_safe = not script.is_by_hand and not (is_own or is_used or is_taken or written.guarding.is_cached(call))
+    is_met = not is_used or not script.run.ends_apart
+    is_safe = is_met and not (script.is_by_hand or is_own or is_taken or written.guarding.is_cached(call))
     if statement is None or not is_safe or not _is_run_by_all(script, statement, _DEPTH):
         message = (
             "every process deletes this folder, possibly after another has started to write to it: guard it with "
@@ -175,7 +176,7 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     wait = Insert(statement, "after", f"{state}.wait_for_everyone()")
     alone = Wrap((statement,), f"if {state}.is_main_process:")
     edits: tuple[Edit, ...] = (alone, wait, *script.library_import(call, state))
-    if written.meetings.are_read_before((statement,)):
+    if is_used or written.meetings.are_read_before((statement,)):
         edits = (Insert(statement, "before", f"{state}.wait_for_everyone()"), *edits)
     return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", edits)
 

@@ -314,7 +314,7 @@ def _is_nothing(value: ast.expr | None) -> bool:
 
 def _leaves_some_out(measured: Measured, loop: ast.AST) -> bool:
     """Whether a loader's function that puts batches together takes some of the items, or some of their elements."""
-    held = measured.program.values(measured.tracer.inside(loop.iter)) if isinstance(loop, _LOOPS) else ()
+    held = measured.yielding(loop) if isinstance(loop, _LOOPS) else ()
     functions = (f for loader in held for f in collate_functions(measured.program, loader))
     return any(isinstance(n, _MADE_OF) and _filters(n) for scope in functions for n in ast.walk(scope.node))
 
@@ -332,7 +332,7 @@ def _has_other_sizes(measured: Measured, loop: ast.AST) -> bool:
         return True
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
-    held = measured.program.values(measured.tracer.inside(loop.iter))
+    held = measured.yielding(loop)
     is_own = any(isinstance(v, Instance) and not measured.roles.is_torch_loader(v) for v in held)
     made = (v.node for v in held if isinstance(v, Made) and isinstance(v.node, ast.Call))
     return is_own or any(_divides_whole_batches(measured, call) for call in made)

@@ -29,7 +29,7 @@ from accelify.codemod.semantics.values import Constant, Element, Instance, Made,
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.item_numbers import sets_learning_rate
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops import Loops, Training
 from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.roles import Roles
@@ -69,7 +69,7 @@ class Metrics:
     def has_full_steps(self, loop: Loop) -> bool:
         """Whether a loop's loader drops what does not fill a batch on each process, so that no row is repeated."""
         measured = self.measured
-        values = measured.program.values(measured.tracer.inside(loop.iter))
+        values = measured.yielding(loop)
         is_known = bool(values) and not measured.options.keep_global_batch
         return is_known and all(isinstance(v, Made) and _drops_last(v.node) for v in values)
 
@@ -98,6 +98,10 @@ class Measured:
     prepared: Prepared
     options: Options
     chains: Chains
+
+    def yielding(self, loop: Loop) -> set[Value]:
+        """The loaders, or other objects, whose items a loop gets, whatever it names what shows its progress."""
+        return Loops(self.program, self.roles, self.tracer).yielding(loop)
 
     def sums(self, shared: Sequence[Loop]) -> Sums:
         """The sums that its loops make, some of them shared."""

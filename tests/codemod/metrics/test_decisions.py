@@ -169,6 +169,43 @@ def test_what_a_function_leaves_of_a_batch_is_own(join: str, test: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "loop",
+    [
+        "shown = tqdm(loader)\n    for x in shown:",
+        "shown = tqdm(enumerate(loader), total=4)\n    for k, x in shown:",
+        "for x in iter(loader):",
+        "batches = enumerate(loader)\n    for k, x in batches:",
+        "with tqdm(loader) as shown:\n     for x in shown:",
+        "for k, x in zip(range(9), loader):",
+    ],
+)
+def test_a_loader_is_known_by_whatever_goes_over_it(loop: str) -> None:
+    def decided(function: str) -> int:
+        text = script(before=f"from tqdm import tqdm\n{function}", step="if x is None:\n    continue\n" + STEP)
+        text = text.replace("for x, y in loader:", loop).replace("batch_size=2)", "batch_size=2, collate_fn=join)")
+        return len(list(decided_apart(Facts(text).script.metrics)))
+
+    assert [decided(join) for join in FILTERS] == [1, 1, 1]
+    assert decided("def join(items):\n    return torch.stack(items)") == 0
+
+
+@pytest.mark.parametrize(
+    ("loop", "is_full"),
+    [
+        ("for x, y in tqdm(loader):", True),
+        ("shown = tqdm(loader)\n    for x, y in shown:", True),
+        ("for x, y in zip(loader, DataLoader(rows, batch_size=2)):", False),
+    ],
+)
+def test_whether_a_loop_has_full_steps(loop: str, is_full: bool) -> None:
+    text = script(before="from tqdm import tqdm", step=STEP).replace("for x, y in loader:", loop)
+    facts = Facts(text.replace("batch_size=2)\n", "batch_size=2, drop_last=True)\n", 1))
+    (rounds,) = facts.training.rounds
+    assert isinstance(rounds, ast.For)
+    assert facts.script.metrics.has_full_steps(rounds) is is_full
+
+
+@pytest.mark.parametrize(
     "found", ["torch.where(loss > 1)[0]", "numpy.where(y == 1)[0]", "torchvision.ops.nms(x, y, 0.5)"]
 )
 def test_how_many_a_search_finds_is_no_size_of_a_batch(found: str) -> None:

@@ -289,10 +289,26 @@ class Moves:
         return EarlyUses(self.program, self.roles, self.prepared.preparation.models, tensors.is_part)
 
     def moves_itself(self, move: Move) -> bool:
-        """Whether an object of a library's class, which may do more than to move, goes to the process's own GPU."""
+        """Whether an object whose class may do more than to move, or has no `to`, goes to the process's own GPU."""
         made = [v.name or "" for v in self.program.values(move.receiver) if isinstance(v, Made)]
-        is_unknown = (table.function(n) is None and n.rpartition(".")[2][:1].isupper() for n in made)
-        return move.device is None and any(is_unknown) and not self.prepared.is_model(move.receiver)
+        is_of_library = any(table.function(n) is None and n.rpartition(".")[2][:1].isupper() for n in made)
+        is_one = is_of_library or self.is_of_any_class(move)
+        return move.device is None and is_one and not self.prepared.is_model(move.receiver)
+
+    def is_of_any_class(self, move: Move) -> bool:
+        """Whether nothing tells the class of what a statement moves in place, which no tensor is: `norm.cuda()`."""
+        held = self.program.values(move.receiver)
+        is_unknown = bool(held) and all(isinstance(v, (Argument, Member)) for v in held)
+        is_statement = isinstance(self.program.parent(move.call), ast.Expr)
+        return is_statement and is_unknown and not any(map(self._is_module, held))
+
+    def _is_module(self, value: Value) -> bool:
+        """Whether a value is known for a module: by what is done with it, or by its annotation, `net: nn.Module`."""
+        given = value.scope.parameters if isinstance(value, Argument) else []
+        said = [p.annotation for p in given if isinstance(value, Argument) and p.arg == value.name]
+        classes = (last_name(a) for a in said if a is not None)
+        is_said = any(names.is_module(f"torch.nn.{name}") for name in classes)
+        return is_said or self.roles.is_model(value) or value in self.roles.modules_by_use
 
     def moves_nothing(self, move: Move) -> bool:
         """Whether what is moved is a loss, or another module, without any tensors: `nn.MSELoss().cuda()`."""

@@ -7,7 +7,8 @@
 Why: a prepared loader yields batches that are on the device already, and `prepare` moves the model.
 A function that training runs is passed the accelerator for its `cuda()`, so that the script also trains on a CPU.
 Left alone: `.to(dtype)`, moves of tensors that the script makes itself, moves where the accelerator does not reach, and
-`cuda()` of objects of other libraries, whose classes may do more there than move: it goes to the process's own GPU.
+`cuda()` of objects of other libraries, whose classes may do more there than move, and of parameters of unknown classes
+(`scaler.cuda()`), which may have no `to`: it goes to the process's own GPU.
 A script that does anything else with a batch before it moves all of it (reads a part in the CPU's memory, gives it to
 NumPy or to unknown code), or moves its model under a condition, keeps all of its moves: the accelerator is
 `Accelerator(device_placement=False)`, with which `prepare` moves nothing, and every tensor is where it was.

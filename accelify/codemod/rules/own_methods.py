@@ -3,6 +3,7 @@
     net.cuda()          class Net defines `cuda`: the call stays, and moves what that method moves
     criterion.backward() class Loss defines `backward`: the backward pass inside it is what changes
     dx = layer.backward(dy)    gives something back, as no tensor's backward pass does
+    scaler.cuda()       nothing tells the class of this parameter: as above
 
 Why: by their names alone these lines look like ones that a migration has forgotten.
 Left alone: everything; the rule only reports.
@@ -36,6 +37,16 @@ def find(script: Script) -> Iterator[Remark]:
             if _gives_a_gradient(script, call):
                 message = "not changed: it returns a value, which a tensor's `backward` does not"
                 yield Remark(NAME, path, call, message, Tier.REVIEW, when)
+    known = script.devices.known
+    for move in script.devices.moves:
+        is_reached = script.accelerator(move.call) is not None
+        if is_reached and known.is_of_any_class(move) and known.moves_itself(move):
+            receiver = ast.unparse(move.receiver)
+            message = (
+                f"not changed: nothing here tells the class of `{receiver}`, which may have no `to`; its own `cuda` "
+                "moves it to this process's own GPU"
+            )
+            yield Remark(NAME, script.path(move.call), move.call, message, Tier.REVIEW, When.CHANGED)
 
 
 def _what_stays(method: Scope) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
@@ -168,15 +168,22 @@ class Roles:
     @cached_property
     def networks_by_use(self) -> set[Value]:
         """Unknown values that are run, and asked for parameters or switched to a mode, as only networks are."""
-        run: set[Value] = set()
-        asked: set[Value] = set()
-        for call in self.program.calls:
-            function = call.func
-            if isinstance(function, ast.Attribute) and _tells_a_network(function.attr):
-                asked |= self._unknown(function.value)
-            elif not vocabulary.is_name_of_a_loss(ast.unparse(function).rpartition(".")[2]):
-                run |= self._unknown(function)
+        run = self._called(lambda f: not _is_asked(f) and not _is_loss(f))
+        asked = self._asked(_tells_a_network)
         return {v for v in run & asked if v not in self.optimizers_by_use}
+
+    @cached_property
+    def modules_by_use(self) -> set[Value]:
+        """Unknown values that a script calls, or uses as modules are used: losses as well, which have no parameters."""
+        return self._called(lambda f: True) | self._asked(_tells_a_module)
+
+    def _called(self, is_one: Callable[[ast.expr], bool]) -> set[Value]:
+        return {v for c in self.program.calls if is_one(c.func) for v in self._unknown(c.func)}
+
+    def _asked(self, tells: Callable[[str], bool]) -> set[Value]:
+        """The unknown values of which such methods are called."""
+        functions = (c.func for c in self.program.calls if isinstance(c.func, ast.Attribute))
+        return {v for f in functions if tells(f.attr) for v in self._unknown(f.value)}
 
     def _unknown(self, node: ast.expr) -> set[Value]:
         """The values of an expression of which nothing is known but what a script does with them."""
@@ -340,6 +347,20 @@ class Roles:
         return found
 
 
+def _is_loss(function: ast.expr) -> bool:
+    return vocabulary.is_name_of_a_loss(ast.unparse(function).rpartition(".")[2])
+
+
+def _is_asked(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and _tells_a_network(function.attr)
+
+
 def _tells_a_network(method: str) -> bool:
     """Whether only networks have a method: it gives parameters or parts, or switches them to a mode."""
     return methods.gives_parameters(method) or methods.gives_parts(method) or methods.switches_mode(method)
+
+
+def _tells_a_module(method: str) -> bool:
+    """Whether modules have a method that other objects with a `cuda()` hardly have."""
+    is_move = methods.moves_to_device(method) and not methods.names_accelerator(method)
+    return _tells_a_network(method) or methods.gives_state(method) or method == "load_state_dict" or is_move

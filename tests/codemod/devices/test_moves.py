@@ -9,7 +9,7 @@ import pytest
 from accelify.codemod.devices.moves import Move, is_cpu, last_name
 from accelify.codemod.semantics.scopes import assignment
 from tests.codemod.facts import Facts, texts
-from tests.codemod.pairs import migrated
+from tests.codemod.pairs import migrated, run
 from tests.codemod.training_scripts import script, training
 
 DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
@@ -313,6 +313,63 @@ def test_a_model_that_is_used_or_changed_between_is_moved(between: str, end: str
 def test_an_object_of_a_library_s_class_moves_itself(made: str, moved: str, stays: bool) -> None:
     text = script(before=f"import vendor, losses\nloss = {made}\n{moved}\n", model="model.cuda()\n")
     assert (f"\n{moved}\n" in migrated(text)) is stays
+
+
+TAKES = """\
+import torch
+from torch import nn
+
+def train(model, loader, norm{said}):
+    opt = torch.optim.Adam(model.parameters())
+    {moved}
+    for x, y in loader:
+        x, y = x.cuda(), y.cuda()
+        opt.zero_grad()
+        loss = ((norm.decode(model(x)) - y) ** 2).mean()
+        {used}
+        loss.backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "moved", "used"),
+    [
+        ("", "norm.cuda()", ""),
+        ("=None", "if norm is not None: norm.cuda()", "loss = loss + norm.mean"),
+        ("", "norm.inner.cuda()", ""),
+        (": 'Normalizer'", "norm.cuda()", ""),
+        ("", "norm.cuda()", "norm.cpu()"),
+    ],
+)
+def test_an_object_of_which_nothing_tells_the_class_moves_itself(said: str, moved: str, used: str) -> None:
+    result = run(TAKES.format(said=said, moved=moved, used=used))
+    assert moved in result.after.decode()
+    (note,) = (n for n in result.notes if n.rule == "own_methods")
+    assert "nothing here tells the class" in note.message
+    assert moved in result.after.decode().splitlines()[note.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("said", "moved", "used"),
+    [
+        ("", "norm.cuda()", "loss = loss + norm(x)"),
+        ("", "norm.cuda()", "norm.eval()"),
+        ("", "norm.cuda()", "print(norm.state_dict())"),
+        ("", "norm.cuda()", "norm.to(x.device)"),
+        ("", "norm = norm.cuda()", ""),
+        (": nn.Module", "norm.cuda()", ""),
+    ],
+)
+def test_a_module_or_a_tensor_by_its_use_goes_to_the_accelerator(said: str, moved: str, used: str) -> None:
+    result = run(TAKES.format(said=said, moved=moved, used=used))
+    assert f"    {moved.replace('cuda()', 'to(accelerator.device)')}\n" in result.after.decode()
+    assert all(n.rule != "own_methods" for n in result.notes)
+
+
+def test_a_loss_that_is_passed_goes_to_the_accelerator() -> None:
+    text = TAKES.format(said="", moved="norm.cuda()", used="loss = norm(model(x), y)").replace("norm", "criterion")
+    assert "criterion.to(accelerator.device)" in migrated(text)
 
 
 FOR_WORKERS = """\

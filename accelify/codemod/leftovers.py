@@ -115,7 +115,7 @@ def _decided(found: Sequence[Found], refused: set[Attempt], uses: Uses) -> _Ledg
     refused = refused | set(waiting)
     while True:
         ledger = _Ledger(_resolved(found, refused), uses)
-        ready = [a for a in waiting if all(map(ledger.is_dead, a.unread))]
+        ready = [a for a in waiting if all(map(ledger.is_unread, a.unread))]
         if not ready:
             return ledger
         waiting = [a for a in waiting if a not in ready]
@@ -225,6 +225,14 @@ class _Ledger:
             if owner is not None:
                 self.touched[owner, name.id] = None
                 self.waiting.append((owner, name.id))
+
+    def is_unread(self, variable: Variable) -> bool:
+        """Whether nothing reads a variable any more or, where only the changes make it, none of them reads it."""
+        scope, name = variable
+        if scope.binds(name):
+            return self.is_dead(variable)
+        inner = set(scope.walk())
+        return not any(name in read and self.program.scope(node) in inner for node, read in _added(self.changes))
 
     def is_dead(self, variable: Variable) -> bool:
         """Whether nothing of the user's code, and nothing new, reads a variable that something read."""
@@ -638,18 +646,18 @@ def taken_out(changes: Iterable[Change]) -> set[ast.AST]:
 
 def added_reads(program: Program, changes: Iterable[Change]) -> set[tuple[Scope | None, str]]:
     """The names that new code reads, each with the scope whose it is there."""
-    found: set[tuple[Scope | None, str]] = set()
+    return {(program.scope(node).owner(name), name) for node, read in _added(changes) for name in read}
+
+
+def _added(changes: Iterable[Change]) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    """The nodes at which new code stands, each with the names that it reads."""
     for edit in edits_of(changes):
         if isinstance(edit, Replace):
-            node, read = edit.node, frozenset(edit.reads)
+            yield edit.node, frozenset(edit.reads)
         elif isinstance(edit, Insert):
-            node, read = edit.node, names_read_in(ast.parse(edit.code))
+            yield edit.node, names_read_in(ast.parse(edit.code))
         elif isinstance(edit, Wrap):
-            node, read = edit.statements[0], names_read_in(ast.parse(f"{edit.header}\n    pass"))
-        else:
-            continue
-        found.update((program.scope(node).owner(name), name) for name in read)
-    return found
+            yield edit.statements[0], names_read_in(ast.parse(f"{edit.header}\n    pass"))
 
 
 def _is_view(function: ast.expr) -> bool:

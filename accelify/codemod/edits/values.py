@@ -234,7 +234,7 @@ class Obstacle:
 class Attempt:
     """Changes that are made only where they leave over no name that would have to be taken out by hand.
 
-    unread: variables that nothing may read any more once all other changes are made. otherwise: what comes in their
+    unread: variables that nothing may read (any more) once all other changes are made. otherwise: what comes in their
     place. is_optional: whether the script is right with that, too, where the user leaves the changes out.
     takes_parameters: whether the parameters of functions that nothing else reads go, too, from all calls.
     """

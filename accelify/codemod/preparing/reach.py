@@ -27,7 +27,7 @@ class Reach:
     that cannot be given it, each with the reason. nodes: all that have it. under_guard: functions that see it there.
     constructed: classes that get a constructor to keep it, with the calls that build them.
     asking: functions and classes that ask for the current one, wherever they need it. unread: functions among the homes
-    that create it only for those.
+    that create it only for those, and name it only if a change reads it there.
     """
 
     name: str

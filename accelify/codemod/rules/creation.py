@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 
@@ -76,21 +77,25 @@ def _shared(script: Script, home: Scope) -> Change:
     return Change(NAME, home.module, statement.lineno, "the accelerator of the module that is imported here", (edit,))
 
 
-def _create(script: Script, home: Scope) -> Iterator[Change]:
+def _create(script: Script, home: Scope) -> Iterator[Found]:
     after = script.access.known_after(home)
     holder = None
     if home.kind == "class":
         holder = constructor(script.program, home) if after is None else script.program.frame(after)
     owner = "" if home.kind != "class" else f"{_self(holder)}." if holder is not None else "self."
     value = script.reach.name if home in script.access.shared_by else _call(script, home)
-    kept = "" if home in script.reach.unread else f"{owner}{script.reach.name} = "
-    insert = script.access.creation_edit(home, f"{kept}{value}")
+    insert = script.access.creation_edit(home, f"{owner}{script.reach.name} = {value}")
     line = insert.node.lineno
     if after is not None:
         line = after.end_lineno or after.lineno
     elif holder is not None:
         line = _line(holder)
-    yield Change(NAME, home.module, line, "creates the accelerator, one for the whole run", (insert,))
+    created = Change(NAME, home.module, line, "creates the accelerator, one for the whole run", (insert,))
+    if home not in script.reach.unread:
+        yield created
+        return
+    alone = replace(created, edits=(script.access.creation_edit(home, value),))
+    yield Attempt((alone,), unread=((home, script.reach.name),), otherwise=(created,))
 
 
 def _call(script: Script, home: Scope) -> str:

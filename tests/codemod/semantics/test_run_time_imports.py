@@ -277,6 +277,35 @@ def test_a_registry_of_several(
     assert results["runners.py"].count(f"{used}.backward(") == 2
 
 
+@pytest.mark.parametrize(
+    ("line", "after", "has_name"),
+    [
+        ("logging.basicConfig(filename='a.log')", "    if accelerator.is_main_process:\n        logging.basic", True),
+        ("open('a.txt', 'a').write(name)", "    if accelerator.is_main_process:\n        open(", True),
+        ("torch.save(name, 'a.pt')", "    accelerator.save(name, 'a.pt')", True),
+        ("print(name)", "    print(name)", False),
+    ],
+)
+def test_what_makes_the_accelerator_for_others_may_use_it_as_well(
+    line: str, after: str, has_name: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets a name wherever another change reads it there."""
+    monkeypatch.chdir(tmp_path)
+    registry, decorator = REGISTRIES["a function"]
+    Path("registry.py").write_text(
+        f"import logging\nimport torch\n{registry}def build(name):\n    {line}\n    return KINDS[name]()\n"
+    )
+    _, training = CHOSEN.split("class Plain:\n")
+    kept = "".join(f"@{decorator}\nclass {name}:\n{training}" for name in ("Plain", "Other"))
+    idle = f"@{decorator}\nclass Idle:\n    def train(self):\n        print()\n"
+    Path("runners.py").write_text(f"import torch\nfrom torch import nn\nfrom registry import *\n{kept}{idle}")
+    Path("main.py").write_text("import sys, runners\nfrom registry import build\nbuild(sys.argv[1]).train()\n")
+    results = {r.path: r.after.decode() for r in rewrite_together(("main.py",), Options())}
+    made = "accelerator = Accelerator()" if has_name else "Accelerator()"
+    assert f"def build(name):\n    {made}\n{after}" in results["registry.py"]
+    assert "Accelerator.current().backward(" in results["runners.py"]
+
+
 REGISTRY_BY_KIND = """\
 KINDS = {}
 def add(kind, name):

@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterator
 from functools import partial
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Remark, Replace
+from accelify.codemod.edits.values import Change, Edit, Remark, Replace
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.decisions import (
     FileQuestions,
@@ -90,24 +90,32 @@ def _questions(script: Script, apart: Collection[ast.AST], by_one: Collection[as
         is_alone = call in script.written.guarding.covered
         if not asking or is_alone or script.program.frame(call) not in script.program.reachable:
             continue
-        path, accelerator = script.path(call), script.accelerator(call)
+        path, speaker = script.path(call), _speaker(script, call)
         if any(map(names.runs_code, asking)):
             message = (
                 "every process stops in the debugger here, but only process 0 has a terminal, so the others end "
                 "with an error: remove this before training on several processes"
             )
             yield Remark(NAME, path, call, message, Tier.REVIEW)
-        elif script.can_agree and accelerator is not None and is_asked_together(script.metrics, call, {*apart}, by_one):
-            template = f"{{value}} if {accelerator}.is_main_process else None"
-            asked = partial(snippets.agreed, speaker=accelerator, template=template)
-            edit = Replace(call, asked, keeps=(call,), reads=(accelerator.split(".")[0],))
-            yield Change(NAME, path, call.lineno, "process 0 asks the user, for all", (edit,), Tier.SAFE)
+        elif script.can_agree and speaker is not None and is_asked_together(script.metrics, call, {*apart}, by_one):
+            template = f"{{value}} if {script.state(call)}.is_main_process else None"
+            asked = partial(snippets.agreed, speaker=speaker, template=template)
+            edit = Replace(call, asked, keeps=(call,), reads=(speaker.split(".")[0],))
+            edits: tuple[Edit, ...] = (edit, *script.library_import(call, speaker))
+            yield Change(NAME, path, call.lineno, "process 0 asks the user, for all", edits, Tier.SAFE)
         else:
             message = (
                 "every process waits for input here, but only process 0 has a terminal: ask under "
                 "`if accelerator.is_main_process:`, and broadcast the answer if it is used"
             )
             yield Remark(NAME, path, call, message, Tier.REVIEW)
+
+
+def _speaker(script: Script, call: ast.Call) -> str | None:
+    """What sends process 0's answer: the accelerator, or the library where that does not reach; None for neither."""
+    asking = script.written.guarding.asking
+    is_library = asking is not None and asking.holds(call)
+    return script.accelerator(call) or (script.options.runtime.functions if is_library else None)
 
 
 def _repeated(script: Script) -> Iterator[Remark]:

@@ -73,11 +73,11 @@ def find(script: Script) -> Iterator[Found]:
         if is_deleted and call not in script.written.guarding.covered and not _is_temporary(script, call):
             yield _deleted(script, call)
         if _makes_a_folder(script, call):
-            clocks.update(dict.fromkeys(script.written.clocks.behind(path_of(call))))
+            clocks.update(dict.fromkeys(_differing(script, path_of(call))))
             drawn.update(dict.fromkeys(_drawn_apart(script, path_of(call))))
             counts.update(dict.fromkeys(_counted(script, path_of(call))))
         for read in _read_by_all(script, call):
-            clocks.update(dict.fromkeys(script.written.clocks.behind(read)))
+            clocks.update(dict.fromkeys(_differing(script, read)))
         if not _fails_the_second_time(script, call) or script.written.guarding.is_cached(call):
             continue
         path = script.path(call)
@@ -112,6 +112,14 @@ def find(script: Script) -> Iterator[Found]:
     for count in (c for c in counts if script.program.frame(c) not in chosen):
         reason = "all processes go by the files that process 0 finds, and share one folder"
         yield _one_name(script, count, (_FOUND, reason), settled)
+
+
+def _differing(script: Script, path: ast.expr) -> Iterator[ast.expr]:
+    """What differs between processes in a path, but for the user's answers, which `decisions` gives to all."""
+    for each in script.written.clocks.behind(path):
+        called = (name for n in ast.walk(each) if isinstance(n, ast.Call) for name in script.program.called(n))
+        if not any(map(names.asks_the_user, called)):
+            yield each
 
 
 def _counted(script: Script, folder: ast.expr) -> Iterator[ast.expr]:

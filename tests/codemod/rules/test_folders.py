@@ -31,6 +31,47 @@ def test_processes_agree_on_a_folder_named_for_those_there_are(line: str, after:
     assert not any(n.rule == "folders" for n in result.notes)
 
 
+MAIN_ASKS = "accelerator.broadcast_object_list([{} if accelerator.is_main_process else None])[0]"
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ("input('name? ')", "input('name? ')"),
+        ("input('name? ').strip().lower()", "input('name? ')"),
+        ("names[int(input())]", "input()"),
+        ("time.ctime()", None),
+    ],
+)
+def test_only_process_0_asks_for_a_folder_s_name(given: str, asked: str | None) -> None:
+    before = f"names = ['a', 'b']\nname = {given}\nos.makedirs(os.path.join('runs', name), exist_ok=True)"
+    result = run(script(imports=f"import time\n{IMPORTS}", before=before))
+    expected = "accelerator.broadcast_object_list([time.ctime()])[0]"
+    if asked is not None:
+        expected = given.replace(asked, MAIN_ASKS.format(asked))
+    assert f"name = {expected}\n" in result.after.decode()
+
+
+CHOOSES = "import os\ndef choose(root):\n    index = {}\n    return os.path.join(root, os.listdir(root)[int(index)])\n"
+
+
+@pytest.mark.parametrize(("made", "is_asked"), [("{}", True), ("{} if root else 0", False)])
+def test_only_process_0_asks_in_a_file_that_the_accelerator_does_not_reach(
+    tmp_path: Path, made: str, is_asked: bool
+) -> None:
+    load = "model.load_state_dict(torch.load(chooser.choose('runs')))"
+    question = made.format("input('which? ')")
+    files = {"train.py": script(imports="import chooser", set_up=load), "chooser.py": CHOOSES.format(question)}
+    scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        found = {r.path: r for r in rewrite_together(("train.py",), Options())}
+    library = "accelify.runtime"
+    asked = f"input('which? ') if {library}.PartialState().is_main_process else None"
+    assert (f"{library}.broadcast_object_list([{asked}])[0]" in found["chooser.py"].after.decode()) is is_asked
+    assert any("waits for input" in n.message for n in found["chooser.py"].notes) is not is_asked
+    assert found["chooser.py"].after.decode().count("([input") == is_asked
+
+
 @pytest.mark.parametrize(
     "runs",
     ["sorted(glob.glob(os.path.join(root, 'run*')))", "os.listdir(root)", "list(Path(root).iterdir())"],

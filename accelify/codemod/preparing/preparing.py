@@ -20,7 +20,7 @@ from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.in_place import is_fixed
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Constant, Generated, Instance, Made, Value, View
 from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
@@ -537,11 +537,13 @@ class Preparer:
 
     def _loader(self, source: ast.expr, data: Data) -> None:
         inner = self._inside_generators(source)
+        ways = self.tracer.chains(source)
         if inner:
             for loader in inner:
                 self._loader(loader, replace(data, sources=(loader,)))
-            return
-        ways = self.tracer.chains(source)
+            ways = [w for w in ways if is_plain(source) and self._is_of_a_loader(w)]
+            if not ways:
+                return
         ways = [w for w in ways if not self._is_asked_to_evaluate(w)] or ways
         chains = [self._below_views(c) for w in ways for c in handed_back(self.program, self.tracer, w)]
         chains = [c for c in chains if not self._is_refused(self._loader_binding(c).value)] or chains
@@ -613,16 +615,42 @@ class Preparer:
             return []
         return [given for scope, listed in found for loader in listed for given in self._given(scope, loader, source)]
 
+    def _is_of_a_loader(self, way: Chain) -> bool:
+        """Whether a source is, by one of the ways back from it, a loader or an iterator over one, and no generator."""
+        held = [self.program.values(n) for n in map(self._named, way) if n is not None and not is_plain(n)]
+        made = {v for values in held for v in values}
+        return any(map(self.roles.is_loader, made)) and not any(isinstance(v, Generated) for v in made)
+
     def _given(self, generator: Scope, loader: ast.expr, source: ast.expr) -> list[ast.expr]:
         """The arguments that a source's calls pass to a generator for a loader; else the loader itself."""
         name = self.tracer.inside(loader)
         if not isinstance(name, ast.Name) or not any(p.arg == name.id for p in generator.parameters):
             return [loader]
-        made = [self.tracer.inside(source), *(b.value for chain in self.tracer.chains(source) for b in chain)]
-        calls = [c for c in made if isinstance(c, ast.Call) and generator in self.program.flow.callees.get(c, ())]
+        calls: list[ast.Call] = []
+        for way in self.tracer.chains(source):
+            named = [n for n in (self.tracer.inside(source), *map(self._named, way)) if n is not None]
+            made = [c for n in named for c in self._calls_of(generator, n)]
+            others = [n for n in named if not is_plain(n) and Generated(generator) not in self.program.values(n)]
+            if not made and not others and not way[-1].is_none:
+                return [loader]  # from any of the generator's callers
+            calls += [c for c in made if c not in calls]
         given = [self.tracer.argument(c, generator, name.id) for c in calls]
         known = [g for g in given if g is not None]
         return known if known and len(known) == len(given) else [loader]
+
+    def _calls_of(self, generator: Scope, node: ast.expr, seen: tuple[Scope, ...] = ()) -> list[ast.Call]:
+        """The calls of a generator function that make what an expression is, also inside the functions it calls."""
+        if isinstance(node, (ast.IfExp, ast.BoolOp)):
+            parts = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
+            return [c for part in parts for c in self._calls_of(generator, part, seen)]
+        callees = self.program.flow.callees.get(node, ()) if isinstance(node, ast.Call) else ()
+        if generator in callees:
+            assert isinstance(node, ast.Call)
+            return [node]
+        makers = [c for c in callees if c not in seen and not c.generates]
+        inner = [r for r in returned(makers) if r is not None and Generated(generator) in self.program.values(r)]
+        named = [n for r in inner for n in (r, *(b.value for way in self.tracer.chains(r) for b in way))]
+        return [c for n in named if n is not None for c in self._calls_of(generator, n, (*seen, *makers))]
 
     def _is_called_by_overriders(self, method: Scope) -> bool:
         """Whether only methods that override it call a method, and their callers, as its own others, are not known."""

@@ -400,6 +400,68 @@ def test_of_the_loaders_that_a_generator_is_given_the_one_that_is_trained_on(tra
     assert [i.text for i in items if i.kind == "loader"] == ["train_loader"]
 
 
+MIXED = """\
+def endless(batches):
+    while True:
+        yield from batches
+def again(batches):
+    while True:
+        for b in batches:
+            yield b
+def make(data):
+    return endless(DataLoader(data))
+def make_again(data):
+    return again(DataLoader(data))
+def make_with_length(data):
+    return endless(DataLoader(data)), 3
+def make_either(data):
+    if large:
+        first = DataLoader(data)
+        return endless(first)
+    return endless(DataLoader(data))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+first = DataLoader(data)
+{0}
+for i in range(3):
+    x, y = next(feed)
+"""
+BRANCHES = "if large:\n    feed = endless(first)\nelse:\n    {0}"
+INSIDE = "    return {}(accelerator.prepare(DataLoader(data)))"
+
+
+@pytest.mark.parametrize(
+    ("feed", "prepared"),
+    [
+        (BRANCHES.format("feed = make(data)"), INSIDE.format("endless")),
+        (BRANCHES.format("batches = make(data)\n    feed = batches"), INSIDE.format("endless")),
+        (BRANCHES.format("feed = make_again(data)"), INSIDE.format("again")),
+        (BRANCHES.format("feed, n = make_with_length(data)"), f"{INSIDE.format('endless')}, 3"),
+        ("feed = endless(first) if large else make(data)", INSIDE.format("endless")),
+        (BRANCHES.format("feed = iter(DataLoader(data))"), "    feed = iter(accelerator.prepare(DataLoader(data)))"),
+        (BRANCHES.format("feed = endless(DataLoader(data))"), "endless(accelerator.prepare(DataLoader(data)))"),
+    ],
+)
+def test_each_loader_of_a_loop_is_prepared_also_inside_what_makes_a_generator(feed: str, prepared: str) -> None:
+    text = migrated(HEAD + MIXED.format(feed) + STEP)
+    assert prepared in text
+    assert "accelerator.prepare(first" in text
+
+
+def test_all_loaders_that_a_helper_may_make_a_generator_of_are_prepared() -> None:
+    text = migrated(HEAD + MIXED.format("feed = make_either(data)") + STEP)
+    assert "        first = accelerator.prepare(first)\n        return endless(first)\n" in text
+    assert INSIDE.format("endless") in text
+
+
+@pytest.mark.parametrize("other", ["other = make_again(data)", "other = iter(DataLoader(data))"])
+def test_of_several_generators_the_one_that_is_not_trained_on_is_left(other: str) -> None:
+    made = BRANCHES.format("feed = make(data)")
+    text = migrated(HEAD + MIXED.format(f"{made}\n{other}") + STEP + "print(next(other))\n")
+    assert INSIDE.format("endless") in text
+    assert text.count("accelerator.prepare(DataLoader(data))") == 1, text
+
+
 @pytest.mark.parametrize(
     ("body", "after"),
     [

@@ -1093,6 +1093,27 @@ def test_what_another_file_writes_is_written_once(
     assert (f"{GUARD}\n    configure('logs')" in main) is (is_guarded is not None)  # all of a module's logs, or none
 
 
+@pytest.mark.parametrize(
+    ("loop", "is_changed"),
+    [
+        ("for m in net.children():\n        m.p = 0.0", True),
+        ("for p in net.parameters():\n        p.requires_grad = False", True),
+        ("for n, m in net.named_modules():\n        setattr(m, 'p', 0.0)", True),
+        ("for n, p in net.named_parameters():\n        add('log.txt', n)", False),
+    ],
+)
+def test_all_processes_change_the_parts_of_a_model_beside_a_log(tmp_path: Path, loop: str, is_changed: bool) -> None:
+    add = "def add(path, line):\n    with open(path, 'a') as f:\n        f.write(line)\n"
+    other = f"{add}def freeze(net):\n    add('log.txt', 'freeze')\n    {loop}\n"
+    main = script(imports="from other import freeze").replace("optimizer = ", "freeze(model)\noptimizer = ", 1)
+    assert "\nfreeze(model)\n" in main
+    found = rewritten(tmp_path, "main.py", main=main, other=other)
+    assert (f"{GUARD}\n    freeze(model)\n" in found["main.py"].after.decode()) is not is_changed
+    assert ("other.py" in found) is is_changed
+    if is_changed:
+        assert f"{BY_LIBRARY}        add('log.txt', 'freeze')\n    {loop}\n" in found["other.py"].after.decode()
+
+
 def test_a_guard_is_one_where_a_choice_of_device_in_it_goes() -> None:
     lines = (
         "w = SummaryWriter()\nrows = torch.ones(1, 4)\nif use_cuda:\n    rows = rows.cuda()\nw.add_graph(model, rows)"

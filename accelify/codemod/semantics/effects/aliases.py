@@ -10,9 +10,10 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import table
 from accelify.codemod.libraries.kinds import IMMUTABLE
 from accelify.codemod.libraries.row import Role, Row, Trait
-from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -20,7 +21,7 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, ModuleValue
 
 Path = tuple[str, ...]
-_CONTAINERS = frozenset("list tuple dict set defaultdict deque iterator counter module".split())
+_CONTAINERS = frozenset("list tuple dict set iterator module".split())
 _LONGEST = 4  # steps of a path that are kept
 
 
@@ -233,10 +234,20 @@ class Aliases:
             return self._of_items(given, ("[]", *path[-1:]))
         if row.role in (Role.ITERATION, Role.PROGRESS):
             return self._of_items(given, path) if len(path) < 2 else _all(self.within(a, path) for a in given)
-        is_of_container = method is not None and bool(self.kinds.of(method.value) & _CONTAINERS)
-        if row.returns is None or (is_of_container and row.returns not in IMMUTABLE):
+        if row.returns is None:
             return _all(self.within(a, ("[]", *path)) for a in [*first, *given])
-        return frozenset()
+        if len(path) < 2 or row.returns in IMMUTABLE or not self._is_of_container(row, method):
+            return frozenset()  # what the call made: `next(model.parameters())` changes no model
+        return _all(self.within(a, ("[]", *path)) for a in [*first, *given])
+
+    def _is_of_container(self, row: Row, method: ast.Attribute | None) -> bool:
+        """Whether a method's object holds others: by its kind, else by the kinds that have this row."""
+        if method is None:
+            return False
+        held = self.kinds.of(method.value)
+        if any(table.is_kind(kind, of) for kind in held for of in _CONTAINERS):
+            return True
+        return UNKNOWN in held and any(table.member(of, method.attr) == row for of in _CONTAINERS)
 
     def _of_returned(self, call: ast.Call, function: Scope, path: Path) -> frozenset[Place]:
         """The places that change with what a function of the project's own returns, as its call sees them."""

@@ -112,6 +112,61 @@ def test_what_is_changed(text: str, places: set[str]) -> None:
     assert changed(text) == places
 
 
+MODELS = ["nn.Linear(1, 1)", "nn.Sequential(nn.Dropout(), nn.Linear(1, 1))", "Net()"]
+NET = "class Net(nn.Module):\n    def forward(self, x): return x\n"
+
+
+@pytest.mark.parametrize("is_imported", [False, True])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("body", "is_changed"),
+    [
+        ("for m in x.children(): m.p = 0.0", True),
+        ("for m in x.modules():\n        if isinstance(m, nn.Dropout): m.p = 0.0", True),
+        ("for p in x.parameters(): p.requires_grad = False", True),
+        ("for p in x[0].parameters(): p.requires_grad = False", True),
+        ("for n, p in x.named_parameters():\n        if 'bias' in n: p.requires_grad = False", True),
+        ("for i, (n, m) in enumerate(x.named_children()): setattr(m, 'p', 0.0)", True),
+        ("for b in x.buffers(): b.zero_()", True),
+        ("for m in list(x.children())[:1]: m.p = 0.0", True),
+        ("[setattr(m, 'p', 0.0) for m in x.modules()]", True),
+        ("next(x.parameters()).requires_grad = False", True),
+        ("x.state_dict()['weight'].zero_()", True),
+        ("for m in x.children(): print(m)", False),
+        ("print(next(x.parameters()).device)", False),
+        ("norms = {}\n    for n, p in x.named_parameters(): norms[n] = p.norm()", False),
+        ("for p in x.parameters():\n        q = p.detach().clone()\n        q.zero_()", False),
+        ("found = x.state_dict()\n    found['epoch'] = 1", False),
+    ],
+)
+def test_what_a_loop_over_its_parts_changes_is_the_model(
+    body: str, model: str, is_changed: bool, is_imported: bool
+) -> None:
+    function = f"def f(x):\n    {body}\n"
+    imported, other = "from other import f\n", {"other": f"from torch import nn\n{function}"}
+    text = f"{NET}{imported if is_imported else function}model = {model}\nf(model)"
+    found = summary(text, **(other if is_imported else {}))
+    assert {p.name for p in found.writes} == ({"model"} if is_changed else set())
+
+
+@pytest.mark.parametrize(
+    ("body", "is_changed"),
+    [
+        ("for row in x: row['a'] = 1", True),
+        ("for i, row in enumerate(x): row.update(a=1)", True),
+        ("for row in [*x]: row['a'] = 1", True),
+        ("for row in x.copy(): row['a'] = 1", True),
+        ("for row in x:\n        new = row.copy()\n        new['a'] = 1", False),
+        ("rows = x.copy()\n    rows.append({})", False),
+        ("found = []\n    for row in x: found.append(row)", False),
+    ],
+)
+def test_what_a_loop_over_its_items_changes_is_the_list(body: str, is_changed: bool) -> None:
+    other = f"def f(x):\n    {body}\n"
+    found = summary("from other import f\nrows = [{}]\nf(rows)", other=other)
+    assert {p.name for p in found.writes} == ({"rows"} if is_changed else set())
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -77,13 +77,45 @@ def _is_carried(metrics: Metrics, method: Scope, name: str, stores: list[ast.Att
     no_counts = [store for store, value in values if value is None or chains.kinds.of(value) != {"number"}]
     no_counts = [store for store in no_counts if not _is_made_by_size(metrics.measured.program, store)]
     is_own = any(metrics.ranks.given_by(d).is_own for store in no_counts for d in chains.facts(store).at(store))
-    reads = (n for s in method.body for n in ast.walk(s) if isinstance(n, ast.Attribute) and n.attr == name)
-    used = [
-        r for r in reads if isinstance(r.ctx, ast.Load) and ast.unparse(r.value) == "self" and _is_computed(metrics, r)
-    ]
-    statement = metrics.measured.program.statement
-    before = {read: [store for store in stores if statement(store) is not statement(read)] for read in used}
-    return is_own and any(not chains.flow(read).is_covered(stores, read) for read, stores in before.items())
+    return is_own and (_reads_first(metrics, method, name) or _is_read_before(metrics, method, name))
+
+
+def _is_read_before(metrics: Metrics, method: Scope, name: str) -> bool:
+    """Whether the forward pass that runs a method computes with an attribute before anything in it sets that."""
+    program = metrics.measured.program
+    forward = program.flow.method(method.parent, "forward") if method.parent is not None else None
+    is_run = forward is not None and method in program.run_from([forward])
+    return forward is not None and is_run and _reads_first(metrics, forward, name)
+
+
+def _reads_first(metrics: Metrics, method: Scope, name: str, seen: frozenset[Scope] = frozenset()) -> bool:
+    """Whether a method computes with what an attribute holds when it begins, itself or in others of its object."""
+    program, chains = metrics.measured.program, metrics.measured.chains
+    nodes = [n for s in method.body for n in ast.walk(s)]
+    called = {c: _of_self(program, c) - seen - {method} for c in nodes if isinstance(c, ast.Call)}
+    stores: list[ast.AST] = [*_stores(method).get(name, ())]
+    stores += [c for c, others in called.items() if any(name in _stores(s) for s in _of_one(program, others))]
+    own = (n for n in nodes if isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load))
+    reads: list[ast.AST] = [n for n in own if ast.unparse(n.value) == "self" and _is_computed(metrics, n)]
+    reads += [c for c, others in called.items() if any(_reads_first(metrics, s, name, seen | {method}) for s in others)]
+    before = {read: [s for s in stores if program.statement(s) is not program.statement(read)] for read in reads}
+    return any(not chains.flow(read).is_covered(done, read) for read, done in before.items())
+
+
+def _of_self(program: Program, call: ast.Call) -> set[Scope]:
+    """The methods that a call may run of the object whose method makes it: `self.join(x)`."""
+    is_of_self = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in ("self", "super()")
+    return {s for s in program.flow.callees.get(call, ()) if s.is_method} if is_of_self else set()
+
+
+def _of_one(program: Program, methods_run: Set[Scope]) -> Set[Scope]:
+    """Some methods, and all those of their object that they run."""
+    found, queue = set(methods_run), list(methods_run)
+    while queue:
+        calls = program.calls_in(queue.pop())
+        queue += (new := {s for call in calls for s in _of_self(program, call)} - found)
+        found |= new
+    return found
 
 
 def _is_made_by_size(program: Program, store: ast.Attribute) -> bool:

@@ -279,3 +279,40 @@ for epoch in range(3):
 def test_what_a_pass_leaves_to_the_next(body: str, begin: str, names: list[str]) -> None:
     script = Facts(RECURRENT.format(body=body, begin=begin)).script
     assert [name for _, name in carried_states(script.metrics)] == names
+
+
+HELPERS = """\
+    def join(self, x):
+        hidden = torch.zeros(1, 2, 4) if self.hidden is None else self.hidden
+        return torch.cat([hidden, x]), x.mean()
+    def joined(self, x):
+        return self.join(x)[0]
+    def keep(self, x):
+        self.hidden = x.mean()
+    def kept(self, x):
+        self.keep(x)
+        return x
+    def sized(self, x):
+        return torch.zeros(self.hidden.shape) if self.hidden is not None else x
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("self.hidden, out = self.join(x)", ["hidden"]),
+        ("h = self.joined(x); out = self.rnn(h); self.hidden = h.detach()", ["hidden"]),
+        ("out = self.rnn(x, self.hidden); self.keep(x)", ["hidden"]),
+        ("out = self.joined(x); self.kept(out)", ["hidden"]),
+        ("if self.training: self.keep(x)\n        out = self.joined(x)", ["hidden"]),
+        ("self.keep(x); out = self.joined(x)", []),
+        ("self.kept(x); out = self.rnn(x, self.hidden)", []),
+        ("self.hidden = first(x); out = self.joined(x); self.hidden = out", []),
+        ("out = self.sized(x); self.keep(out)", []),
+        ("out = self.joined(x)", []),
+    ],
+)
+def test_what_methods_of_a_module_leave_to_each_other(body: str, names: list[str]) -> None:
+    text = RECURRENT.format(body=body, begin="pass").replace("model = Net()", f"{HELPERS}model = Net()")
+    script = Facts(text).script
+    assert [name for _, name in carried_states(script.metrics)] == names

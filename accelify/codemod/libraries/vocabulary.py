@@ -18,6 +18,7 @@ _OPTIONS = re.compile(
 )
 _PARALLEL_OPTION = re.compile(r"(^|_)(n|num|multi|number_of)_?gpus?$|parallel$")
 _DEVICE_OPTIONS = frozenset({"device", "dev", "use_cuda", "cuda", "gpu"})
+_BATCH_SIZE = re.compile(r"(^|_)(batch_?size|bsz?)$", re.IGNORECASE)
 _LOSS = re.compile(r"(loss|criterion|entropy)(_(fn|func|function|f))?$|mean$", re.IGNORECASE)
 _AUTOCAST_DEFAULTS = {"cuda": "fp16", "cpu": "bf16"}
 _LOW_PRECISION = {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}
@@ -178,6 +179,11 @@ def is_parallel_option(name: str) -> bool:
 def holds_options(text: str) -> bool:
     """Whether scripts use such a name for the options of a run: `args`, `self.config`, `FLAGS`."""
     return _OPTIONS.fullmatch(text) is not None
+
+
+def is_name_of_a_batch_size(name: str) -> bool:
+    """Whether scripts use such a name for how many samples are in a batch: `batch_size`, `train_bs`."""
+    return _BATCH_SIZE.search(name) is not None
 
 
 def is_name_of_a_loss(name: str) -> bool:

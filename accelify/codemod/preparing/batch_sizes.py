@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Role, Row, Rows, Trait
 from accelify.codemod.preparing.parallel_wrappers import wrapper_names
 from accelify.codemod.preparing.preparing import Preparation
@@ -16,7 +16,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Element, Instance, Made, Value
+from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Value
 from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
@@ -179,10 +179,24 @@ class _Fixed:
             loader = self.program.parent(loader) if isinstance(loader, ast.keyword) else loader
             loader = None if isinstance(loader, ast.Call) and "dict" in self.program.called(loader) else loader
             asked = list(self._asked(size))
-            if are_divided or (isinstance(loader, ast.Call) and not _drops_last(loader) and not asked):
+            may_be_smaller = self._is_given(size) or (isinstance(loader, ast.Call) and not _drops_last(loader))
+            if are_divided or (may_be_smaller and not asked):
                 of_batch = (side for side, other in asked if self._is_of_batch(other))
                 rows = self._taken_for_rows(size, self._steps if are_divided else frozenset())
                 yield from dict.fromkeys((*self._given_to_models(size), *rows, *of_batch))
+
+    def _is_given(self, source: ast.expr) -> bool:
+        """Whether a source of batches is a loader that unknown callers pass, of a size that nothing here says."""
+        return any(isinstance(v, Argument) and v in self.loaders for v in self.program.values(source))
+
+    def _is_size(self, size: ast.expr, given: ast.expr, name: str = "") -> bool:
+        """Whether an expression is the size, or a parameter of that name, of a function that is given the loader."""
+        if not self._is_given(size) or not isinstance(given, (ast.Name, ast.Attribute)):
+            return is_same_size(self.tracer, size, given, name)
+        functions = {c[-1].scope for c in self.tracer.chains(size)}
+        ends = [c[-1] for c in self.tracer.chains(given)]
+        sizes = (isinstance(e.node, ast.arg) and vocabulary.is_name_of_a_batch_size(e.node.arg) for e in ends)
+        return bool(ends) and all(sizes) and all(e.scope in functions for e in ends)
 
     @cached_property
     def _steps(self) -> frozenset[ast.Call]:
@@ -200,9 +214,7 @@ class _Fixed:
             is_made = call in steps and self._makes_rows(call)
             is_made = is_made and not draws(self.program, call)  # a model may make any number of samples
             given = [p for a in _arguments(call) for p in (_factors(a) if is_made else (a,))]
-            found = next(
-                (a for a in given if is_same_size(self.tracer, size, a, "batch" if a is given[0] else "")), None
-            )
+            found = next((a for a in given if self._is_size(size, a, "batch" if a is given[0] else "")), None)
             is_anew = isinstance(found, ast.Attribute) and self._is_set_anew(found, found.attr)
             if found is None or is_anew:
                 continue
@@ -295,7 +307,7 @@ class _Fixed:
                 if cls is None or not self.program.flow.is_module_class(cls) or callee.name == "forward":
                     continue
                 given = ((p.arg, self.tracer.argument(call, callee, p.arg)) for p in callee.parameters)
-                same = ((name, a) for name, a in given if a is not None and is_same_size(self.tracer, size, a, name))
+                same = ((name, a) for name, a in given if a is not None and self._is_size(size, a, name))
                 yield from (a for name, a in same if self._is_needed(callee, name))
 
     def _is_needed(self, function: Scope, name: str, depth: int = 3) -> bool:
@@ -345,7 +357,7 @@ class _Fixed:
         loops = sorted({loop for loops in self.training.loops.values() for loop in loops}, key=self.program.position)
         for node in dict.fromkeys(n for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Compare)):
             for side, other in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
-                if is_same_size(self.tracer, size, side, "batch"):
+                if self._is_size(size, side, "batch"):
                     yield side, other
 
 

@@ -332,3 +332,45 @@ def test_where_the_batches_are_divided_none_is_full(batch: str, given: list[str]
     assert not found(facts).fixed
     divided = modelled(facts.program, Options(keep_global_batch=True))
     assert texts(divided.batch_sizes.fixed) == given
+
+
+GIVEN = """\
+import torch
+
+def train(model, {parameters}):
+    opt = torch.optim.Adam(model.parameters())
+    for x, y in loader:
+        opt.zero_grad()
+        {step}
+        loss.backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "step", "given"),
+    [
+        ("loader, batch_size=8", "loss = (model(x).reshape(batch_size, -1) - y).mean()", ["batch_size"]),
+        ("loader, batchsize", "loss = (model(x).view((batchsize, 3)) - y).mean()", ["batchsize"]),
+        ("loader, *, bs", "loss = (model(x) - torch.zeros(bs, 1)).mean()", ["bs"]),
+        ("loader, batch_size", "n = batch_size; loss = model(x).view(n, -1).mean()", ["n"]),
+        ("loader, batch_size", "loss = model(x.view(len(x), -1)).mean()", []),
+        ("loader, batch_size", "batch_size = len(x); loss = model(x.view(batch_size, -1)).mean()", []),
+        ("loader, width", "loss = model(x.view(width, -1)).mean()", []),
+        ("loader, batch_size", "loss = model(x.sum(batch_size)).mean()", []),
+        (
+            "loader, batch_size",
+            "if len(x) < batch_size: break\n        loss = model(x.view(batch_size, -1)).mean()",
+            [],
+        ),
+    ],
+)
+def test_a_function_that_is_given_the_loader_and_the_size(parameters: str, step: str, given: list[str]) -> None:
+    text = GIVEN.format(parameters=parameters, step=step)
+    assert list(dict.fromkeys(texts(found(Facts(text)).fixed))) == given
+
+
+def test_the_size_is_known_where_the_caller_is() -> None:
+    text = GIVEN.format(parameters="loader, batch_size", step="loss = model(x).view(batch_size, -1)")
+    call = "train(torch.nn.Linear(4, 1), torch.utils.data.DataLoader(torch.ones(8, 4), batch_size=4{more}), 4)\n"
+    assert texts(found(Facts(text + call.format(more=", drop_last=True"))).fixed) == []

@@ -240,8 +240,10 @@ class Memory:
 
 
 def _may_have_layers(cls: ast.AST) -> bool:
-    """Whether a class builds other objects than losses and modules that have no weights: `nn.Linear(3, 4)`."""
-    called = (ast.unparse(n.func).rpartition(".")[2] for n in ast.walk(cls) if isinstance(n, ast.Call))
+    """Whether a class builds other objects than losses, errors and modules that have no weights: `nn.Linear(3, 4)`."""
+    nodes = list(ast.walk(cls))
+    raised = {n.exc for n in nodes if isinstance(n, ast.Raise)}
+    called = (ast.unparse(n.func).rpartition(".")[2] for n in nodes if isinstance(n, ast.Call) and n not in raised)
     return any(name[:1].isupper() and name not in names.without_weights() for name in called)
 
 

@@ -157,9 +157,17 @@ class Contrast(torch.nn.Module):
 """
 
 
-def test_a_loss_of_another_file_hands_its_rows_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "check",
+    [
+        "",
+        "        if len(a) != len(b):\n            raise ValueError(len(a))\n",
+        "        if self.alike is None:\n            raise NotImplementedError(self)\n",
+    ],
+)
+def test_a_loss_of_another_file_hands_its_rows_on(check: str, tmp_path: Path) -> None:
     train = tmp_path / "train.py"
-    (tmp_path / "contrast.py").write_text(LOSS)
+    (tmp_path / "contrast.py").write_text(LOSS.replace("        return self.ce", f"{check}        return self.ce"))
     step = f"loss = contrast(model(x), model(y))\n{REST}"
     before = "rows = torch.randn(8, 2, 4)\ncontrast = Contrast()"
     train.write_text(script(imports="from contrast import Contrast", before=before, step=step))

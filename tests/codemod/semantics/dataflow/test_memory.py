@@ -157,6 +157,18 @@ def test_the_forward_of_a_loss_in_another_file_is_followed(part: str) -> None:
     assert facts.variable("z") == {"1"}
 
 
+RAISES = "        if x is None:\n            raise {}\n"
+
+
+@pytest.mark.parametrize("error", ["NotImplementedError(self.kind)", "ValueError(f'{x}') from None", "Unknown('x')"])
+@pytest.mark.parametrize(("part", "followed"), [("None", True), ("nn.Linear(2, 2)", False)])
+def test_an_error_is_no_layer(error: str, part: str, followed: bool) -> None:
+    forward = FORWARD.replace("        y = 1\n", f"{RAISES.format(error)}        y = 1\n")
+    loss = f"from torch import nn\nclass Loss(nn.Module):\n    part = {part}\n{forward}"
+    facts = Facts({"main.py": "from loss import Loss\nz = Loss()(1)\n", "loss.py": loss})
+    assert ("1" in facts.variable("z")) is followed
+
+
 @pytest.mark.parametrize(
     ("body", "line"),
     [

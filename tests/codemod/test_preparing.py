@@ -492,6 +492,60 @@ def test_a_loader_is_prepared_where_it_is_put_into_its_dict() -> None:
     assert after.split("\n")[line + 1] == 'loaders["train"] = accelerator.prepare(loaders["train"])'
 
 
+AT_KEY = """\
+    val, train = (TensorDataset(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(2))
+    data = {"train": train, "val": val}
+    loaders = MADE
+    model = nn.Linear(4, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loaders["train"]:
+        loss = (model(x) - y).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    """
+TOGETHER = 'loaders["train"], model, opt = accelerator.prepare(loaders["train"], model, opt)'
+ALONE = 'loaders["train"] = accelerator.prepare(loaders["train"])'
+
+
+@pytest.mark.parametrize(
+    ("made", "later"),
+    [
+        ('{n: DataLoader(data[n]) for n in ["val"]}\nloaders["train"] = DataLoader(train, shuffle=True)', ""),
+        ('{n: DataLoader(data[n]) for n in data}\nloaders["train"] = DataLoader(train, shuffle=True)', ""),
+        ('dict(val=DataLoader(val))\nloaders["train"] = DataLoader(train)', ""),
+        ('{}\nloaders["train"] = DataLoader(val)\nloaders["val"] = 1\nloaders["train"] = DataLoader(train)', ""),
+        ('{"train": DataLoader(val)}\nloaders["train"] = DataLoader(train)', ""),
+        ('{"val": DataLoader(val)}\nloaders.update(train=DataLoader(train))', ""),
+        ('{"val": DataLoader(val)}\nloaders.update({"train": DataLoader(train)})', ""),
+        ('{"train": DataLoader(train)}', 'loaders["train"] = DataLoader(val)\nprint(len(loaders["train"]))'),
+        ('{"train": DataLoader(train)}', 'loaders["train"] = None'),
+    ],
+)
+def test_a_loader_is_prepared_where_it_is_put_last_before_the_training(made: str, later: str) -> None:
+    after = run(HEAD + dedent(AT_KEY).replace("MADE", made) + later).after.decode()
+    assert [line for line in after.split("\n") if "accelerator.prepare(" in line] == [TOGETHER]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        '{"train": DataLoader(train)}\nloaders["val"] = DataLoader(val)',
+        '{n: DataLoader(data[n]) for n in data}\nloaders["val"] = DataLoader(val)',
+    ],
+)
+def test_a_loader_that_nothing_replaces_is_prepared_where_its_dict_is_made(made: str) -> None:
+    after = run(HEAD + dedent(AT_KEY).replace("MADE", made)).after.decode()
+    assert f"loaders = {made}".replace("\n", f"\n{ALONE}\n") in after
+    assert after.count("accelerator.prepare(") == 2
+
+
+def test_a_loader_that_an_option_replaces_is_prepared_as_well() -> None:
+    made = '{"train": DataLoader(train)}\nif len(train) > 1:\n    loaders["train"] = DataLoader(val)\n'
+    after = run(HEAD + dedent(AT_KEY).replace("MADE", made)).after.decode()
+    assert f"loaders = {made}    {ALONE}\n".replace("\nif", f"\n{ALONE}\nif") in after
+
+
 def test_an_evaluation_that_a_training_loop_calls_keeps_its_loader() -> None:
     assert prepared(FILLED) == ['loaders["train"]', "model, optimizer"]
 

@@ -67,6 +67,7 @@ for x, y in loaders["train"]:
     ("filled", "there"),
     [
         ("loaders = {}\nif semi:\n    loaders['train'] = DataLoader(data)\n", "    loaders"),
+        ("loaders = {}\nif semi:\n    loaders.update({'train': DataLoader(data)})\n", "    loaders"),
         ("loaders = dict()\nif semi:\n    loaders['train'] = DataLoader(data)\nloaders['val'] = 1\n", "    loaders"),
         ("loaders = {}\nfor phase in phases:\n    loaders[phase] = DataLoader(data)\n", "loaders"),
         ("loaders = {'val': 1}\nloaders['train'] = DataLoader(data)\n", "loaders"),
@@ -104,7 +105,6 @@ def test_a_model_that_one_branch_makes_is_prepared_in_a_branch(made: str) -> Non
     [
         "loaders = {}\ndef fill(d):\n    d['train'] = DataLoader(data)\nfill(loaders)\n",
         "def make():\n    d = {}\n    if semi:\n        d['train'] = DataLoader(data)\n    return d\nloaders = make()",
-        "loaders = {}\nif semi:\n    loaders.update({'train': DataLoader(data)})\n",
     ],
 )
 def test_what_may_not_be_in_its_container_is_prepared_where_it_is_made(filled: str) -> None:

@@ -77,6 +77,16 @@ def test_what_a_notebook_shows_is_waited_for_and_shown_by_all(shown: str) -> Non
     assert "wait_for" not in run(script(imports=imports, end=f"{written}\nHTML('<b>all</b>')\n")).after.decode()
 
 
+@pytest.mark.parametrize("shown", ["dp(rows.head())", "dp(rows.groupby('user').count().head())", "dp('done')"])
+def test_every_process_displays_a_value_as_it_prints_one(shown: str) -> None:
+    imports = "import pandas as pd\nfrom IPython.display import display as dp"
+    result = run(script(imports=imports, before="rows = pd.read_csv('rows.csv')", end=shown))
+    assert result.after.decode().endswith(f"\n{shown}\n")
+    assert not any(n.rule == "writes" for n in result.notes)
+    figure = "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()"
+    assert f"{GUARD}\n" in run(script(imports=imports, end=f"{figure}\n{shown}")).after.decode()
+
+
 def test_what_others_need_of_it_is_waited_for() -> None:
     after = end(SAVED + "if os.path.getsize(path) > 10:\n    optimizer.param_groups[0]['lr'] *= 2")
     assert "accelerator.wait_for_everyone()\nif os.path.getsize(path) > 10:" in after

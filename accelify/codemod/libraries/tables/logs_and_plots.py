@@ -152,6 +152,7 @@ effects=shows
     matplotlib.pyplot: show pause draw waitforbuttonpress ginput
     plotly.io: show
     <figure>: show
+effects=prints
     IPython.display: display clear_output
 -
     IPython.display: HTML Markdown

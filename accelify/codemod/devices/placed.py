@@ -28,7 +28,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_read_in
-from accelify.codemod.semantics.values import Instance, Made
+from accelify.codemod.semantics.values import Argument, Instance, Made
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.randomness.workers import is_of_data
 from accelify.codemod.training.roles import Roles
@@ -250,7 +250,14 @@ class Own:
         places = [d for n in said if not is_where_another_is(n) for d in devices.resolved(devices.of(n))]
         if not said:
             return not self._homemade().is_named_by_users()
-        return bool(not named and all(d.was is Where.HOST for d in places))
+        on_host = [d.was is Where.HOST for d in places if d.was is not Where.UNKNOWN or not self.moves_no_model]
+        return not named and all(on_host) and (bool(on_host) or not places)
+
+    @property
+    def moves_no_model(self) -> bool:
+        """Whether the script's own code makes all of its models, and moves none, wherever its other tensors go."""
+        is_given = any(isinstance(v, Argument) for v in self.prepared.preparation.models)
+        return self.has_model and not is_given and not any(map(self.may_move_a_model, self.program.calls))
 
     def stranded(self, files: frozenset[str], access: Access) -> Iterator[ast.Call]:
         """The moves by an option that the accelerator does not ask, where it does not reach."""

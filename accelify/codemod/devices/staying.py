@@ -15,7 +15,6 @@ from accelify.codemod.devices.options import device_on_gpu
 from accelify.codemod.devices.own_tensors import Mixing
 from accelify.codemod.devices.placed import Own
 from accelify.codemod.preparing.placing import EarlyCode
-from accelify.codemod.semantics.values import Argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,7 @@ def _never_moved(own: Own, known: Moves) -> Iterator[ast.AST]:
     to_gpu = (m.call for m in known.found if not known.goes_to_cpu(m))
     if any(not any(own.program.branches_round(call)) for call in to_gpu):
         return  # they are there, however they came
-    is_given = any(isinstance(v, Argument) for v in own.prepared.preparation.models)
-    if own.has_model and not is_given and not any(map(own.may_move_a_model, own.program.calls)):
+    if own.moves_no_model:
         yield from (g.anchor for g in own.prepared.preparation.groups if g.anchor is not None)
 
 

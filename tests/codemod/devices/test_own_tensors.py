@@ -547,3 +547,48 @@ def test_without_a_loader_the_note_on_the_data_says_so(data: str, rule: str) -> 
     (note,) = result.notes
     assert note.rule == rule
     assert "The script trained on the CPU" in note.message
+
+
+NAMED_CPU = """\
+import argparse
+import torch
+from torch import nn
+args = argparse.Namespace()
+class Settings:
+    dev = "cpu"
+class Net(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+        self.layer = nn.Embedding(9, 1)
+    def forward(self, x):
+        return self.layer(torch.LongTensor(x).to(self.device)).sum()
+{mask}
+model = Net(device="cpu"){moved}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in [[1, 2], [3, 4]]:
+    loss = model(x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mask", "moved", "is_on_cpu"),
+    [
+        ("", "", True),
+        ("mask = torch.ones(3, device=args.dev)", "", True),
+        ("mask = torch.ones(3, device=Settings().dev)", "", True),
+        ("mask = torch.ones(3).to(Settings.dev)", "", True),
+        ("mask = torch.ones(3, device=args.dev)", ".to(args.dev)", False),
+        ("mask = torch.ones(3, device='cuda')", "", False),
+    ],
+)
+def test_a_device_that_is_not_known_is_no_gpu_where_no_model_is_moved(mask: str, moved: str, is_on_cpu: bool) -> None:
+    result = run(NAMED_CPU.format(mask=mask, moved=moved))
+    after = result.after.decode()
+    assert ("self.device = accelerator.device\n" in after and "model = Net()\n" in after) is is_on_cpu
+    assert (
+        any("to train on the CPU" in n.message or "on the CPU: use" in n.message for n in result.notes) or not is_on_cpu
+    )

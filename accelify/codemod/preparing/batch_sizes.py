@@ -175,6 +175,8 @@ class _Fixed:
     def find(self, sizes: Iterable[ast.expr], are_divided: bool) -> Iterator[ast.expr]:
         """The arguments that tell models the sizes of loaders, whose last batches may be smaller, or all of them."""
         for size in sizes:
+            if isinstance(size, ast.Constant) and size.value == 1:
+                continue  # no batch is smaller, or can be divided
             loader = self.program.parent(size)
             loader = self.program.parent(loader) if isinstance(loader, ast.keyword) else loader
             loader = None if isinstance(loader, ast.Call) and "dict" in self.program.called(loader) else loader

@@ -374,3 +374,14 @@ def test_the_size_is_known_where_the_caller_is() -> None:
     text = GIVEN.format(parameters="loader, batch_size", step="loss = model(x).view(batch_size, -1)")
     call = "train(torch.nn.Linear(4, 1), torch.utils.data.DataLoader(torch.ones(8, 4), batch_size=4{more}), 4)\n"
     assert texts(found(Facts(text + call.format(more=", drop_last=True"))).fixed) == []
+
+
+@pytest.mark.parametrize(
+    "batch", ["z = x.view(1, -1)", "z = x.reshape((1, 4, 1))", "h = torch.zeros(1, 8)\nz = net(x, h)"]
+)
+def test_no_batch_is_smaller_than_one_row(batch: str) -> None:
+    assert fixed("nn.Linear(4, 1)", "1", batch) == []
+
+
+def test_a_batch_may_be_smaller_than_two_rows() -> None:
+    assert fixed("nn.Linear(4, 1)", "2", "z = x.view(2, -1)") == ["2"]

@@ -181,7 +181,7 @@ def test_two_processes_stay_together(name: str) -> None:
     assert second.error is None, second.error
     assert len(first.losses) == len(second.losses) >= 1
     assert first.weights == second.weights
-    told = "every process has the same data" in run.report
+    told = "the result is correct, but more processes make it no faster" in run.report
     assert (first.losses == second.losses) == told
 
 

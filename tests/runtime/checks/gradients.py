@@ -302,11 +302,12 @@ def buffers_agree_where_all_ranks_come_together(accelerator):
     assert model.num_batches_tracked.item() == 2 * len(everywhere)
 
 
-def a_loop_that_does_not_train_waits_for_no_other_rank(accelerator):
+def a_loop_that_sets_no_statistics_waits_for_no_other_rank(accelerator):
     model = accelerator.prepare(nn.BatchNorm1d(4))
     rows = torch.randn(8 * accelerator.num_processes, 4)
     loader = accelerator.prepare(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch_size=4))
     accelerator.backward(model(rows).sum())
+    model.eval()
     for (x,) in loader:
         model(x)
         if accelerator.is_main_process:

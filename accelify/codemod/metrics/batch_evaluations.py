@@ -21,7 +21,7 @@ from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.certainty import Certainty
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops import Loops, Training
-from accelify.codemod.training.losses import losses_of, without_gradients
+from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.meters import Meter, Meters
 from accelify.codemod.training.modes import Modes
 from accelify.codemod.training.origins import Origins
@@ -120,8 +120,7 @@ class Batchwise:
     @cached_property
     def _learned(self) -> list[ast.Call]:
         """The calls whose results the losses of the backward passes are made from."""
-        losses = [loss for backward in self.training.backwards for loss in losses_of(self.program, backward)]
-        return Origins(self.program, self.roles, self.tracer).calls(losses)
+        return Origins(self.program, self.roles, self.tracer).learned_through(self.training.backwards)
 
     def _source(self, loop: ast.For) -> ast.expr | None:
         """The loader that is looped over as a whole: `loader`, `enumerate(loader)`, `tqdm(loader)`."""

@@ -16,7 +16,7 @@ from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.semantics.values import Element, Generated
-from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.losses import all_losses
 from accelify.codemod.training.randomness.draws import function_draws
 
 _DEPTH = 3
@@ -101,7 +101,7 @@ def _is_trained_on(measured: Measured, picked: ast.AST, loop: Loop) -> bool:
     given = [a for call in computed for a in [*call.args, *(k.value for k in call.keywords)]]
     weighs = measured.prepared.is_sharded_sequence(loop)  # an item's weight; by a batch's number, a schedule's
     backwards = (b for b in measured.training.backwards if weighs and measured.program.inside(b, loop))
-    given += [loss for backward in backwards for loss in losses_of(measured.program, backward)]
+    given += all_losses(measured.program, backwards)
     return any(measured.program.inside(picked, a) or names_in(a) & named for a in given)
 
 

@@ -30,7 +30,7 @@ from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.item_numbers import sets_learning_rate
 from accelify.codemod.training.loops import Loops, Training
-from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.losses import all_losses
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.roles import Roles
 
@@ -263,8 +263,7 @@ def metrics_of(
     if draws_alike:
         rounds = tuple(loop for loop in shards.rounds if loop not in shards.drawn)
         ranks = Ranks(measured.chains, replace(shards, rounds=rounds, draws=False, drawn=()), settled)
-    losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
-    found = Reports(ranks, settled.holds, losses).find()
+    found = Reports(ranks, settled.holds, all_losses(program, measured.training.backwards)).find()
     reports = tuple(r for r in found if not measured.is_of_whole_phase(r.node, evaluations))
     over_all = () if by_hand or measured.options.keep_global_batch else measured.loops_over_all(files, shared)
     lengths = {node for evaluation in sharded for node in evaluation.lengths}

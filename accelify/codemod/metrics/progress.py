@@ -19,7 +19,7 @@ from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import Scope, names_in, returned
 from accelify.codemod.semantics.values import ClassValue, Constant, Instance, Made, Value, View
 from accelify.codemod.training.loops import Data
-from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.losses import all_losses
 
 DEPTH = 3  # Units: functions between a loop and what it calls in the end
 
@@ -163,8 +163,7 @@ class StepCounts:
 
     def in_losses(self) -> Iterator[ast.expr]:
         """The parts of losses that follow a count of steps: a weight, a temperature, a number for the model."""
-        backwards = self.metrics.measured.training.backwards
-        waiting = [loss for backward in backwards for loss in losses_of(self.program, backward)]
+        waiting = all_losses(self.program, self.metrics.measured.training.backwards)
         seen: set[ast.expr] = set()
         while waiting:
             node = waiting.pop()

@@ -13,7 +13,7 @@ from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import ClassValue, Collection, Constant, Made, Value
 from accelify.codemod.training.loops import Training
-from accelify.codemod.training.losses import losses_of, without_gradients
+from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles, stepped
 
@@ -166,8 +166,7 @@ class Owners:
 
     def _learning(self, function: Scope) -> list[tuple[ast.expr, Chain]]:
         """What a function has and runs for the losses, if there is one for each optimizer; else nothing."""
-        losses = [loss for backward in self.training.backwards for loss in losses_of(self.program, backward)]
-        calls = Origins(self.program, self.roles, self.tracer).calls(losses)
+        calls = Origins(self.program, self.roles, self.tracer).learned_through(self.training.backwards)
         run = [c.func for c in calls if without_gradients(self.program, c) is None]
         methods_run = [f for f in run if isinstance(f, ast.Attribute) and not methods.is_of("tensor", f.attr)]
         found = self._models_in(function, run) or self._models_in(function, [f.value for f in methods_run])

@@ -53,6 +53,11 @@ def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
     return _written(program, listed) or (listed,)
 
 
+def all_losses(program: Program, backwards: Iterable[ast.Call]) -> list[ast.expr]:
+    """The losses of some backward passes."""
+    return [loss for backward in backwards for loss in losses_of(program, backward)]
+
+
 def _written(program: Program, listed: ast.expr) -> tuple[ast.expr, ...]:
     """The elements of a list, where it is written out, or a variable holds such a list as it was written."""
     if isinstance(listed, ast.Name):

@@ -11,7 +11,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.losses import all_losses, losses_of
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 
@@ -39,6 +39,10 @@ class Origins:
                 assert isinstance(node, (ast.arg, ast.Call))
                 found.add(node)
         return found
+
+    def learned_through(self, backwards: Iterable[ast.Call]) -> list[ast.Call]:
+        """The calls whose results the losses of some backward passes are made from."""
+        return self.calls(all_losses(self.program, backwards))
 
     def calls(self, nodes: Iterable[ast.expr]) -> list[ast.Call]:
         """The calls whose results some expressions are made from, those in functions of the project's own, too."""

@@ -16,7 +16,8 @@ from accelify.codemod.training.facts import Run
 class Asking:
     """In functions of all processes, and in the script that is started; not before it may choose a GPU.
 
-    scopes: the functions and modules that all processes run, where the library's name is free.
+    scopes: the functions and modules that all processes run, where the library's name is free. clocks: which files are
+    a process's own.
     """
 
     program: Program

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from types import MappingProxyType
 
 from accelify.codemod.files_written.asking import Asking
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
@@ -35,12 +34,12 @@ class Guarding:
         self,
         alone: OneProcess,
         stored: Files,
-        cached: tuple[ast.stmt, ...] = (),
-        uncached: tuple[ast.stmt, ...] = (),
-        own: Mapping[ast.Call, frozenset[ast.Call]] = MappingProxyType({}),
-        left_out: Iterable[ast.stmt] = (),
-        run_by_all: Collection[Scope] = (),
-        asking: Asking | None = None,
+        cached: tuple[ast.stmt, ...],
+        uncached: tuple[ast.stmt, ...],
+        own: Mapping[ast.Call, frozenset[ast.Call]],
+        left_out: Iterable[ast.stmt],
+        run_by_all: Collection[Scope],
+        asking: Asking,
     ) -> None:
         self.program = alone.program
         self.alone = alone
@@ -312,7 +311,7 @@ class Guarding:
             for path in self._read(read) if read not in covered and not waits else ():
                 is_one = [(w, made) for w, made in written if self.stored.may_be_one(path, made)]
                 found = [(w, made) for w, made in is_one if self.stored.is_before(w, read)]
-                if found and not (self.asking and self.asking.clocks.is_own(path)):
+                if found and not self.asking.clocks.is_own(path):
                     yield from (
                         self.program.statement(w) for w, made in found if not self._is_waited_for(w, made, read)
                     )
@@ -367,7 +366,7 @@ class Guarding:
     # Runs.
 
     def _blocks(self) -> Iterator[list[ast.stmt]]:
-        for path in sorted(self.files.union(self.asking.paths if self.asking else ())):
+        for path in sorted(self.files.union(self.asking.paths)):
             stack: list[ast.AST] = [self.program.flow.parsed_of[path].tree]
             while stack:
                 node = stack.pop()
@@ -387,7 +386,7 @@ class Guarding:
                 yield from self._trimmed(current)
                 current = []
             is_alone = all(s not in self.cached and self.alone.may(s, self._refused) for s in line)
-            if is_alone and (self.alone.accelerator(line[0]) or (self.asking and self.asking.holds(line[0]))):
+            if is_alone and (self.alone.accelerator(line[0]) or self.asking.holds(line[0])):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)

@@ -113,8 +113,7 @@ def _questions(script: Script, apart: Collection[ast.AST], by_one: Collection[as
 
 def _speaker(script: Script, call: ast.Call) -> str | None:
     """What sends process 0's answer: the accelerator, or the library where that does not reach; None for neither."""
-    asking = script.written.guarding.asking
-    is_library = asking is not None and asking.holds(call)
+    is_library = script.written.guarding.asking.holds(call)
     return script.accelerator(call) or (script.options.runtime.functions if is_library else None)
 
 

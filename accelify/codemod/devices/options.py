@@ -598,7 +598,7 @@ def device_on_gpu(test: ast.expr) -> ast.expr | None:
 
 
 def _says_gpu(node: ast.expr) -> bool:
-    """Whether code has a word for a GPU in it: `"cuda:0"`, `torch.cuda`, `torch.device("mps")`."""
+    """Whether code names a GPU: `"cuda:0"`, `torch.cuda`, `torch.device("mps")`."""
     texts = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and vocabulary.is_device_text(n.value))
     return "cuda" in ast.unparse(node) or any(not text.startswith("cpu") for text in texts)
 

@@ -11,7 +11,7 @@ from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.scopes import returned
-from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.losses import all_losses
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _CONNECTING = (ast.BoolOp, ast.IfExp, ast.NamedExpr, ast.List, ast.Tuple, ast.Set, ast.Starred)
@@ -34,8 +34,7 @@ class LossComparisons:
         self.ranks = metrics.ranks
         self.program = metrics.measured.program
         self.chains = metrics.measured.chains
-        passes = metrics.measured.training.backwards
-        losses = [loss for backward in passes for loss in losses_of(self.program, backward)]
+        losses = all_losses(self.program, metrics.measured.training.backwards)
         self._texts = {ast.unparse(loss) for loss in losses}
         self._defined = {d for loss in losses if isinstance(loss, ast.Name) for d in self.chains.definitions(loss)}
         self._asked: set[tuple[ast.expr, bool]] = set()
@@ -99,9 +98,9 @@ class LossComparisons:
 
     def _given(self, call: ast.Call) -> list[ast.expr]:
         """What a call is given: the object first whose method it is."""
-        given = [*call.args, *(k.value for k in call.keywords)]
-        is_function = not isinstance(call.func, ast.Attribute) or self.chains.kinds.name_of(call.func)
-        return given if is_function or not isinstance(call.func, ast.Attribute) else [call.func.value, *given]
+        method = self.chains.kinds.method(call)
+        owner = [method.value] if method is not None else []
+        return [*owner, *call.args, *(k.value for k in call.keywords)]
 
     def _is_made(self, node: ast.expr, is_such: Callable[[ast.expr], bool]) -> bool:
         """Whether all that a variable may hold, or a function return, is of a kind; and so is what chooses it."""

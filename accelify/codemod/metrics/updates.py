@@ -103,8 +103,8 @@ def _operands(chains: Chains, call: ast.Call) -> tuple[ast.expr, ast.expr] | Non
     rows = chains.kinds.called(call)
     if not rows or not all(row.has(Trait.ADDS) for row in rows) or any(k.arg != "out" for k in call.keywords):
         return None
-    if isinstance(call.func, ast.Attribute) and not chains.kinds.name_of(call.func):
-        return (call.func.value, call.args[-1]) if len(call.args) in (1, 3) else None
+    if (method := chains.kinds.method(call)) is not None:
+        return (method.value, call.args[-1]) if len(call.args) in (1, 3) else None
     return (call.args[0], call.args[1]) if len(call.args) == 2 else None
 
 

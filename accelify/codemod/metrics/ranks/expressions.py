@@ -358,15 +358,15 @@ class Expressions(Functions):
             )
         rows = self.chains.kinds.called(call)
         labels = self._state_of(callees, position) | self.draws.by_model(call, callees)
-        is_method = isinstance(call.func, ast.Attribute) and not self.chains.kinds.name_of(call.func)
-        if not (is_method and rows and all(row.has(Trait.SAME_VALUES) for row in rows)):
+        method = self.chains.kinds.method(call)
+        if not (method is not None and rows and all(row.has(Trait.SAME_VALUES) for row in rows)):
             labels |= self._of_arguments(call)  # `a.type_as(b)` has the values of `a` alone
         if not isinstance(call.func, ast.Attribute):
             labels |= self._without_place(self._of(call.func))
-        elif not self.chains.kinds.name_of(call.func):
-            held = self._of(call.func if self._is_own_value(call.func) else call.func.value)
+        elif method is not None:
+            held = self._of(method if self._is_own_value(method) else method.value)
             labels |= self._without_place(held)
-            rows = self._rows_of_batch(call.func.value, call.func.attr, held) or rows
+            rows = self._rows_of_batch(method.value, method.attr, held) or rows
         if rows is None:
             return labels
         found = self._of_closure(call)

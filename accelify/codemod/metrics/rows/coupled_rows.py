@@ -75,8 +75,8 @@ class _Rows:
 
     def _given(self, call: ast.Call) -> list[ast.expr]:
         """The arguments of a call, after the tensor whose method it is."""
-        is_method = isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func)
-        return [*([call.func.value] if is_method else []), *call.args]  # type: ignore[attr-defined]  # a method
+        method = self.kinds.method(call)
+        return [*([method.value] if method is not None else []), *call.args]
 
     def _is_shown_or_unpacked(self, node: ast.expr) -> bool:
         """`show(images[:8])`, `loss, logits = outputs[:2]`: what computes no loss, or takes no rows."""

@@ -211,7 +211,7 @@ class Aliases:
             return frozenset() if is_made else _all(self._of_returned(call, c, path) for c in callees)
         every = [*call.args, *(k.value for k in call.keywords)]
         rows = self.kinds.called(call)
-        method = call.func if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func) else None
+        method = self.kinds.method(call)
         if rows is None:
             owner = [method.value] if method is not None else []
             return _all(self.within(a, path) for a in [*owner, *every])

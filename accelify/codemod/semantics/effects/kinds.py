@@ -134,6 +134,11 @@ class Kinds:
             return True  # nothing tells what it takes: `__subclasshook__`
         return True
 
+    def method(self, call: ast.Call) -> ast.Attribute | None:
+        """The method that a call runs of an object; None where it calls anything else, or a function of a module."""
+        is_method = isinstance(call.func, ast.Attribute) and not self.name_of(call.func)
+        return call.func if isinstance(call.func, ast.Attribute) and is_method else None
+
     def name_of(self, node: ast.expr) -> frozenset[str]:
         """The qualified names of what an expression names in libraries; in code that no value flows through, too."""
         if node in self.flow.values:

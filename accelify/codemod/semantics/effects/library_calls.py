@@ -111,8 +111,8 @@ class LibraryCalls:
 
     def _source_and_target(self, call: ast.Call) -> list[ast.expr] | None:
         """The paths from and to which a call copies or moves; None where these are not all plain arguments."""
-        is_method = isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func)
-        owner = [call.func.value] if isinstance(call.func, ast.Attribute) and is_method else []
+        method = self.kinds.method(call)
+        owner = [method.value] if method is not None else []
         named = {k.arg: k.value for k in call.keywords}
         given = [*owner, *call.args][:2]
         given += [named[name] for name in ("src", "source", "dst", "target", "destination") if name in named]
@@ -125,8 +125,7 @@ class LibraryCalls:
     def _mode(self, call: ast.Call) -> str | None:
         """The mode that is given to an `open`; None where it is not known."""
         named = [k.value for k in call.keywords if k.arg == "mode"]
-        is_method = isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func)
-        given = named or call.args[0 if is_method else 1 :][:1]
+        given = named or call.args[0 if self.kinds.method(call) is not None else 1 :][:1]
         if not given:
             options = [v for k in call.keywords if k.arg is None for v in self.program.values(k.value) or {None}]
             return None if any(self._may_hold(v, "mode") for v in options) else "r"
@@ -142,15 +141,15 @@ class LibraryCalls:
 
     def _opened_paths(self, call: ast.Call) -> tuple[ast.expr, ...]:
         """The path of `open(path)`, `open(file=path)` and `path.open()`."""
-        if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func):
-            return (call.func.value,)
+        if (method := self.kinds.method(call)) is not None:
+            return (method.value,)
         named = [k.value for k in call.keywords if k.arg in ("file", "path", "filename")]
         return tuple(call.args[:1] or named)
 
     def _paths(self, call: ast.Call) -> tuple[ast.expr, ...]:
         """The arguments that may name a file, or be one; of a method without such, the object itself."""
         given = [*call.args, *(k.value for k in call.keywords)]
-        method = call.func if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func) else None
+        method = self.kinds.method(call)
         if method is not None and self.kinds.of(method.value) & {"path", "file", "binary_file", "buffer"}:
             return self._opened(method.value)
         found = [g for g in given if self.kinds.of(g) == {"buffer"}]  # beside a `format="png"`
@@ -160,7 +159,8 @@ class LibraryCalls:
 
     def _is_only_read(self, call: ast.Call) -> bool:
         """Whether a method belongs to a file that was opened to be read: `file.close()`."""
-        owner = call.func.value if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func) else None
+        method = self.kinds.method(call)
+        owner = method.value if method is not None else None
         opened = [
             (r, c)
             for c in self._makers(owner)

@@ -7,10 +7,17 @@ import ast
 import pytest
 
 from accelify.codemod.devices.moves import options_in
-from accelify.codemod.devices.options import Cpu
+from accelify.codemod.devices.options import Cpu, CpuSetting
+from accelify.codemod.script import Script
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated, run
 from tests.codemod.training_scripts import script, training
+
+
+def cpu_of(script: Script, files: set[str] | None = None) -> CpuSetting | None:
+    """What keeps a script's accelerator on the CPU."""
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared)
+    return found.find(files if files is not None else {"main.py"})
 
 
 @pytest.mark.parametrize(
@@ -36,7 +43,7 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     before = f"args = argparse.ArgumentParser().parse_args()\ndevice = torch.device({choice})\n"
     facts = training(imports="import argparse\n", before=before, model="model.to(device)\n")
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -59,7 +66,7 @@ def test_each_branch_counts_that_names_a_gpu(tests: list[str], devices: list[str
     before = f"args = argparse.ArgumentParser().parse_args()\n{choice}"
     facts = training(imports="import argparse\n", before=before, model="model.to(device)\n")
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -93,7 +100,7 @@ def test_a_choice_replaces_what_another_has_chosen(choice: str, setting: str | N
     before = f"said = argparse.ArgumentParser().parse_args()\n{choice}"
     facts = training(imports="import argparse\n", before=before, model="model.to(device)\n")
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -172,7 +179,7 @@ def test_an_option_that_names_the_device(option: str, before: str, setting: str 
     parsed = f"{usual}{made}parser.add_argument('--device', {option})\nargs = parser.parse_args()\n"
     facts = training(imports="import argparse\n", before=parsed + before, model="model.to(device)\n")
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
     assert bool(found and found.numbered) == numbered
 
@@ -186,7 +193,7 @@ def test_a_function_that_nothing_calls_chooses_no_device(call: str, setting: str
     before = f"args = argparse.ArgumentParser().parse_args()\n{place}"
     facts = training(imports="import argparse\n", before=before, model=f"if args.cuda:\n    model.cuda()\n{call}")
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -232,7 +239,7 @@ def test_a_function_that_is_called_from_a_command_line_has_its_own_options(start
 def test_types_of_tensors(gpu: str, cpu: str, setting: str | None) -> None:
     before = f"args = argparse.ArgumentParser().parse_args()\nkind = {gpu} if args.cuda else {cpu}\n"
     script = training(imports="import argparse\n", before=before, model="model.type(kind)\n").script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -262,7 +269,7 @@ PICK = "def pick(gpu):\n    if gpu < 0: return torch.device('cpu')\n    return t
 def test_an_option_of_a_file_that_names_the_device(before: str, setting: str | None) -> None:
     facts = training(imports="import json\n", before=before, model="model.to(device)\n")
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -323,7 +330,7 @@ def test_an_option_that_a_parameter_of_the_home_is_given(
     decorator: str, first: str, call: str, setting: str | None
 ) -> None:
     script = Facts(MAIN.format(decorator=decorator, first=first, call=call)).script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
     assert not (found and found.after)
     assert bool(found and found.numbered) is bool(setting)
@@ -381,7 +388,7 @@ def test_what_only_asks_for_a_gpu_is_no_option(asked: str, setting: str | None) 
     solver = SOLVER.format(asked=asked)
     script = Facts({"main.py": CHOOSING, "first.py": solver, "second.py": solver}).script
     files = {"main.py", "first.py", "second.py"}
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find(files)
+    found = cpu_of(script, files)
     assert (found and found.text) == setting
 
 
@@ -471,7 +478,7 @@ MOVED = "if args.gpu:\n    model.cuda()\n"
 )
 def test_conditions_under_which_a_model_is_moved(before: str, model: str, setting: str | None) -> None:
     script = training(imports=PARSED, before=before, model=model).script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -490,7 +497,7 @@ def test_conditions_under_which_a_model_is_moved(before: str, model: str, settin
 def test_an_option_that_is_compared_with_true(option: str, setting: str, asked: str) -> None:
     parsed = f"import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument({option})\n"
     script = training(imports=f"{parsed}args = parser.parse_args()", model=f"if {asked}:\n    model.cuda()").script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert found is not None
     assert found.text == (setting if "==" in asked else setting.replace("!= True", "is not True"))
 
@@ -509,7 +516,7 @@ def test_an_option_that_is_compared_with_true(option: str, setting: str, asked: 
 )
 def test_an_option_that_the_script_gives_its_device(given: str, setting: str | None) -> None:
     script = training(imports=PARSED, before=given, model="model.to(args.device)").script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -523,7 +530,7 @@ def test_an_option_that_the_script_gives_its_device(given: str, setting: str | N
 def test_an_item_that_the_script_gives_its_device(given: str, device: str, asks_option: bool) -> None:
     parsed = f"{PARSED}cfg = vars(args)\n"
     script = training(imports=parsed, before=given, model=f"model.to({device})").script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found is not None and "'gpu'" in found.text) is asks_option
 
 
@@ -620,7 +627,7 @@ def never_called(o):
 )
 def test_of_several_choices_the_one_that_is_run_and_asks(before: str, model: str, setting: str | None) -> None:
     script = training(imports=PARSED, before=before, model=model).script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -657,7 +664,7 @@ def test_a_gpu_that_is_chosen_where_no_device_is_named(default: str, body: str, 
     parsed = f"parser = argparse.ArgumentParser()\nparser.add_argument('--device', default={default})\n"
     before = f"def pick(device):\n    {body}\n{parsed}args = parser.parse_args()\n{choice}"
     script = training(imports="import argparse\n", before=before, model="model.to(device)\n").script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -769,7 +776,7 @@ def test_a_function_that_returns_one_of_two_devices(
         model="model.to(device)\n",
     )
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting
 
 
@@ -790,7 +797,7 @@ def test_a_choice_with_the_question_for_a_gpu_inside(gpu: str, otherwise: str) -
     )
     facts = training(imports="import argparse, gpustat\n", before=before, model="model.to(device)\n")
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert found is not None
     assert found.text == "args.place != 'gpu'"
 
@@ -852,5 +859,5 @@ def test_options_that_a_function_returns(choice: str, given: str, setting: str |
         model="model.to(chosen.where)\n",
     )
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    found = cpu_of(script)
     assert (found and found.text) == setting

@@ -131,13 +131,13 @@ def _stepping_by_size(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     parts = "each process gets only a part of each batch"
     others = "the processes may get batches of different sizes here"
     why = parts if script.options.keep_global_batch else others
-    for node in decided_apart(script.metrics):
-        if goes_by_size(script.metrics, node.test):
+    for choice in decided_apart(script.metrics):
+        if goes_by_size(script.metrics, choice.test):
             message = (
                 f"whether a step is taken depends on the size of the batch, but {why}: decide it by the number "
                 "of steps, or train on batches of one size alone (of a loader: `drop_last=True`)"
             )
-            yield node, "data", message
+            yield choice.node, "data", message
 
 
 def _gone_over_by_one(script: Script, found: Distribution) -> Iterator[tuple[ast.AST, str, str]]:

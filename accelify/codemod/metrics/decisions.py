@@ -12,6 +12,7 @@ from accelify.codemod.metrics.comparisons import LossComparisons
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.control_flow import Choice, choices
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
@@ -24,11 +25,12 @@ _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _LOOPS = (ast.For, ast.AsyncFor)
 _MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)
+_TRUE_OR_FALSE = (ast.If, ast.While, ast.IfExp)
 _MADE_OF = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call)
 _DEPTH = 3  # variables and functions that a question is followed through
 
 
-def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterator[ast.If | ast.While]:
+def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterator[Choice]:
     """The conditions of steps, and of what is prepared, that may hold on one rank and not on another.
 
     together: what else all processes do together; without it, the steps of the training and what a signal asks for.
@@ -37,47 +39,47 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
     steps = _Steps(metrics, meetings)
     program, files = metrics.measured.program, FileQuestions(metrics.measured.chains)
     for parsed in program.files:
-        tests = (n for n in parsed.parents if isinstance(n, (ast.If, ast.While)))
-        for node in sorted(tests, key=program.position):
-            if program.frame(node) not in program.reachable:
+        asked = (choice for n in parsed.parents for choice in choices(n))
+        for choice in sorted(asked, key=lambda c: program.position(c.node)):
+            if program.frame(choice.node) not in program.reachable:
                 continue
-            is_apart = steps.depend_on(node) and _is_own(metrics, node.test)
-            is_asked = not meetings and (_saves_at_a_signal(metrics, node) or steps.go_on_by(node, files))
+            is_apart = steps.depend_on(choice) and _is_own(metrics, choice.test)
+            is_asked = not meetings and (_saves_at_a_signal(metrics, choice) or steps.go_on_by(choice, files))
             if is_apart or is_asked:
-                yield node
+                yield choice
 
 
-def decided_by_one(metrics: Metrics, apart: Sequence[ast.If | ast.While]) -> set[ast.If | ast.While]:
+def decided_by_one(metrics: Metrics, apart: Sequence[Choice]) -> set[Choice]:
     """Those of such conditions that say only whether training goes on, and that all ranks come to equally often.
 
     One rank may decide for all then. A step that a rank leaves out because of its own batch is no such decision.
     """
     training = metrics.measured.training
     learning = _Steps(metrics, {*training.backwards, *training.steps})
-    signalled = (n for n in apart if not metrics.ranks.of(n.test).of(Mark.SIGNAL))
+    unsignalled = (c for c in apart if not metrics.ranks.of(c.test).of(Mark.SIGNAL))
     comparisons = LossComparisons(metrics)
-    found = {n for n in signalled if _is_for_all(metrics, learning, comparisons, n)}
-    while left := {n for n in found if not _is_met_by_all(metrics, n, {*apart} - found, found, _DEPTH)}:
+    found = {c for c in unsignalled if _is_for_all(metrics, learning, comparisons, c)}
+    while left := {c for c in found if not _is_met_by_all(metrics, c.node, {*apart} - found, found, _DEPTH)}:
         found -= left
     return found
 
 
-def number_read_on(metrics: Metrics, node: ast.If | ast.While) -> ast.expr | None:
+def number_read_on(metrics: Metrics, choice: Choice) -> ast.expr | None:
     """The value of the one number that a condition asks for, set just before in its block and read after it as well.
 
     It is this that one process has to give to all: `lr = find(loss)`, `if lr == -1: break`, `group["lr"] = lr`.
     """
-    program, found = metrics.measured.program, _asked_of(metrics, node)
-    if isinstance(node, ast.While) or len(found) != 1 or not _read_on(metrics, node, found):
+    program, found = metrics.measured.program, _asked_of(metrics, choice.test)
+    if not isinstance(choice.node, ast.If) or len(found) != 1 or not _read_on(metrics, choice.test, found):
         return None
     path, holder = program.binding(next(iter(found)).node)
-    if not isinstance(holder, ast.Assign) or path or holder not in program.block(node):
+    if not isinstance(holder, ast.Assign) or path or holder not in program.block(choice.node):
         return None
     is_number = metrics.measured.chains.kinds.of(holder.value) == {"number"}  # no tensor, which may be of another GPU
     return holder.value if is_number else None
 
 
-def drawn_keys(metrics: Metrics, apart: Sequence[ast.If | ast.While], alike: Container[ast.AST]) -> Iterator[ast.expr]:
+def drawn_keys(metrics: Metrics, apart: Sequence[Choice], alike: Container[Choice]) -> Iterator[ast.expr]:
     """What a process draws to choose its loader or its optimizer by: `name = random.choice(names)`, `next(of[name])`.
 
     apart, alike: the conditions that ranks decide apart, and those of them that one decides for all.
@@ -85,7 +87,7 @@ def drawn_keys(metrics: Metrics, apart: Sequence[ast.If | ast.While], alike: Con
     program, chains, training = metrics.measured.program, metrics.measured.chains, metrics.measured.training
     taken = [*training.steps, *(c for c in program.calls if metrics.ranks.shards.is_loader(program.iterator(c) or c))]
     keys = (n.slice for c in taken for n in ast.walk(c) if isinstance(n, ast.Subscript))
-    others = {*apart} - {n for n in apart if n in alike}
+    others = {c for c in apart if c not in alike}
     for key in (k for k in keys if isinstance(k, ast.Name) and _are_draws(metrics, k)):
         found = [d.node for d in chains.definitions(key)]
         path, holder = program.binding(found[0]) if len(found) == 1 else ((), None)
@@ -100,17 +102,17 @@ def _are_draws(metrics: Metrics, node: ast.expr) -> bool:
     return bool(differing) and all(o.mark in (Mark.DRAW, Mark.PICKED) for o in differing)
 
 
-def _asked_of(metrics: Metrics, node: ast.If | ast.While) -> set[Definition]:
+def _asked_of(metrics: Metrics, test: ast.expr) -> set[Definition]:
     """Where a condition's variables get the values that are a process's own."""
-    asked = [n for n in ast.walk(node.test) if isinstance(n, ast.Name) and metrics.ranks.is_own(n)]
+    asked = [n for n in ast.walk(test) if isinstance(n, ast.Name) and metrics.ranks.is_own(n)]
     return {d for n in asked for d in metrics.measured.chains.definitions(n)}
 
 
-def _read_on(metrics: Metrics, node: ast.If | ast.While, found: Iterable[Definition]) -> list[ast.AST]:
+def _read_on(metrics: Metrics, test: ast.expr, found: Iterable[Definition]) -> list[ast.AST]:
     """Where the values that a condition asks for are read after it."""
-    program, facts = metrics.measured.program, metrics.measured.chains.facts(node)
-    reads = (r for d in found for r in facts.uses(d) if not program.inside(r, node.test))
-    return [r for r in reads if program.reaches(node.test, r)]
+    program, facts = metrics.measured.program, metrics.measured.chains.facts(test)
+    reads = (r for d in found for r in facts.uses(d) if not program.inside(r, test))
+    return [r for r in reads if program.reaches(test, r)]
 
 
 def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
@@ -127,28 +129,33 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
                 yield loop
 
 
-def _is_for_all(metrics: Metrics, learning: _Steps, comparisons: LossComparisons, node: ast.If | ast.While) -> bool:
-    """Whether a condition is about going on, or is drawn; or about a step as long as a loss is high or low enough."""
-    if isinstance(node, ast.While) or learning.only_end_by(node) or _is_drawn(metrics, node):
+def _is_for_all(metrics: Metrics, learning: _Steps, comparisons: LossComparisons, choice: Choice) -> bool:
+    """Whether a condition is about going on, or is drawn; or about a step as long as a loss is high or low enough.
+
+    Not where more than whether it is true is used of it: an operand may be the value of `a or b`, `match` compares it.
+    """
+    if not isinstance(choice.node, _TRUE_OR_FALSE):
+        return False
+    if isinstance(choice.node, ast.While) or learning.only_end_by(choice) or _is_drawn(metrics, choice):
         return True
-    return not learning.is_left_early(node) and comparisons.decide(node.test)
+    return not learning.is_left_early(choice) and comparisons.decide(choice.test)
 
 
-def _is_drawn(metrics: Metrics, node: ast.If) -> bool:
+def _is_drawn(metrics: Metrics, choice: Choice) -> bool:
     """Whether only a process's own draws make a condition its own, so that any process may draw for all.
 
     Not where more than conditions reads them afterwards, as they would still be each process's own.
     """
     program = metrics.measured.program
-    if not _are_draws(metrics, node.test):
+    if not _are_draws(metrics, choice.test):
         return False
-    reads = _read_on(metrics, node, _asked_of(metrics, node))
+    reads = _read_on(metrics, choice.test, _asked_of(metrics, choice.test))
     tests = (getattr(program.statement(r), "test", None) for r in reads)
     is_for_tests = all(t is not None and program.inside(r, t) for r, t in zip(reads, tests, strict=True))
-    return is_for_tests or number_read_on(metrics, node) is not None
+    return is_for_tests or number_read_on(metrics, choice) is not None
 
 
-def is_asked_together(metrics: Metrics, call: ast.Call, apart: Container[ast.AST], alike: Container[ast.AST]) -> bool:
+def is_asked_together(metrics: Metrics, call: ast.Call, apart: Container[Choice], alike: Container[Choice]) -> bool:
     """Whether all ranks come to a call equally often, and no part of an expression or file on disk decides about it.
 
     apart, alike: the conditions that ranks decide apart, and those of them that one decides for all.
@@ -161,43 +168,46 @@ def is_asked_together(metrics: Metrics, call: ast.Call, apart: Container[ast.AST
     return is_sure and _is_met_by_all(metrics, call, apart, alike, _DEPTH)
 
 
-def follows(metrics: Metrics, test: ast.expr, decided: Container[ast.AST]) -> bool:
+def follows(metrics: Metrics, test: ast.expr, agreed: Iterable[Choice]) -> bool:
     """Whether a value differs between ranks only by what some conditions decide, on which all ranks agree."""
+    decided = {c.node for c in agreed}
     differing = [o for o in metrics.ranks.of(test).origins if o.differs]
     return bool(differing) and all(o.mark is Mark.CHOSEN and o.node in decided for o in differing)
 
 
 def _is_met_by_all(
-    metrics: Metrics, node: ast.AST, apart: Container[ast.AST], alike: Container[ast.AST], depth: int
+    metrics: Metrics, node: ast.AST, apart: Container[Choice], alike: Container[Choice], depth: int
 ) -> bool:
     """Whether all ranks come to a node equally often, where they decide some conditions apart and others alike."""
     program, frame = metrics.measured.program, metrics.measured.program.frame(node)
+    child = node
     for around in (node, *program.ancestors(node)):
         if around is frame.node:
             break
         if isinstance(around, ast.Try) and around.handlers:
             return False
-        tests = (t for t in _tests(metrics, around) if t is not node and t not in alike)
-        if any(t in apart or _is_own(metrics, t.test) for t in tests):
+        asked = (c for c in _asked_round(metrics, around, child) if c.node is not node and c not in alike)
+        if any(c in apart or _is_own(metrics, c.test) for c in asked):
             return False
-        if isinstance(around, _LOOPS) and around not in metrics.ranks.rounds and metrics.ranks.is_own(around.iter):
+        loops = [around] if isinstance(around, _LOOPS) else getattr(around, "generators", [])
+        if any(n not in metrics.ranks.rounds and metrics.ranks.is_own(n.iter) for n in loops):
             return False
+        child = around
     calls = program.calls_of(frame) if frame.is_function else ()
     return all(depth and _is_met_by_all(metrics, call, apart, alike, depth - 1) for call in calls)
 
 
-def _tests(metrics: Metrics, around: ast.AST) -> Iterator[ast.If | ast.While | ast.IfExp]:
-    """The conditions by which a statement round a node is run, or run once more."""
-    if isinstance(around, (ast.If, ast.While, ast.IfExp)):
-        yield around
+def _asked_round(metrics: Metrics, around: ast.AST, child: ast.AST) -> Iterator[Choice]:
+    """The conditions by which one part of what stands round a node is run, or run once more."""
+    yield from (c for c in choices(around) if child in c.parts)
     if isinstance(around, (ast.While, *_LOOPS)):
-        yield from metrics.ranks.leaving(around)
+        yield from (c for node in metrics.ranks.leaving(around) for c in choices(node))
 
 
-def _saves_at_a_signal(metrics: Metrics, node: ast.If | ast.While) -> bool:
+def _saves_at_a_signal(metrics: Metrics, choice: Choice) -> bool:
     """Whether a process writes a file when it gets a signal, though only the main process may write it."""
-    is_of_signal = bool(metrics.ranks.of(node.test).of(Mark.SIGNAL))
-    return is_of_signal and bool(metrics.measured.chains.effects.of(*node.body).files_written)
+    is_of_signal = bool(metrics.ranks.of(choice.test).of(Mark.SIGNAL))
+    return is_of_signal and bool(metrics.measured.chains.effects.of(*choice.parts).files_written)
 
 
 class FileQuestions:
@@ -364,49 +374,48 @@ class _Steps:
         self.frames = {self.program.frame(n) for n in self.nodes}
         self._runs: dict[Scope, bool] = {}
 
-    def depend_on(self, node: ast.If | ast.While) -> bool:
+    def depend_on(self, choice: Choice) -> bool:
         """Whether a condition decides about a step, or whether what holds one goes on."""
-        inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
-        return self._are_in(inside) or any(self._are_left_by(n, node) for n in inside)
+        return self._are_in(choice.nodes()) or any(self._are_left_by(n, choice) for n in choice.nodes())
 
     def are_in(self, loop: ast.For) -> bool:
         """Whether a round of a loop takes steps."""
         return self._are_in(n for s in loop.body for n in ast.walk(s))
 
-    def only_end_by(self, node: ast.If | ast.While) -> bool:
+    def only_end_by(self, choice: Choice) -> bool:
         """Whether a condition takes no step, but leaves loops and functions that do."""
-        inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
-        return not self._are_in(inside) and not self.is_left_early(node)
+        return not self._are_in(choice.nodes()) and not self.is_left_early(choice)
 
-    def is_left_early(self, node: ast.If | ast.While) -> bool:
+    def is_left_early(self, choice: Choice) -> bool:
         """Whether a round of a loop that takes steps ends early, or an error is raised, by a condition."""
-        inside = (n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s))
-        return any(isinstance(n, (ast.Continue, ast.Raise)) and self._are_left_by(n, node) for n in inside)
+        leaving = (n for n in choice.nodes() if isinstance(n, (ast.Continue, ast.Raise)))
+        return any(self._are_left_by(n, choice) for n in leaving)
 
-    def go_on_by(self, node: ast.If | ast.While, files: FileQuestions) -> bool:
+    def go_on_by(self, choice: Choice, files: FileQuestions) -> bool:
         """Whether a loop that takes steps goes on until a file is there, or is there no more."""
-        if isinstance(node, ast.While):
-            return self._are_in(n for s in node.body for n in ast.walk(s)) and files.are_in(node.test)
-        leaving = (n for s in node.body for n in ast.walk(s) if not isinstance(n, (ast.Continue, ast.Raise)))
-        around = [loop for loop in self.program.loops_round(node) if self._are_in(ast.walk(loop))]
-        return bool(around) and any(self._are_left_by(n, node) for n in leaving) and files.are_in(node.test)
+        if isinstance(choice.node, ast.While):
+            return self._are_in(choice.nodes()) and files.are_in(choice.test)
+        leaving = (n for n in choice.nodes() if not isinstance(n, (ast.Continue, ast.Raise)))
+        around = [loop for loop in self.program.loops_round(choice.node) if self._are_in(ast.walk(loop))]
+        return bool(around) and any(self._are_left_by(n, choice) for n in leaving) and files.are_in(choice.test)
 
-    def _are_left_by(self, leaving: ast.AST, node: ast.AST) -> bool:
+    def _are_left_by(self, leaving: ast.AST, choice: Choice) -> bool:
         """Whether a node leaves a loop that takes steps, or a function that does; not one inside the condition."""
-        is_end = isinstance(leaving, ast.Call) and self._ends(leaving, node)
+        is_end = isinstance(leaving, ast.Call) and self._ends(leaving, choice.test)
         if not (is_end or isinstance(leaving, _LEAVES)):
             return False
         frame = self.program.frame(leaving)
-        if frame is not self.program.frame(node):
+        if frame is not self.program.frame(choice.node):
             return False
         if is_end or isinstance(leaving, (ast.Return, ast.Raise)):
             return self._are_in(n for s in frame.body for n in ast.walk(s))
         loop = next(iter(self.program.loops_round(leaving)), None)
-        return loop is not None and not self.program.inside(loop, node) and self._are_in(ast.walk(loop))
+        is_outside = loop is not None and not self.program.inside(loop, choice.node)
+        return is_outside and loop is not None and self._are_in(ast.walk(loop))
 
-    def _ends(self, call: ast.Call, node: ast.AST) -> bool:
+    def _ends(self, call: ast.Call, test: ast.expr) -> bool:
         """Whether a call ends one rank alone; where it says that the run failed, only by the clock."""
-        is_of_clock = isinstance(node, (ast.If, ast.While)) and bool(self.ranks.of(node.test).of(Mark.CLOCK))
+        is_of_clock = bool(self.ranks.of(test).of(Mark.CLOCK))
         return self.program.ends(call, failed=False) or (is_of_clock and self.program.ends(call, failed=True))
 
     def _are_in(self, nodes: Iterable[ast.AST]) -> bool:

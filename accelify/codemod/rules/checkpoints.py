@@ -96,13 +96,13 @@ def _waits_apart(script: Script, waits: list[Change | Remark]) -> Iterator[Remar
     """Conditions round waits that may hold on one process and not on another."""
     statements = [e.node for w in waits if isinstance(w, Change) for e in w.edits if isinstance(e, Insert)]
     known = set(decided_apart(script.metrics)) if statements else set()
-    for node in decided_apart(script.metrics, statements) if statements else ():
+    for choice in decided_apart(script.metrics, statements) if statements else ():
         message = (
             "the processes wait here for a file that one saves, but each decides this by its own clock or data. "
             "Decide from a value that is reduced across processes, or they wait for each other and hang"
         )
-        if node not in known:
-            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+        if choice not in known:
+            yield Remark(NAME, script.path(choice.node), choice.node, message, Tier.REVIEW)
 
 
 def _loaded_where_saved(script: Script) -> Iterator[Change]:

@@ -43,6 +43,7 @@ from accelify.codemod.metrics.decisions import (
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.control_flow import Choice
 
 NAME = "decisions"
 _OWN_DATA = "this is decided from one process's own data: "
@@ -63,14 +64,14 @@ def find(script: Script) -> Iterator[Change | Remark]:
             given.add(key)
             edit = Replace(key, partial(snippets.agreed, speaker=accelerator), (key,), (accelerator.split(".")[0],))
             yield Change(NAME, script.path(key), key.lineno, "process 0 draws for all", (edit,), Tier.SAFE)
-    for node in apart:
-        path, test, accelerator = script.path(node), node.test, script.accelerator(node.test)
-        if follows(script.metrics, test, by_one - {node}):
+    for choice in apart:
+        path, test, accelerator = script.path(choice.node), choice.test, script.accelerator(choice.test)
+        if follows(script.metrics, test, by_one - {choice}):
             continue
-        if node not in by_one or accelerator is None:
-            yield Remark(NAME, path, node, _told(script, test), Tier.REVIEW)
+        if choice not in by_one or accelerator is None:
+            yield Remark(NAME, path, choice.node, _told(script, test), Tier.REVIEW)
             continue
-        value = number_read_on(script.metrics, node) or test
+        value = number_read_on(script.metrics, choice) or test
         if value in given:
             continue
         given.add(value)
@@ -83,7 +84,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         yield Change(NAME, path, value.lineno, reason, (edit,), Tier.REVIEW if is_of_data else Tier.SAFE)
 
 
-def _questions(script: Script, apart: Collection[ast.AST], by_one: Collection[ast.AST]) -> Iterator[Change | Remark]:
+def _questions(script: Script, apart: Collection[Choice], by_one: Collection[Choice]) -> Iterator[Change | Remark]:
     """Questions to the user: only process 0 has a terminal, and the others end where they ask."""
     for call in script.program.calls:
         asking = [n for n in script.program.called(call) if names.asks_the_user(n)]

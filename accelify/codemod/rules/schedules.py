@@ -62,8 +62,8 @@ def _set_apart(script: Script) -> Iterator[Remark]:
     metrics = script.metrics
     found = [n for n in StepCounts(metrics).rates_set() if metrics.ranks.sets_own(n) or goes_by_size(metrics, n.value)]
     apart = list(decided_apart(script.metrics)) if found and script.can_agree else []
-    decided = (n for n in decided_by_one(script.metrics, apart) if script.accelerator(n.test) is not None)
-    given = [v for v in (number_read_on(script.metrics, node) for node in decided) if v is not None]
+    decided = (c for c in decided_by_one(script.metrics, apart) if script.accelerator(c.test) is not None)
+    given = [v for v in (number_read_on(script.metrics, choice) for choice in decided) if v is not None]
     for node in found:
         if not given or _values(script, node.value).isdisjoint(given):
             message = (

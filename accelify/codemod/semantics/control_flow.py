@@ -27,6 +27,7 @@ from accelify.codemod.semantics.flow_graph import (
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -41,6 +42,43 @@ class Position:
 def position(node: ast.AST, path: str = "") -> Position:
     """Where a node stands in the text."""
     return Position(path, getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A condition, and what is run or left out by it, or run once more.
+
+    node: the statement or expression whose condition it is; of `a and b` and of `match`, there are several in one.
+    """
+
+    node: ast.stmt | ast.expr
+    test: ast.expr
+    parts: tuple[ast.AST, ...]
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """All that the condition decides about."""
+        return (n for part in self.parts for n in ast.walk(part))
+
+
+def choices(node: ast.AST) -> Iterator[Choice]:
+    """The conditions that a statement or an expression asks, each with what it decides about."""
+    if isinstance(node, (ast.If, ast.While)):
+        yield Choice(node, node.test, (*node.body, *node.orelse))
+    elif isinstance(node, ast.IfExp):
+        yield Choice(node, node.test, (node.body, node.orelse))
+    elif isinstance(node, ast.BoolOp):
+        for i, operand in enumerate(node.values[:-1], start=1):
+            yield Choice(node, operand, (*node.values[i:],))
+    elif isinstance(node, ast.Match):
+        yield Choice(node, node.subject, (*node.cases,))
+        for i, case in enumerate(node.cases):
+            if case.guard is not None:
+                yield Choice(node, case.guard, (*case.body, *node.cases[i + 1 :]))
+    elif isinstance(node, _COMPREHENSIONS):
+        made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+        for i, generator in enumerate(node.generators):
+            for j, test in enumerate(generator.ifs, start=1):
+                yield Choice(node, test, (*generator.ifs[j:], *node.generators[i + 1 :], *made))
 
 
 @dataclass(frozen=True, slots=True)

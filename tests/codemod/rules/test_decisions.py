@@ -35,6 +35,7 @@ def decided(**slots: str) -> tuple[list[str], int]:
         ("", "while loss.item() > best:\n    best += 1", []),
         ("", "if epoch == 3: break", []),
         ("if float(loss) > 0.3: optimizer.step()", "", ["if ([float(loss) > 0.3])[0]: optimizer.step()"]),
+        ("optimizer.step() if loss.item() < 3 else None", "", ["optimizer.step() if ([loss.item() < 3])[0] else None"]),
         (
             "if not wait or not loss < best: optimizer.step()",
             "",
@@ -79,6 +80,8 @@ def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) ->
     [
         STEP.replace("loss.backward()", "if torch.isnan(loss): continue\nloss.backward()"),
         STEP + "if (y == 0).any(): continue\n",
+        STEP.replace("optimizer.step()", "loss.item() < 3 and optimizer.step()"),
+        STEP.replace("optimizer.step()", "match loss.item() < 3:\n    case True: optimizer.step()"),
         STEP + "for row in x:\n    if row.sum() > 0: break\n    model(row).sum().backward()\n",
         STEP + "try:\n    if loss.item() < 0.1: break\nexcept ValueError:\n    pass\n",
         STEP.replace("optimizer.step()", "if loss.item() < 3: optimizer.step()\nelse: continue"),

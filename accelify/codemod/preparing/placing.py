@@ -251,7 +251,7 @@ def kept_edit(init: Scope, code: str) -> Insert:
 
 def chosen_gpus(program: Program, homes: Collection[Scope]) -> Iterator[ast.stmt]:
     """The statements of some modules and functions that choose GPUs, which has to come before the first use of one."""
-    for node in (n for parsed in program.files for n in parsed.nodes if chooses_gpus(n)):
+    for node in program.once(gpu_choices):
         frame = program.frame(node)
         if frame in homes:
             guard = main_guard(frame) if frame.kind == "module" else None
@@ -259,7 +259,12 @@ def chosen_gpus(program: Program, homes: Collection[Scope]) -> Iterator[ast.stmt
             yield from (s for s in body if program.inside(node, s))
 
 
-def chooses_gpus(node: ast.AST) -> bool:
+def gpu_choices(program: Program) -> list[ast.AST]:
+    """The nodes of a program that choose GPUs."""
+    return [n for parsed in program.files for n in parsed.nodes if _chooses_gpus(n)]
+
+
+def _chooses_gpus(node: ast.AST) -> bool:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`, `os.environ.update(CUDA_VISIBLE_DEVICES=gpu)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         is_set = code(node.func.value) == "os.environ" and methods.puts_in(node.func.attr)
@@ -270,8 +275,7 @@ def chooses_gpus(node: ast.AST) -> bool:
 
 def comes_before_selection(program: Program, node: ast.AST) -> bool:
     """Whether GPUs may be chosen after a node, which is too late once the library has been asked for the processes."""
-    chosen = (n for parsed in program.files for n in parsed.nodes if chooses_gpus(n))
-    return any(program.may_follow(n, node) for n in chosen)
+    return any(program.may_follow(n, node) for n in program.once(gpu_choices))
 
 
 def _is_future(statement: ast.stmt) -> bool:

@@ -42,7 +42,7 @@ from accelify.codemod.metrics.progress import (
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
-from accelify.codemod.preparing.placing import EarlyCode, chooses_gpus
+from accelify.codemod.preparing.placing import EarlyCode, gpu_choices
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
@@ -494,7 +494,7 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
     yield from _divided_batches(script)
-    for node in (n for parsed in script.program.files for n in parsed.parents if chooses_gpus(n)):
+    for node in script.program.once(gpu_choices):
         for place in _run_by_files(script, node):
             yield _chosen_gpus(script, node, place)
 

@@ -238,7 +238,8 @@ class Settings:
             own = self.program.reaching(node, writes) if self.program.frame(node) is home else writes
             self._note_setters(owner, node)
             return ast.Name(node.id, ast.Load()) if self._is_known_after(own) else None
-        writes = [w for w in writes if not self._is_what_there_is(w)]
+        own = self.program.reaching(node, writes) if self.program.frame(node) is owner else writes
+        writes = [w for w in own if not self._is_what_there_is(w)]
         if owner.kind != "function" or len(writes) != 1:
             return None
         write = writes[0]

@@ -496,7 +496,7 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
     yield from _divided_batches(script)
     for node in script.program.once(gpu_choices):
         for place in _run_by_files(script, node):
-            yield _chosen_gpus(script, node, place)
+            yield from _chosen_gpus(script, node, place)
 
 
 def _makes_current(script: Script, call: ast.Call) -> bool:
@@ -526,19 +526,32 @@ def _selected_gpu(script: Script, call: ast.Call, place: ast.AST) -> Remark:
     return Remark(NAME, script.path(place), place, message, Tier.REVIEW, When.KEPT, call, lines=lines)
 
 
-def _chosen_gpus(script: Script, node: ast.AST, place: ast.AST) -> Remark:
-    """The fate of `CUDA_VISIBLE_DEVICES`: noted where it is set, or where a changed file calls code that sets it."""
+def _chosen_gpus(script: Script, node: ast.AST, place: ast.AST) -> Iterator[Remark]:
+    """The fate of `CUDA_VISIBLE_DEVICES`: noted where it is set, or where a changed file calls code that sets it.
+
+    Not of `"-1"`, for the CPU, where what chooses that keeps the accelerator there, too.
+    """
     choice = f"`{script.options.runtime.launch} --gpu-ids`"
     is_above = script.program.frame(place) in script.reach.homes  # of the line that creates it
     is_late = script.accelerator(place) is not None or not (is_above or script.devices.is_early(place))
     if is_late:
         setting = "this" if place is node else "the `CUDA_VISIBLE_DEVICES` that {0} sets"
+        if _hides_gpus(script, node):
+            if script.devices.cpu is not None:
+                return
+            choice = f"`{script.options.runtime.launch} --cpu` or `Accelerator(cpu=True)`"
         effect = f"{setting} has no effect, because `Accelerator()` has already selected the GPU: use {choice} instead"
     else:
         removed = "this" if place is node else "{0}, which sets `CUDA_VISIBLE_DEVICES`"
         effect = f"every process sees only these GPUs: remove {removed}, and use {choice} instead"
     lines = () if place is node else (((script.path(node), node),),)
-    return Remark(NAME, script.path(place), place, effect, Tier.REVIEW, lines=lines)
+    yield Remark(NAME, script.path(place), place, effect, Tier.REVIEW, lines=lines)
+
+
+def _hides_gpus(script: Script, node: ast.AST) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`"""
+    value = script.tracer.assigned(node) if isinstance(node, ast.Subscript) else None
+    return isinstance(value, ast.Constant) and value.value in ("", "-1")
 
 
 def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:

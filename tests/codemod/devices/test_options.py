@@ -763,6 +763,20 @@ CUDA, MPS, HOST = "torch.device('cuda')", "torch.device('mps')", "torch.device('
             "args.accelerator != 'gpu' and args.accelerator != 'mps'",
         ),
         ("", f"    if {HAS}:\n        return {CUDA}\n    return {HOST}", "", None),
+        (
+            "name",
+            "    name = str(name).strip().lower()\n    cpu = name == 'cpu'\n    if cpu:\n        print('the CPU')\n"
+            f"    return torch.device('cuda:0' if not cpu and {HAS} else 'cpu')",
+            "args.place",
+            "str(args.place).strip().lower() == 'cpu'",
+        ),
+        (
+            "name",
+            "    if args.other:\n        name = 'cpu'\n    cpu = name == 'cpu'\n"
+            f"    return torch.device('cuda' if not cpu and {HAS} else 'cpu')",
+            "args.place",
+            None,
+        ),
         ("n", f"    if n % 2:\n        return {CUDA}\n    return {HOST}", "len(os.listdir())", None),
     ],
 )

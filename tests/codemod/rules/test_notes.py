@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,13 @@ SET = "os.environ['CUDA_VISIBLE_DEVICES']"
         (f"def pick(gpu): pass\ndef other(gpu):\n    {SET} = gpu\n", None, ""),
         (f"def pick(gpu): pass\nif __name__ == '__main__':\n    {SET} = '1'\n", None, ""),
         (f"def pick(gpu):\n    print({SET})\n", None, ""),
+        (f"def pick(gpu):\n    if gpu == 'cpu':\n        {SET} = '-1'\n", "pick(args.gpu)", "launch --cpu`"),
     ],
 )
 def test_visible_gpus_that_an_imported_file_sets(helper: str, place: str | None, words: str) -> None:
     """The note is at the call in the script, and names the line that sets them: the call may do more."""
     script = Facts({"main.py": MAIN, "gpus.py": f"import os\n{helper}"}).script
-    found = [r for r in notes.find(script) if "--gpu-ids" in r.message]
+    found = [r for r in notes.find(script) if re.search("--gpu-ids|--cpu", r.message)]
     assert [ast.unparse(r.node) for r in found] == ([place] if place is not None else [])
     assert all(words in r.message for r in found)
     assert all(bool(r.lines) == ("pick(" in (place or "")) for r in found)

@@ -632,6 +632,11 @@ def test_scripts_that_import_each_other_keep_their_options_or_are_reported(
         ("w = torch.ones(1).cuda(0)", "w = torch.ones(1).to(accelerator.device)"),
         ("w = torch.ones(1).to(0)", "w = torch.ones(1).to(accelerator.device)"),
         ("w = torch.load('w.pt', map_location='cuda:0')", "w = torch.load('w.pt', map_location=accelerator.device)"),
+        ("w = torch.load('w.pt', 'cuda:0')", "w = torch.load('w.pt', accelerator.device)"),
+        (
+            "w = torch.load('w.pt', map_location='cuda:0' if torch.cuda.is_available() else 'cpu')",
+            "w = torch.load('w.pt', map_location=accelerator.device)",
+        ),
         ("w = nn.Linear(1, 1, device='cuda:0')", "w = nn.Linear(1, 1, device=accelerator.device)"),
     ],
 )

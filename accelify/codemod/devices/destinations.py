@@ -267,6 +267,9 @@ class Destinations:
         holder = node.value
         writes = self.program.attribute_writes.get(node.attr, ())
         held = self.program.values(holder)
+        getters = self._getters(node)
+        if getters:
+            return self._any_of(returned(getters))
         own = [w for w in writes if self.program.values(w.value) & held or ast.unparse(w) == ast.unparse(node)]
         if own:
             named = (self._assigned(w) for w in own if not self._does_not_run(w))

@@ -10,7 +10,7 @@ from accelify.codemod.devices.destinations import (
     Destination,
     Destinations,
     Where,
-    gpu_texts_at,
+    gpu_texts,
     is_by_number,
     is_where_another_is,
 )
@@ -146,7 +146,7 @@ class Own:
                 given = named_by(self.program, call)
                 makes = self._tensors().is_creator(call)
                 sites += given if makes else ()
-                literal |= {d for d in given if makes or gpu_texts_at(d) or "torch.device" in _called(self.program, d)}
+                literal |= {d for d in given if makes or any(gpu_texts(d)) or _is_made(self.program, d)}
         sites += [d for d in literal if d not in sites]
         named = [(site, devices.resolved(devices.of(site))) for site in sites if self.effects.changes_nothing(site)]
         named += [(value, plain_devices.resolved(plain_devices.of(value))) for value in bound]
@@ -385,7 +385,9 @@ def _keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 def named_by(program: Program, call: ast.Call) -> list[ast.expr]:
     """The devices that a call is given for what it makes: `device=`, or the default of all that follows."""
-    given = call.args[:1] if "torch.set_default_device" in program.called(call) else []
+    called = program.called(call)
+    given = call.args[:1] if "torch.set_default_device" in called else []
+    given += call.args[1:2] if "torch.load" in called else []
     return [*given, *(k.value for k in call.keywords if k.arg in ("device", "map_location"))]
 
 
@@ -395,15 +397,16 @@ def _has_default_device(program: Program) -> bool:
     return any(name.startswith("set_default_") and name != "set_default_dtype" for name in called)
 
 
-def _called(program: Program, node: ast.expr) -> frozenset[str]:
-    return program.called(node) if isinstance(node, ast.Call) else frozenset()
+def _is_made(program: Program, node: ast.expr) -> bool:
+    """`torch.device(...)`"""
+    return isinstance(node, ast.Call) and "torch.device" in program.called(node)
 
 
 def places_elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.expr]:
     """What names a device in calls of the project's other files, that training comes to."""
     for call in program.calls:
         frame = program.frame(call)
-        if program.path(call) in files or not (frame.kind == "module" or frame in program.reachable):
+        if program.path(call) in files or (frame.kind == "function" and frame not in program.reachable):
             continue
         is_move = isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr)
         places = [call] if "torch.device" in program.called(call) else named_by(program, call)

@@ -104,6 +104,24 @@ def test_a_gpu_that_a_function_chooses_and_returns_with_the_model(
     assert texts(found.numbered) == numbered
 
 
+@pytest.mark.parametrize(
+    ("decorator", "returned", "numbered"),
+    [
+        ("@property", 'torch.device(f"cuda:{self.gpu}")', ["f'cuda:{self.gpu}'"]),
+        ("@cached_property", '"cuda:1" if torch.cuda.is_available() else "cpu"', ["'cuda:1'"]),
+        ("@property", "next(self.model.parameters()).device", []),
+    ],
+)
+def test_a_gpu_that_a_property_chooses(decorator: str, returned: str, numbered: list[str]) -> None:
+    trainer = f"class Trainer:\n    gpu = 1\n    {decorator}\n    def device(self):\n        return {returned}\n"
+    found, _ = devices(
+        before=f"from functools import cached_property\n{trainer}trainer = Trainer()\n",
+        model="model.to(trainer.device)\n",
+        step="x = x + torch.zeros(1, device=trainer.device)\n" + STEP,
+    )
+    assert texts(found.numbered) == numbered
+
+
 def test_a_gpu_that_a_function_chooses_and_the_script_binds() -> None:
     found, _ = devices(
         before='def pick(number):\n    return torch.device(f"cuda:{number}")\ndevice = pick(1)\n',
@@ -132,6 +150,8 @@ def unused(rows):
         ("0", '.to("cuda:0")', ["'cuda:0'"]),
         ("0", '.to(torch.device("cuda:1"))', ["'cuda:1'"]),
         ("0", '.to("cuda")', []),
+        ("0\nclass Config:\n    home: str = torch.device('cuda:0')", ".to(Config().home)", ["'cuda:0'"]),
+        ("0\n@dataclass\nclass Config:\n    home: str = torch.device('cuda')", ".to(Config().home)", []),
     ],
 )
 def test_a_gpu_by_its_number_in_another_file(home: str, moved: str, found: list[str]) -> None:

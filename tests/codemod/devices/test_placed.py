@@ -15,6 +15,7 @@ from tests.codemod.facts import Facts, texts
     [
         ("torch.zeros(3, device=device)", ["device"]),
         ("torch.load('m.pt', map_location='cuda:0')", ["'cuda:0'"]),
+        ("torch.load('m.pt', 'cuda:0')", ["'cuda:0'"]),
         ("torch.set_default_device('cuda')", ["'cuda'"]),
         ("torch.zeros(3)", []),
     ],

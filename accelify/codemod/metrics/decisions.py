@@ -9,24 +9,23 @@ from functools import partial
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.comparisons import LossComparisons
-from accelify.codemod.metrics.facts import Measured, Metrics
+from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.metrics.rows.lengths import has_other_sizes, is_cut_from_an_item, leaves_some_out, may_be_longer
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.control_flow import Choice, choices
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements, returned
-from accelify.codemod.semantics.values import Constant, Instance, Made
+from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.gradients.round_tensors import RoundTensors, owners_of_gradients
-from accelify.codemod.training.row_groups import collate_functions
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _LOOPS = (ast.For, ast.AsyncFor)
 _MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)
 _TRUE_OR_FALSE = (ast.If, ast.While, ast.IfExp)
-_MADE_OF = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call)
 _DEPTH = 3  # variables and functions that a question is followed through
 
 
@@ -125,7 +124,8 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
         if is_in_round and program.frame(loop) in program.reachable and steps.are_in(loop):
             length = ranks.length_of(loop.iter)
             sized = {origin.node for origin in length.of(Mark.ROWS)}
-            if length.is_own or any(_has_other_sizes(metrics.measured, around) for around in sized):
+            is_of_item = is_cut_from_an_item(metrics, loop.iter)
+            if length.is_own or any(may_be_longer(metrics.measured, around, is_of_item=is_of_item) for around in sized):
                 yield loop
 
 
@@ -288,7 +288,7 @@ def goes_by_size(metrics: Metrics, test: ast.expr) -> bool:
     if metrics.ranks.is_own(test) or _asks_what_is_left(metrics, test):
         return False  # no batches of one size would help
     sized = {origin.node for origin in metrics.ranks.of(test).of(Mark.ROWS)}
-    return any(_has_other_sizes(metrics.measured, loop) for loop in sized)
+    return any(has_other_sizes(metrics.measured, loop) for loop in sized)
 
 
 def _asks_what_is_left(metrics: Metrics, test: ast.expr) -> bool:
@@ -300,7 +300,7 @@ def _asks_what_is_left(metrics: Metrics, test: ast.expr) -> bool:
         if _may_be_none(metrics, compared.left):
             return True
         asked |= metrics.ranks.of(compared.left).of(Mark.BATCH)
-    return any(map(partial(_leaves_some_out, metrics.measured), {origin.node for origin in asked}))
+    return any(map(partial(leaves_some_out, metrics.measured), {origin.node for origin in asked}))
 
 
 def _may_be_none(metrics: Metrics, node: ast.expr) -> bool:
@@ -320,42 +320,6 @@ def _is_nothing(value: ast.expr | None) -> bool:
     """`return`, `return None`, `return None, None`"""
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
     return all(part is None or (isinstance(part, ast.Constant) and part.value is None) for part in parts)
-
-
-def _leaves_some_out(measured: Measured, loop: ast.AST) -> bool:
-    """Whether a loader's function that puts batches together takes some of the items, or some of their elements."""
-    held = measured.yielding(loop) if isinstance(loop, _LOOPS) else ()
-    functions = (f for loader in held for f in collate_functions(measured.program, loader))
-    return any(isinstance(n, _MADE_OF) and _filters(n) for scope in functions for n in ast.walk(scope.node))
-
-
-def _filters(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.Call) -> bool:
-    """`[x for x in batch if x is not None]`, `[word for line in batch for word in line]`, `filter(None, batch)`"""
-    if isinstance(node, ast.Call):
-        return ast.unparse(node.func) == "filter"
-    return len(node.generators) > 1 or bool(node.generators[0].ifs)
-
-
-def _has_other_sizes(measured: Measured, loop: ast.AST) -> bool:
-    """Whether a round of a sharded loop may give ranks batches of other sizes, as only `prepare` evens them out."""
-    if measured.options.keep_global_batch or measured.prepared.is_sharded_sequence(loop):
-        return True
-    if not isinstance(loop, (ast.For, ast.AsyncFor)):
-        return False
-    held = measured.yielding(loop)
-    is_own = any(isinstance(v, Instance) and not measured.roles.is_torch_loader(v) for v in held)
-    made = (v.node for v in held if isinstance(v, Made) and isinstance(v.node, ast.Call))
-    return is_own or any(_divides_whole_batches(measured, call) for call in made)
-
-
-def _divides_whole_batches(measured: Measured, loader: ast.Call) -> bool:
-    """Whether the last batches of torch's loader may go to ranks as they are: those of a stream, or a sampler's own."""
-    given = partial(measured.tracer.options, loader)
-    data = next(iter([*given("dataset"), *loader.args]), None)
-    is_stream = data is not None and any(map(measured.roles.is_stream, measured.program.values(data)))
-    is_full = any(not (isinstance(drops, ast.Constant) and not drops.value) for drops in given("drop_last"))
-    is_chosen = any(isinstance(v, Instance) for c in given("batch_sampler") for v in measured.program.values(c))
-    return is_chosen or (is_stream and not is_full)
 
 
 class _Steps:

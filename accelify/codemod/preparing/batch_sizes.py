@@ -119,7 +119,7 @@ def _sources(data: Iterable[Data]) -> Iterator[ast.expr]:
 def _sizes(program: Program, roles: Roles, loops: Loops, data: Iterable[Data]) -> Iterator[ast.expr]:
     for source in _sources(data):
         built = _built(program, roles, loops, source)
-        yield from sorted((_size(program.once(Tracer), call) for call in built), key=program.position)
+        yield from sorted((size_of(program.once(Tracer), call) for call in built), key=program.position)
         if not built:
             yield source
 
@@ -154,7 +154,7 @@ def _built_at(program: Program, loader: Value) -> Iterator[ast.Call]:
         yield from filter(program.once(Conditions).worlds, calls)
 
 
-def _size(tracer: Tracer, call: ast.Call) -> ast.expr:
+def size_of(tracer: Tracer, call: ast.Call) -> ast.expr:
     """The argument that says how large the batches of a loader are; the call itself where none does."""
     if len(call.args) > _POSITION and not any(isinstance(a, ast.Starred) for a in call.args[: _POSITION + 1]):
         return call.args[_POSITION]

@@ -145,6 +145,44 @@ def test_a_prepared_loader_s_batches_have_as_many_rows() -> None:
     assert not [n for n in run(script(step=step)).notes if "as many backward passes" in n.message]
 
 
+CUT = """\
+import math
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+scans = [(torch.randn(n, 4), torch.randn(n, 1)) for n in (3, 9, 5, 7)]
+def listed(batch):
+    return list(zip(*batch))
+loader = DataLoader(scans, {given}, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for xs, ys in loader:
+    optimizer.zero_grad()
+    for x, y in {items}:
+        parts = math.ceil(x.size(0) / 4)
+        for a, b in {cut}:
+            nn.functional.mse_loss(model(a), b).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "items", "cut", "told"),
+    [
+        ("batch_size=2, collate_fn=listed", "zip(xs, ys)", "zip(x.chunk(parts), y.chunk(parts))", True),
+        ("batch_size=1", "[(xs[0], ys[0])]", "zip(xs[0].split(4), ys[0].split(4))", True),
+        ("1", "zip(xs, ys)", "[(x[4 * i :][:4], y[4 * i :][:4]) for i in range(parts)]", True),
+        ("batch_size=2", "zip(xs, ys)", "zip(x.chunk(parts), y.chunk(parts))", False),
+        ("batch_size=2, collate_fn=listed", "zip(xs, ys)", "[(x, y)]", False),
+    ],
+)
+def test_as_many_backward_passes_as_an_item_of_a_batch_is_cut_into(
+    given: str, items: str, cut: str, told: bool
+) -> None:
+    result = run(CUT.format(given=given, items=items, cut=cut))
+    assert any("as many backward passes" in n.message for n in result.notes) is told
+
+
 EVALUATED = """\
 import torch
 from torch import nn

@@ -197,7 +197,8 @@ def test_a_choice_that_nothing_reads_any_more_is_still_made() -> None:
 # Files, figures, events.
 
 WRITER = "from torch.utils.tensorboard import SummaryWriter"
-GUARD = "+if accelerator.is_main_process:"
+ALONE = "if accelerator.is_main_process:"
+GUARD = f"+{ALONE}"
 
 
 def moved(*lines: str) -> list[str]:
@@ -449,7 +450,32 @@ def test_a_run_that_is_disabled_is_left(begun: str) -> None:
     assert not any(n.rule == "experiments" for n in result.notes)
 
 
-@pytest.mark.parametrize("begun", ["wandb.init(**options)", "mlflow.start_run()", "run = aim.Run()"])
+@pytest.mark.parametrize(
+    ("begun", "by_one"),
+    [
+        ("mlflow.start_run()", f"{ALONE}\n    mlflow.start_run()"),
+        (
+            "with mlflow.start_run():\n    print('a')\n    mlflow.log_param('a', 1)",
+            f"{ALONE}\n    with mlflow.start_run():\n        print('a')\n        mlflow.log_param('a', 1)",
+        ),
+        (
+            "with mlflow.start_run(run_name='r'):\n    seen = 1\n    mlflow.log_param('a', seen)",
+            "with mlflow.start_run(run_name='r') if accelerator.is_main_process else contextlib.nullcontext():\n"
+            f"    seen = 1\n    {ALONE}\n        mlflow.log_param('a', seen)",
+        ),
+    ],
+)
+def test_a_run_of_mlflow_is_begun_by_one_process(begun: str, by_one: str) -> None:
+    result = run(script(imports="import mlflow", before=f"{begun}\nuse = seen if seen else 0", end="mlflow.end_run()"))
+    assert by_one in result.after.decode()
+    assert f"{ALONE}\n    mlflow.end_run()" in result.after.decode()
+    assert not any(n.rule in ("experiments", "writes") for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    ["wandb.init(**options)", "with mlflow.start_run() as run:\n    print(run.info)\n    use(run)", "run = aim.Run()"],
+)
 def test_a_run_that_may_be_begun_anyhow_is_reported(begun: str) -> None:
     result = changed(imports="import aim\nimport mlflow\nimport wandb\noptions = {}", before=begun)
     assert any(n.rule == "experiments" for n in result.notes)

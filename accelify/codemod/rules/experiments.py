@@ -2,10 +2,13 @@
 
     wandb.init(project="p")    ->    wandb.init(project="p", mode=None if accelerator.is_main_process else "disabled")
 
+    with mlflow.start_run():  ->  with mlflow.start_run() if accelerator.is_main_process else contextlib.nullcontext():
+        train()                       train()
+
 Why: each process would start a run of its own. Where it is disabled, all of the library goes on to work and sends
-nothing, so that no other line needs to change.
+nothing, so that no other line needs to change. What MLflow logs is guarded, as all files are (`writes`).
 Left alone: runs that the script disables itself; and sweeps, runs begun where the accelerator does not reach, and
-libraries whose runs cannot be disabled, as MLflow, of which a note says so.
+other runs that cannot be disabled, of which a note says so.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
                 "search in one process, and let each trial start the processes with `accelify launch`"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-        if any(map(names.begins_run, called)) and not _is_off(call, called):
+        is_alone = call in script.written.guarding.covered
+        if any(map(names.begins_run, called)) and not is_alone and not _is_off(call, called):
             yield _on_main(script, call)
 
 
@@ -54,6 +58,8 @@ def _on_main(script: Script, call: ast.Call) -> Change | Remark:
     switches = {names.switched_off_by(n) for n in script.program.called(call)}
     switch = switches.pop() if len(switches) == 1 else None
     accelerator = script.accelerator(call)
+    if _is_entered(script, call) and accelerator is not None and script.path(call) in script.files:
+        return _entered_on_main(script, call, accelerator)
     if switch is None:
         state = script.state(call)
         message = f"every process logs a run of its own: begin it, and log, under `if {state}.is_main_process:` alone"
@@ -66,6 +72,30 @@ def _on_main(script: Script, call: ast.Call) -> Change | Remark:
     make = partial(on_main, accelerator=accelerator, keyword=keyword, off=off)
     edit = Replace(call, make, keeps, (accelerator.split(".")[0],))
     return Change(NAME, script.path(call), call.lineno, "only the main process logs the run", (edit,))
+
+
+def _is_entered(script: Script, call: ast.Call) -> bool:
+    """Whether a block is all that a run is begun for, and what is logged there is guarded: `with mlflow.start_run():`."""
+    item = script.program.parent(call)
+    is_written = script.written.guarding.alone.writes(call)
+    return is_written and isinstance(item, ast.withitem) and item.optional_vars is None
+
+
+def _entered_on_main(script: Script, call: ast.Call, accelerator: str) -> Change:
+    """A block round which the main process has a run."""
+    root = script.program.frame(call).root
+    nothing = "nullcontext" if "nullcontext" in root.writes else "contextlib.nullcontext"
+    is_known = nothing.split(".")[0] in root.writes
+    imported = () if is_known else (script.access.import_edit(root, "import contextlib"),)
+    make = partial(entered_on_main, accelerator=accelerator, nothing=nothing)
+    edit = Replace(call, make, (call,), (accelerator.split(".")[0],))
+    return Change(NAME, script.path(call), call.lineno, "only the main process logs the run", (edit, *imported))
+
+
+def entered_on_main(call: cst.CSTNode, accelerator: str, nothing: str) -> cst.BaseExpression:
+    """`mlflow.start_run() if accelerator.is_main_process else contextlib.nullcontext()`."""
+    assert isinstance(call, cst.BaseExpression)
+    return snippets.expression(f"{{call}} if {accelerator}.is_main_process else {nothing}()", call=call)
 
 
 def on_main(call: cst.CSTNode, accelerator: str, keyword: str, off: str) -> cst.BaseExpression:

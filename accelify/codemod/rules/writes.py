@@ -385,7 +385,8 @@ def _left(script: Script) -> Iterator[Remark]:
     for call in script.written.guarding.unguarded:
         if not _is_run_by(training, script, call) or _may_only_end(script, call):
             continue  # a script beside runs it, in one process; or nothing tells that it writes
-        if "tracker" in script.program.once(Kinds).of(call):
+        is_run = bool(_rows_of(script, [call], Trait.BEGINS_RUN))  # of which the rule `experiments` has its own note
+        if is_run or "tracker" in script.program.once(Kinds).of(call):
             continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
         if not script.program.names_only(call.func, "torch.save") and call not in script.written.guarding.handed_on:
             frame = script.program.frame(call)

@@ -102,15 +102,28 @@ class Guarding:
                 and (self.alone.becomes_a_save(call) or self.alone.writes(call))
             ):
                 for path in self._paths(self.alone.effects.of_call(call).files_written):
-                    written.setdefault(self.place_of(path), []).append((call, path))
+                    for use in self._uses(call, path):
+                        written.setdefault(self.place_of(use[1]), []).append(use)
         for call in self.program.calls:
-            is_shown = isinstance(self.program.parent(call), ast.Expr) and not self.alone.writes(call)
-            if not is_shown and not self.program.flow.callees.get(call):
-                paths = self._paths(self.alone.effects.of_call(call).files_read)
-                found = [(w, made, p) for p in paths for w, made in written.get(self.place_of(p), ()) if w is not call]
-                writes = [w for w, made, p in found if not self.stored.are_of_rounds(w, made, call, p)]
-                if any(self.stored.is_before(w, call) for w in writes):
-                    yield call
+            summary = self.alone.effects.of_call(call)
+            is_shown = isinstance(self.program.parent(call), ast.Expr) and not summary.files_written
+            if is_shown or self.program.flow.callees.get(call):
+                continue
+            read = (use for path in self._paths(summary.files_read) for use in self._uses(call, path))
+            found = ((w, by) for by in read for w in written.get(self.place_of(by[1]), ()) if w[0] is not by[0])
+            if any(not self.stored.are_of_rounds(*w, *by) and self.stored.is_before(w[0], by[0]) for w, by in found):
+                yield call
+
+    def _uses(self, call: ast.Call, path: ast.expr, depth: int = _DEPTH) -> Iterator[tuple[ast.Call, ast.expr]]:
+        """A call with the path that it uses; where its function is given that, the function's calls with theirs."""
+        yield call, path
+        named, function = self._bare(path), self.program.frame(call)
+        if isinstance(named, ast.Name) and depth and function.kind == "function":
+            writes = function.writes.get(named.id, ())
+            callers = self.program.calls_of(function) if all(isinstance(w, ast.arg) for w in writes) else ()
+            for caller in callers if writes else ():
+                given = self.stored.tracer.given(caller, function, named.id)
+                yield from self._uses(caller, given, depth - 1) if given is not None else ()
 
     @staticmethod
     def _paths(uses: Iterable[FileUse]) -> list[ast.expr]:
@@ -118,10 +131,15 @@ class Guarding:
 
     def place_of(self, path: ast.expr) -> object:
         """A key equal for paths of one spelling where they mean the same file: everywhere, or in a function."""
-        while isinstance(path, ast.Call) and len(path.args) == 1 and self.alone.effects.kinds.of(path) <= _PATHS:
-            path = path.args[0]  # `Path(path)`, `str(path)`
+        path = self._bare(path)
         is_local = bool(names_in(path)) and not isinstance(path, ast.Attribute)
         return self.program.frame(path) if is_local else None, ast.unparse(path)
+
+    def _bare(self, path: ast.expr) -> ast.expr:
+        """`path` of `Path(path)` and `str(path)`."""
+        while isinstance(path, ast.Call) and len(path.args) == 1 and self.alone.effects.kinds.of(path) <= _PATHS:
+            path = path.args[0]
+        return path
 
     @cached_property
     def covered(self) -> set[ast.AST]:

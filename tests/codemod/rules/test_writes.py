@@ -68,6 +68,39 @@ def test_what_is_printed_of_it_goes_with_it(lines: tuple[str, str]) -> None:
     assert end(SAVED + "\n".join(lines)).endswith(guarded(*lines))
 
 
+TRACKED = "import comet_ml\nimport mlflow\nimport wandb\nfrom PIL import Image"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("art = wandb.Artifact('m', type='model')", "art.add_file(path)", "wandb.log_artifact(art)"),
+        ("wandb.save(path)",),
+        ("mlflow.log_artifact(path)",),
+        ("experiment.log_model('m', path)",),
+    ],
+)
+def test_what_was_saved_is_handed_to_a_tracker_by_the_process_that_saved_it(lines: tuple[str, ...]) -> None:
+    begun = "experiment = comet_ml.Experiment()\n"
+    after = run(script(imports=TRACKED, end=begun + SAVED + "\n".join(lines))).after.decode()
+    assert after.strip().endswith(guarded(*lines))
+
+
+@pytest.mark.parametrize("kind", ["Image", "Video"])
+def test_a_picture_read_by_a_tracker_goes_with_what_writes_it(kind: str) -> None:
+    written = "Image.new('RGB', (8, 8)).save('seen.jpg')"
+    seen = f"wandb.log({{'seen': wandb.{kind}('seen.jpg')}})"
+    own = f"def keep(path):\n    {written.replace(repr('seen.jpg'), 'path')}\n"
+    assert (
+        run(script(imports=TRACKED, end=f"{written}\n{seen}")).after.decode().strip().endswith(guarded(written, seen))
+    )
+    after = run(script(imports=TRACKED, before=own, end=f"keep('seen.jpg')\n{seen}")).after.decode().strip()
+    assert after.endswith(f"keep('seen.jpg')\n{guarded(seen)}")
+    shown = f"wandb.log({{'seen': wandb.{kind}(picture)}})"
+    after = run(script(imports=TRACKED, end=f"picture = open('a').read()\n{written}\n{shown}")).after.decode().strip()
+    assert after.endswith(f"{guarded(written)}\n{shown}")
+
+
 @pytest.mark.parametrize("shown", ["Image('all.gif')", "Image(filename='all.gif')", "Video('all.gif')"])
 def test_what_a_notebook_shows_is_waited_for_and_shown_by_all(shown: str) -> None:
     imports = "import imageio\nfrom IPython.display import Audio, HTML, Image, Video"
@@ -1342,7 +1375,7 @@ def test_older_files_are_removed_once_though_another_function_lists_them(
     assert f"{before}last()" in found["main.py"].after.decode()
 
 
-@pytest.mark.parametrize("read", ["torch.load(path)", "print(open(path, 'rb').read())"])
+@pytest.mark.parametrize("read", ["return torch.load(path)", "return open(path, 'rb').read()"])
 def test_all_wait_before_they_call_what_reads_a_file_that_was_moved(tmp_path: Path, read: str) -> None:
     other = "import os, torch\ndef save(path, model):\n    torch.save(model.state_dict(), path + '.tmp')\n"
     other += f"    os.replace(path + '.tmp', path)\ndef load(path):\n    if os.path.exists(path):\n        {read}\n"

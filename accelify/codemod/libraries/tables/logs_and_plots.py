@@ -65,26 +65,41 @@ role=logger effects=writes_files+asks_network+changes_library+starts returns=run
     comet_ml: Experiment OfflineExperiment ExistingExperiment start
     neptune: init init_run create_experiment
     neptune.new: init
-    mlflow: start_run set_experiment set_tracking_uri autolog create_experiment
+    mlflow: autolog
     aim: Run
     clearml: Task.init
     swanlab: init
     dvclive: Live
     trackio: init
 role=logger effects=writes_files+asks_network+logs mutates=self
-    wandb: log log_artifact save watch finish alert define_metric unwatch
+    wandb: log watch finish alert define_metric unwatch
     swanlab trackio: log finish
-    mlflow: log_metric log_metrics log_param log_params log_artifact log_artifacts log_figure log_image end_run set_tag
-        set_tags log_dict log_text
-    mlflow.pytorch: log_model save_model
-    neptune: log_metric log_text log_image send_metric append_tag
-    <run>: log log_metric log_metrics log_parameter log_parameters log_params log_artifact log_image log_figure track
-        log_histogram log_asset log_model watch save finish end stop set_name add_tag upload log_other report_scalar
-        log_hyperparams alert define_metric
+    neptune: log_metric log_text send_metric append_tag
+    <run>: log log_metric log_metrics log_parameter log_parameters log_params log_figure track log_histogram watch
+        finish end stop set_name add_tag log_other report_scalar log_hyperparams alert define_metric
+role=logger effects=writes_files+logs returns=run traits=opens      # nothing switches it off
+    mlflow: start_run
+role=logger effects=writes_files+logs mutates=self
+    mlflow: set_experiment set_tracking_uri create_experiment log_metric log_metrics log_param log_params log_figure
+        log_image end_run set_tag set_tags log_dict log_text set_experiment_tag set_experiment_tags log_input log_table
+    mlflow.pytorch: log_model save_model log_state_dict save_state_dict
+role=logger effects=reads_files+writes_files+logs mutates=self      # the files that they are given
+    wandb: log_artifact log_model save
+    mlflow: log_artifact log_artifacts
+    neptune: log_image log_artifact
+    <run>: log_artifact log_artifacts log_image log_video log_audio log_asset log_asset_folder log_model save upload
+        upload_files upload_file
+    <artifact>: add_file add_dir
 traits=attribute
     wandb: run config summary
+effects=reads_files      # where it is given the name of a file
+    wandb: Image Video Audio Html Object3D Molecule
+    swanlab trackio: Image Video Audio
+    aim: Image Audio
+returns=artifact
+    wandb: Artifact
 -
-    wandb: Image Table Histogram Video Audio Html Artifact Settings plot.* Object3D Graph
+    wandb: Table Histogram Settings plot.* Graph
 role=logger effects=asks_network returns=tracker
     visdom: Visdom
 effects=shows+asks_network mutates=self

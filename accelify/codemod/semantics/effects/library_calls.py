@@ -86,7 +86,8 @@ class LibraryCalls:
         if row.has(Trait.OPENS) and reads and writes and (mode := self._mode(call)) is not None:
             writes = bool(set(mode) & set("wax+"))
             reads = not writes or "+" in mode
-        if row.has(Effect.CHANGES_LIBRARY) and not call.args and all(k.arg != "filename" for k in call.keywords):
+        is_set = row.has(Effect.CHANGES_LIBRARY) and row.returns is None
+        if is_set and not call.args and all(k.arg != "filename" for k in call.keywords):
             writes = False  # `logging.basicConfig` without a file
         unpacks = row.has(Trait.DOWNLOADS)  # into another place than the archive
         if writes and not unpacks and self._is_only_read(call):
@@ -95,8 +96,9 @@ class LibraryCalls:
             return EMPTY
         given = (*call.args, *(k.value for k in call.keywords))
         paths = self._opened_paths(call) if row.has(Trait.OPENS) else (unpacks and given) or self._paths(call)
-        if row.has(Effect.LOGS) and not reads and isinstance(call.func, ast.Attribute):
-            paths = (call.func.value,)  # `writer.add_scalar("train/loss", ...)`: the names are those of values
+        log = (call.func.value,) if row.has(Effect.LOGS) and isinstance(call.func, ast.Attribute) else ()
+        if log and not reads:
+            paths = log  # `writer.add_scalar("train/loss", ...)`: the names are those of values
         buffers = [p for p in paths if self.kinds.of(p) == {"buffer"}]
         if buffers and len(buffers) == len(paths):
             return Summary(writes=frozenset(p for b in buffers for p in self.aliases.within(b, ("*",))))
@@ -107,7 +109,8 @@ class LibraryCalls:
             gone = frozenset({FileUse(call, self._opened(ends[0]), is_gone=True)}) if is_gone else frozenset[FileUse]()
             return Summary(files_read=source if reads else frozenset(), files_written=target | gone)
         use = frozenset({FileUse(call, paths, is_folder, is_gone)})
-        return Summary(files_read=use if reads else frozenset(), files_written=use if writes else frozenset())
+        made = frozenset({FileUse(call, log)}) if log else use  # `wandb.save(path)`: a copy, which belongs to the run
+        return Summary(files_read=use if reads else frozenset(), files_written=made if writes else frozenset())
 
     def _source_and_target(self, call: ast.Call) -> list[ast.expr] | None:
         """The paths from and to which a call copies or moves; None where these are not all plain arguments."""

@@ -75,7 +75,7 @@ def _on_main(script: Script, call: ast.Call) -> Change | Remark:
 
 
 def _is_entered(script: Script, call: ast.Call) -> bool:
-    """Whether a block is all that a run is begun for, and what is logged there is guarded: `with mlflow.start_run():`."""
+    """Whether a run is begun for a block, in which its logs are guarded: `with mlflow.start_run():`."""
     item = script.program.parent(call)
     is_written = script.written.guarding.alone.writes(call)
     return is_written and isinstance(item, ast.withitem) and item.optional_vars is None

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import TypeGuard
 
 from accelify.codemod.libraries import names
-from accelify.codemod.libraries.row import SHOWN, Trait
+from accelify.codemod.libraries.row import SHOWN
 from accelify.codemod.metrics.facts import Loop, Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.metrics.rounds import stops
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.semantics.definitions import Definition, Kind
@@ -353,16 +354,8 @@ class StepCounts:
         for loop in filter(self._trains, self.metrics.shared_loops):
             if not self.metrics.measured.prepared.is_sharded_sequence(loop):
                 calls = (n for n in ast.walk(loop.iter) if isinstance(n, ast.Call))
-                found = (n for call in calls for n in self._stops(call))
+                found = (n for call in calls for n in stops(self.chains, call))
                 yield from (n for n in found if not self._is_count(n) and not _is_none(n))
-
-    def _stops(self, call: ast.Call) -> list[ast.expr]:
-        """`n` of `islice(loader, n)` and of `zip(range(n), loader)`."""
-        stopping = [row for row in self.chains.kinds.called(call) or () if row.has(Trait.STOPS)]
-        if any(row.passes == "zip" for row in stopping):
-            ranges = [a for a in call.args if isinstance(a, ast.Call) and "range" in self.program.called(a) and a.args]
-            return [r.args[min(1, len(r.args) - 1)] for r in ranges]
-        return [call.args[min(2, len(call.args) - 1)]] if stopping and len(call.args) > 1 else []
 
     def _ends_training(self, number: ast.expr) -> bool:
         """Whether the training ends at the very number of steps that a schedule is made for."""

@@ -7,7 +7,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.updates import added_in
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in, names_written_in
@@ -405,3 +407,12 @@ class Rounds(Remains):
 
     def _running_in(self, node: ast.AST) -> list[ast.Name]:
         return [n for n in self._names(node) if n.id in self._running or self._accumulates(n.id)]
+
+
+def stops(chains: Chains, call: ast.Call) -> list[ast.expr]:
+    """After how many items a call ends an iteration: `n` of `islice(loader, n)` and of `zip(range(n), loader)`."""
+    stopping = [row for row in chains.kinds.called(call) or () if row.has(Trait.STOPS)]
+    if any(row.passes == "zip" for row in stopping):
+        ranges = [a for a in call.args if isinstance(a, ast.Call) and "range" in chains.program.called(a) and a.args]
+        return [r.args[min(1, len(r.args) - 1)] for r in ranges]
+    return [call.args[min(2, len(call.args) - 1)]] if stopping and len(call.args) > 1 else []

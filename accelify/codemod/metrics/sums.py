@@ -12,6 +12,7 @@ from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.metrics.ranks.expressions import is_self
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.metrics.rounds import stops
 from accelify.codemod.metrics.rows.trims import Summand
 from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, extreme
 from accelify.codemod.preparing.prepared import Prepared
@@ -586,14 +587,31 @@ class Sums:
             return False  # it is a sum itself
         if names_in(divisor) & names_in(loop.target):
             return None if self.prepared.is_sharded_sequence(loop) else True
-        return not self.prepared.is_sharded_sequence(loop) and self._counts_steps(divisor, loop)
+        if self.prepared.is_sharded_sequence(loop):
+            return False
+        values = self._given_to(divisor, 1) or [divisor]
+        counts = {self._is_limit(divisor, loop) or self._counts_steps(v, loop) for v in values}
+        return counts.pop() if len(counts) == 1 else None
+
+    def _is_limit(self, node: ast.AST, loop: Loop) -> bool:
+        """Whether a number is that of the rounds after which each process ends a loop: `islice(loader, limit)`."""
+        return any(ast.unparse(limit) == ast.unparse(node) for limit in self._limits(loop))
+
+    def _limits(self, loop: Loop) -> Iterator[ast.expr]:
+        held = [v for n in ast.walk(loop.iter) if isinstance(n, ast.Name) for v in self._given_to(n, 1)]
+        calls = (n for head in (loop.iter, *held) for n in ast.walk(head) if isinstance(n, ast.Call))
+        yield from (limit for call in calls for limit in stops(self.chains, call))
+        breaks = [n for n in ast.walk(loop) if isinstance(n, ast.Break) and self.program.loops_round(n)[0] is loop]
+        for test in (branch.test for n in breaks for branch, _ in self.program.branches_round(n)):
+            if isinstance(test, ast.Compare) and self.program.inside(test, loop) and self.ranks.of(test.left).steps:
+                yield from test.comparators
 
     def _counts_steps(self, node: ast.expr, loop: Loop, depth: int = _DEPTH) -> bool:
         """Whether the number of batches that one process takes goes into a value."""
         parts: list[ast.AST] = [node]
         while parts:
             part = parts.pop()
-            if isinstance(part, ast.Call) and self._is_length(part, loop):
+            if self._is_limit(part, loop) or (isinstance(part, ast.Call) and self._is_length(part, loop)):
                 return True
             if isinstance(part, (ast.Name, ast.Attribute)) and (
                 self.ranks.of(part).steps

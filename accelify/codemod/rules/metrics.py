@@ -16,10 +16,10 @@
     print(np.mean(losses))
 
 Why: each process adds up its own shard; what is printed, returned or decided from the sums is meant for all data.
-What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
-rows that a prepared loader adds to even out the last step of an epoch are trimmed off before rows are counted, where
-nothing else in the loop needs them. They may be all rows that a process has: what cannot be computed of none comes
-under `if len(y):`.
+What the script divides by `len(train_loader)`, or by the number of batches after which its loop ends, which count
+the batches of one process, is reduced by its mean. The rows that a prepared loader adds to even out the last step of
+an epoch are trimmed off before rows are counted, where nothing else in the loop needs them. They may be all rows that
+a process has: what cannot be computed of none comes under `if len(y):`.
 The meters of a loop, objects whose `update` adds to sums, are combined where they are read after it. So are lists
 that get a number, an array or a detached tensor from each batch, where their mean is read.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag says, is sharded like the

@@ -76,6 +76,31 @@ def test_what_the_elements_of_a_table_are_divided_by(read: str, how: str | None)
     assert summed(added, "total = [0.0] * 2", read) == ([(("total",), how)] if how else [])
 
 
+@pytest.mark.parametrize(
+    ("over", "divisor", "how"),
+    [
+        ("islice(loader, limit)", "limit", "mean"),
+        ("islice(loader, 3)", "3", "mean"),
+        ("islice(loader, 3)", "len(rows)", "sum"),
+        ("tqdm(islice(loader, 0, limit))", "size", None),  # the rows of all, or batches of one process
+    ],
+)
+def test_a_loop_that_ends_after_a_number_of_batches(over: str, divisor: str, how: str | None) -> None:
+    text = script(
+        imports="from itertools import islice\nfrom tqdm import tqdm",
+        epoch="total, size = 0.0, len(rows)\nif limit:\n    size = limit",
+        step=f"{STEP}total += loss.item()",
+        end_of_epoch=f"print(total / {divisor})",
+    )
+    found = reductions(Facts(text.replace("in loader:", f"in {over}:")))
+    assert found == ([(("total",), how)] if how else [])
+
+
+def test_a_count_of_batches_at_which_the_loop_breaks_off() -> None:
+    added = "if n == limit:\n    break\nn += 1\ntotal += loss.item()"
+    assert summed(added, read="print(total / limit)") == [(("total",), "mean")]
+
+
 def test_a_count_that_is_made_safe_to_divide_by_belongs_to_its_sum() -> None:
     divided = "d = max(1, n)\nprint(total / d)"
     (found,) = summed("total += loss.item()\nn += len(x)", read=divided)

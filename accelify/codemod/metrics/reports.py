@@ -252,7 +252,7 @@ class Reports:
             return  # all ranks have the same, and it counts nothing
         if kind is About.LIST and self._is_unknown(origin.node):
             kind = About.GIVEN
-        key = (text, loop)
+        key = (text, loop, self.program.path(origin.node))
         self._add(key, Report(kind, origin.node, text, loop), sink)
         if sink.way is Way.SHOWN or (sink.way is Way.SAVED and self._loop_round(sink.node) is not None):
             self._shown[key].append(sink.node)

@@ -834,3 +834,51 @@ def test_what_a_branch_of_each_round_sets_is_not_carried(test: str, other: str, 
     text = script(before=f"rows = torch.randn(8, 2, 4)\n{args}", step=step)
     found = Facts(text.replace("for x, y in loader", "for k, (x, y) in enumerate(loader)")).script.metrics.reports
     assert (About.CARRIED in {r.about for r in found}) == is_carried
+
+
+HEIRS = {
+    "main.py": """\
+        import sys
+        from one import One
+        from two import Two
+        for kind in (One, Two):
+            trainer = kind()
+            trainer.train()
+    """,
+    "base.py": """\
+        import torch
+        from torch.utils.data import DataLoader
+        class Base:
+            def __init__(self):
+                self.model = torch.nn.Linear(4, 1)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                self.loader = DataLoader(rows)
+                self.sums = {"loss": 0.0}
+            def train(self):
+                for x, y in self.loader:
+                    loss = self.loss(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                self.show()
+            def show(self):
+                print(self.sums["loss"] / len(rows))
+    """,
+    "one.py": """\
+        from base import Base
+        class One(Base):
+            def loss(self, out, y):
+                loss = (out - y).pow(2).mean()
+                {added}
+                return loss
+    """,
+}
+HEIRS["two.py"] = HEIRS["one.py"].replace("One", "Two")
+
+
+@pytest.mark.parametrize(
+    "added", ["self.sums['loss'] += loss.item()", "self.sums.update({'loss': self.sums['loss'] + loss.item()})"]
+)
+def test_what_each_heir_adds_in_its_own_file_is_reported_there(added: str) -> None:
+    facts = Facts({path: text.replace("{added}", added) for path, text in HEIRS.items()})
+    assert sorted(facts.program.path(r.node) for r in facts.script.metrics.reports) == ["one.py", "two.py"]

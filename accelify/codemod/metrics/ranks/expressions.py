@@ -113,14 +113,17 @@ class Expressions(Functions):
         """The definitions of an attribute by methods of a relative of its object's class, or by others, elsewhere."""
         if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Store):
             return
-        writes = [w for w in self.program.attribute_writes.get(node.attr, ()) if not self._is_in_file_of(w, node)]
-        classes = {v.cls for v in self.program.values(node.value) if isinstance(v, Instance)} if writes else set()
-        for write in writes:
-            held = (v.cls for v in self.program.values(write.value) if isinstance(v, Instance))
-            if any(self.chains.are_relatives(one, other) for one in held for other in classes):
-                facts = self.chains.facts(write)
-                every = (d for made in facts.at(write) for d in facts.all_of(made.variable))
-                yield from (d for d in every if self.program.may_follow(node, d.node))
+        named = (self.program.attribute_writes.get(node.attr, ()), self.program.attribute_reads.get(node.attr, ()))
+        others = [n for nodes in named for n in nodes if not self._is_in_file_of(n, node)]
+        classes = {v.cls for v in self.program.values(node.value) if isinstance(v, Instance)} if others else set()
+        seen: set[Definition] = set()
+        for other in others:
+            variable, facts = self.chains.variable(other), self.chains.facts(other)
+            made = [d for d in facts.all_of(variable) if d not in seen] if variable is not None else []
+            held = {v.cls for v in self.program.values(other.value) if isinstance(v, Instance)} if made else set()
+            if any(self.chains.are_relatives(one, another) for one in held for another in classes):
+                seen.update(made)
+                yield from (d for d in made if self.program.may_follow(node, d.node))
 
     def _is_in_file_of(self, node: ast.AST, other: ast.AST) -> bool:
         return self.program.path(node) == self.program.path(other)

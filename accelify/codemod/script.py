@@ -14,10 +14,10 @@ from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.options import Options
 from accelify.codemod.precision.precision import Precision
 from accelify.codemod.preparing.batch_sizes import BatchSizes
+from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.preparing.parallel_wrappers import Question
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
-from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.seeds import Seeds
 from accelify.codemod.preparing.wrapping import Wrapping

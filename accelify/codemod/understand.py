@@ -19,10 +19,10 @@ from accelify.codemod.options import Options
 from accelify.codemod.precision.apex import Apex
 from accelify.codemod.precision.precision import Precision, Precisions
 from accelify.codemod.preparing.batch_sizes import batch_sizes_of, may_be_divided, parallel_models
+from accelify.codemod.preparing.objects.preparation import Preparation, Preparer
 from accelify.codemod.preparing.parallel_wrappers import Unwrapped, Wrappers
 from accelify.codemod.preparing.placing import Access, EarlyCode, Start, chosen_gpus
 from accelify.codemod.preparing.prepared import Prepared
-from accelify.codemod.preparing.preparing import Preparation, Preparer
 from accelify.codemod.preparing.reach import Reach, Reacher
 from accelify.codemod.preparing.seeds import Seeds
 from accelify.codemod.preparing.settings import Settings

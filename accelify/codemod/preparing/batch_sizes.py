@@ -9,8 +9,8 @@ from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Role, Row, Rows, Trait
+from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.preparing.parallel_wrappers import wrapper_names
-from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program

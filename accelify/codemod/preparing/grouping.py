@@ -383,6 +383,11 @@ def trains(program: Program, training: Training, statement: ast.AST) -> bool:
     return not training.frames.isdisjoint(_called_in(program, statement))
 
 
+def any_trains(program: Program, training: Training, block: Sequence[ast.stmt]) -> bool:
+    """Whether one of some statements does so."""
+    return any(trains(program, training, statement) for statement in block)
+
+
 def _called_in(program: Program, statement: ast.AST) -> set[Scope]:
     """The functions that the calls in a statement may run."""
     calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))

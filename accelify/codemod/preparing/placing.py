@@ -10,7 +10,7 @@ from functools import cached_property
 
 from accelify.codemod.edits.values import Insert
 from accelify.codemod.libraries import methods
-from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.preparing.reach import CURRENT, Reach, constructor, node_of
 from accelify.codemod.preparing.settings import is_default_setting
 from accelify.codemod.semantics.effects.set_by_text import setters

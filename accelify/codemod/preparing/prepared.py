@@ -10,7 +10,7 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.batch_objects import Batch, Batches
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.handed_back import handed_back
-from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.semantics.call_conditions import Ways
 from accelify.codemod.semantics.conditions import WORLDS
 from accelify.codemod.semantics.effects.kinds import tells_about

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.preparing.grouping import Group, Item
-from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope

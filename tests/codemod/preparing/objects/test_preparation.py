@@ -1,10 +1,29 @@
-"""Facts about loops over what is made of a loader that another loop shards already."""
+"""All that is prepared, and loops that would be sharded twice."""
 
 from __future__ import annotations
 
 from accelify.codemod.preparing.grouping import Item
-from accelify.codemod.preparing.preparing import sharded_twice
+from accelify.codemod.preparing.objects.preparation import Preparation, sharded_twice
 from tests.codemod.facts import Facts
+from tests.codemod.training_scripts import training
+
+
+def preparation(**slots: str) -> Preparation:
+    return training(**slots).script.preparation
+
+
+def test_what_is_prepared() -> None:
+    found = preparation()
+    assert {(i.kind, i.text) for i in found.items} == {
+        ("loader", "loader"),
+        ("model", "model"),
+        ("optimizer", "optimizer"),
+    }
+    assert found.has_model
+    assert found.trains_something
+    assert not found.obstacles
+    assert not found.sharded
+
 
 TEXT = """\
 loader = DataLoader(d)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.preparing.optimizer_models import Owners, is_plain
+from accelify.codemod.preparing.objects.optimizer_models import Owners, is_plain
 from tests.codemod.facts import Facts, texts
 
 IMPORTS = "import torch\nfrom torch import nn\n"

@@ -1,0 +1,1 @@
+"""Which models, optimizers and loaders are prepared, and under which names?"""

@@ -1,0 +1,203 @@
+"""The loaders that are prepared, and the loops over data of the script's own that are sharded instead."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from accelify.codemod.libraries import names
+from accelify.codemod.preparing.grouping import Item
+from accelify.codemod.preparing.handed_back import handed_back
+from accelify.codemod.preparing.objects.bindings import Bindings
+from accelify.codemod.preparing.objects.containers import Containers
+from accelify.codemod.preparing.objects.found import Found
+from accelify.codemod.preparing.objects.generators import UNKNOWN_LOADER, Generators
+from accelify.codemod.preparing.objects.optimizer_models import is_plain
+from accelify.codemod.preparing.reach import node_of
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Generated, Made, View
+from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.randomness.evaluating_calls import Evaluations
+from accelify.codemod.training.roles import Roles
+
+
+class Loaders:
+    """Find loaders by the loops that go over them."""
+
+    def __init__(
+        self, program: Program, roles: Roles, tracer: Tracer, training: Training, bindings: Bindings, found: Found
+    ) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.training = training
+        self.bindings = bindings
+        self.found = found
+        self.generators = Generators(program, roles, tracer, bindings)
+        self.containers = Containers(program, training)
+        self._evaluations = Evaluations(program, roles, training.frames)
+
+    def add(self, data: Data) -> None:
+        """Prepare the loaders that a loop learns from, or shard its own data."""
+        if data.kind == "sequence":
+            if (self.found.items or self.found.wrapped) and not self._trains_tensors(data.loop):
+                self.found.sharded.append((data, data.sources[0]))
+        elif data.kind == "loaders":
+            for source in data.sources:
+                self._loader(source, data)
+
+    def _trains_tensors(self, loop: ast.AST | None) -> bool:
+        """Whether a loop reads a model's name while that still holds what was not to be prepared, as tensors do."""
+        models = {i.text: i.frame for i in self.found.items if i.kind == "model" and i.among_others}
+        names = (n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id in models) if loop and models else ()
+        held = [self.program.reaching(n, self.tracer.writes(models[n.id], n.id)) for n in names]
+        return any(held) and all(self.bindings.gives_refused(write) for writes in held for write in writes)
+
+    def _loader(self, source: ast.expr, data: Data) -> None:
+        inner = self.generators.loaders_inside(source)
+        ways = self.tracer.chains(source)
+        if inner:
+            for loader in inner:
+                self._loader(loader, replace(data, sources=(loader,)))
+            ways = [w for w in ways if is_plain(source) and self.generators.is_of_a_loader(w)]
+            if not ways:
+                return
+        ways = [w for w in ways if not self._is_asked_to_evaluate(w)] or ways
+        chains = [self.bindings.below_views(c) for w in ways for c in handed_back(self.program, self.tracer, w)]
+        chains = [c for c in chains if not self.bindings.is_refused(self._loader_binding(c).value)] or chains
+        if not chains and self._is_of_unknown_make(source, data):
+            self.found.sharded.append((data, source))
+            return
+        if not chains:
+            self._without_name(source, data.loop or source)
+            self._note_loaders(source)
+            return
+        for chain in chains:
+            for given in chain:
+                if given.kind == "parameter" and self._is_called_by_overriders(given.scope):
+                    self.found.add(self.bindings.item("loader", given))
+            binding = self._loader_binding(chain)
+            within = chain[: chain.index(binding)]  # what got its name from a container is taken out of it already
+            container = next((b for b in within if b.kind == "item"), None)
+            if container is not None and binding.kind != "item":
+                self._loader_in(container, binding, source, data.loop)
+            elif self.bindings.may_be_refused(binding.value):
+                self._without_name(source, data.loop or source)
+            elif self.generators.is_made_by(binding):
+                self.found.obstacles.append((binding.node, UNKNOWN_LOADER))
+            elif binding.kind == "inline":
+                assert isinstance(binding.node, ast.expr)
+                called = self.program.called(binding.node) if isinstance(binding.node, ast.Call) else ()
+                counts = any(map(names.is_counter, called))  # beside the batches: `zip(tqdm(range(n)), loader)`
+                if not counts:
+                    self.found.wrap("loader", binding.node)
+            elif not binding.is_none:
+                self.found.add(self.bindings.item("loader", binding))
+        self._note_loaders(source)
+
+    def _is_asked_to_evaluate(self, chain: Chain) -> bool:
+        """Whether a function, or a class, that yields batches for training, too, gets a loader to evaluate on."""
+        call = chain[0].call if chain[0].scope not in self.training.frames else None
+        if call is not None:
+            return self._evaluations.hold(call) or self._evaluations.have_loop(call)
+        made = next((b.call for b in chain if b.call is not None and b.scope.name == "__init__"), None)
+        return made is not None and (self._evaluations.hold(made) or self._is_asked_in_evaluations(made))
+
+    def _is_asked_in_evaluations(self, made: ast.Call) -> bool:
+        """Whether an object with a name is used in loops that evaluate, and in none that trains: `batches.next()`."""
+        statement = self.program.statement(made)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+        if owner is None or not isinstance(target, ast.Name):
+            return False
+        writes = self.tracer.writes(owner, target.id)
+        reads = [r for r in self.program.reads_of(owner, target.id) if target in self.program.reaching(r, writes)]
+        training = {loops[0] for loops in self.training.loops.values() if loops}
+        is_trained_on = any(loop in training for r in reads for loop in self.program.loops_round(r)[:1])
+        return not is_trained_on and any(map(self._evaluations.have_loop, reads))
+
+    def _is_called_by_overriders(self, method: Scope) -> bool:
+        """Whether only methods that override it call a method, and their callers, as its own others, are not known."""
+        callers = [self.program.frame(c) for c in self.program.flow.callers.get(method, ())]
+        return bool(callers) and all(
+            method.parent is not None
+            and caller.name == method.name != "__init__"
+            and caller.parent in self.program.flow.descendants(method.parent)
+            and not self.program.flow.callers.get(caller)
+            for caller in callers
+        )
+
+    def _is_of_unknown_make(self, source: ast.expr, data: Data) -> bool:
+        """Whether a loop iterates over what nothing shows to be a loader: what it yields is sharded as it comes."""
+        held = Loops(self.program, self.roles, self.tracer).owners(source)
+        is_gone_over = isinstance(data.loop, ast.For) and self.program.inside(source, data.loop.iter)
+        return is_gone_over and not any(self.roles.is_loader(v) for v in held)
+
+    def _note_loaders(self, source: ast.expr) -> None:
+        """Remember whose batches come from prepared loaders."""
+        self.found.loaders |= Loops(self.program, self.roles, self.tracer).owners(source)
+
+    def _loader_binding(self, chain: Chain) -> Binding:
+        """The outermost binding in code that has the accelerator anyway, else the outermost."""
+        outermost = self.bindings.outermost(chain)
+        bound = [b for b in chain if b.kind == "assign" and isinstance(b.node, (ast.Name, ast.Attribute))]
+        named = [b for b in bound if not self.bindings.goes_over(b.value)]
+        if outermost.kind == "parameter" or node_of(outermost.scope) in self.found.needed:
+            return outermost
+        for binding in reversed(named):
+            if node_of(binding.scope) in self.found.needed:
+                return binding
+        return outermost
+
+    def _loader_in(self, item: Binding, container: Binding, source: ast.expr, loop: ast.AST | None) -> None:
+        """`loaders[phase]`: prepare the loader of the phase that trains; the one below an iterator where it is made."""
+        assert isinstance(item.node, ast.Subscript)
+        keys = self.containers.training_keys(item.node, loop)
+        is_nested = isinstance(item.node.value, ast.Subscript)
+        held = self.program.values(item.node)
+        if any(isinstance(v, Generated) for v in held):
+            self.found.obstacles.append((item.node, UNKNOWN_LOADER))
+            return
+        is_pass = any(isinstance(v, View) for v in held)
+        if keys is None or is_nested or container.kind == "inline" or is_pass:
+            self._without_name(source, item.node)
+            return
+        for key in keys:
+            text = f"{container.text}[{key!r}]".replace("'", '"')
+            line = self.program.line(container.node)
+            places = self.containers.places(container, key, item.node)
+            if not all(self.containers.is_filled_after(text, statement) for _, statement in places):
+                self._without_name(source, item.node)
+                return
+            for frame, statement in places:
+                self.found.add(Item("loader", text, frame, statement, line))
+
+    def add_idle(self) -> None:
+        """Loaders that nothing reads: the script is a part of one, or keeps them for later."""
+        frames = {i.frame for i in self.found.items if i.kind != "model"}
+        for frame in frames:
+            for name, writes in frame.writes.items():
+                for write in writes:
+                    if (
+                        not isinstance(write, ast.Name)
+                        or not isinstance(self.program.statement(write), ast.Assign)
+                        or name == "_"
+                        or frame.reads.get(name)
+                        or any(c.reads.get(name) for c in frame.walk())
+                    ):
+                        continue
+                    values = self.program.flow.variable(frame, name)
+                    if values and all(self.roles.is_torch_loader(v) for v in values):
+                        statement = self.program.statement(write)
+                        self.found.add(Item("loader", name, frame, statement, write.lineno))
+
+    def _without_name(self, source: ast.expr, site: ast.AST) -> None:
+        """Prepare loaders that have no name of their own where they are made."""
+        owners = Loops(self.program, self.roles, self.tracer).owners(source)  # through `iter(loader)`
+        held = {*self.program.values(source), *owners}
+        made = [v.node for v in held if isinstance(v, Made) and self.roles.is_loader(v)]
+        if not made:
+            self.found.obstacles.append((site, f"cannot tell where `{ast.unparse(source)}` is built"))
+        self.found.wrap_all(self.program, "loader", made)

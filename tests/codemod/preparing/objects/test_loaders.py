@@ -1,0 +1,214 @@
+"""Which loaders are prepared, and under which names."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.preparing.objects.bindings import Bindings
+from accelify.codemod.preparing.objects.found import Found
+from accelify.codemod.preparing.objects.loaders import Loaders
+from tests.codemod.facts import Facts
+from tests.codemod.pairs import migrated, run
+from tests.codemod.preparing.objects.texts import HEAD
+from tests.codemod.training_scripts import script
+
+
+def test_batches_of_the_script_s_own_are_sharded() -> None:
+    found = Facts(script().replace("for x, y in loader:", "for x, y in batches():")).script.preparation
+    assert [kind.kind for kind, _ in found.sharded] == ["sequence"]
+
+
+def test_a_loader_without_a_name_is_wrapped() -> None:
+    found = Facts(script().replace("for x, y in loader:", "for x, y in DataLoader(rows):")).script.preparation
+    assert [(kind, ast.unparse(node)) for kind, node in found.wrapped] == [("loader", "DataLoader(rows)")]
+
+
+OWN = """\
+import sys
+class Own:
+    def draw(self):
+        return torch.randn(2, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+is_own = len(sys.argv) > 1
+{made}
+for epoch in range(2):
+    x = {source}.draw() if is_own else next(iter({source}))[0]
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+LOADER = "DataLoader(data, batch_size=2)"
+
+
+@pytest.mark.parametrize(
+    ("made", "prepared"),
+    [
+        (f"if is_own:\n    s = Own()\nelse:\n    s = {LOADER}", f"s = {LOADER}\n    s = accelerator.prepare(s)"),
+        (f"s = Own()\nif not is_own:\n    s = {LOADER}", f"s = {LOADER}\n    s = accelerator.prepare(s)"),
+        (f"s = Own() if is_own else {LOADER}", f"s = Own() if is_own else accelerator.prepare({LOADER})"),
+        (
+            f"def make():\n    if is_own:\n        return Own()\n    return {LOADER}\ns = make()",
+            f"return accelerator.prepare({LOADER})",
+        ),
+    ],
+)
+def test_what_is_a_loader_at_times_is_prepared_where_it_is_made(made: str, prepared: str) -> None:
+    after = migrated(HEAD + OWN.format(made=made, source="s"))
+    assert prepared in after
+    assert after.count("accelerator.prepare(") == 2
+    assert "model, optimizer = accelerator.prepare(model, optimizer)" in after
+
+
+BOUND_AGAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    def __init__(self, items):
+        self.rows = []
+        for item in items:
+            self.rows.append(torch.tensor(item))
+
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train():
+    for batch in rows:
+        loss = model(batch).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+{bound}
+    for _ in range(3):
+        train()
+"""
+
+
+IN_AN_OBJECT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, path):
+{bound}
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def run(self):
+        for batch in self.rows:
+            loss = self.model(batch).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+Trainer("rows.pt").run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "bound", "loaders"),
+    [
+        (BOUND_AGAIN, ["rows = torch.load('rows.pt')", "rows = DataLoader(Rows(rows))"], [2]),
+        (BOUND_AGAIN, ["held, rows = split(torch.load('rows.pt'))", "rows = DataLoader(Rows(rows[4:]))"], [2]),
+        (BOUND_AGAIN, ["rows = [[1.0]]", "rows = Rows(rows)", "rows = DataLoader(rows)"], [3]),
+        (BOUND_AGAIN, ["with open('rows') as f: rows = f.read()", "rows = DataLoader(Rows(rows))"], [2]),
+        (BOUND_AGAIN, ["rows = DataLoader(Rows([[1.0]]))", "train()", "rows = DataLoader(Rows([[2.0]]))"], [1, 3]),
+        (IN_AN_OBJECT, ["self.rows = torch.load(path)", "self.rows = DataLoader(self.rows)"], [2]),
+        (IN_AN_OBJECT, ["self.rows = [[1.0]]", "self.rows += [[2.0]]", "self.rows = DataLoader(self.rows)"], [3]),
+    ],
+)
+def test_a_name_of_data_that_a_loader_gets_next(text: str, bound: list[str], loaders: list[int]) -> None:
+    indent = " " * (4 if text is BOUND_AGAIN else 8)
+    text = text.format(bound="\n".join(indent + line for line in bound))
+    facts = Facts(text)
+    assert facts.verdict.script is not None
+    items = [i for i in facts.verdict.script.preparation.items if i.kind == "loader"]
+    first = text.split("\n").index(indent + bound[0])
+    assert [i.statement.lineno - first for i in items if i.statement is not None] == loaders
+    assert "self.rows" not in " ".join(n.message for n in run(text).notes)
+
+
+TEXT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Ahead:
+    def __init__(self, loader):
+        self.loader = iter(loader)
+    def next(self):
+        try:
+            return next(self.loader)
+        except StopIteration:
+            return None
+train_loader, valid_loader = DataLoader(load()), DataLoader(load("valid"))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{defined}
+for epoch in range(3):
+    ahead = Ahead(train_loader)
+    x = ahead.next()
+    while x is not None:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        x = ahead.next()
+    {evaluated}
+"""
+
+
+FUNCTION = """\
+def evaluate(loader):
+    batches, total = Ahead(loader), 0
+    x = batches.next()
+    while x is not None:
+        total += model(x).sum().item()
+        x = batches.next()
+    return total
+"""
+
+
+LOOP = "{0} = Ahead(valid_loader)\n    x = {0}.next()\n    while x is not None:\n        {1}\n        x = {0}.next()"
+
+
+STEP = "optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()"
+
+
+@pytest.mark.parametrize(
+    ("defined", "evaluated", "prepared"),
+    [
+        (FUNCTION, "print(evaluate(valid_loader))", "train_loader, model"),
+        ("", LOOP.format("valid", "print(model(x).sum().item())"), "train_loader, model"),
+        ("", LOOP.format("ahead", "print(model(x).sum().item())"), "train_loader, model"),
+        ("", LOOP.format("more", STEP), "train_loader, valid_loader, model"),
+    ],
+)
+def test_a_loader_that_an_object_asks_to_evaluate_is_not_prepared(defined: str, evaluated: str, prepared: str) -> None:
+    result = run(TEXT.format(defined=defined, evaluated=evaluated))
+    text = "".join(result.after.decode().split())
+    assert f"=accelerator.prepare({prepared},optimizer)".replace(" ", "") in text
+    assert not any("shard only" in n.message for n in result.notes)
+
+
+def test_the_loader_of_a_loop_is_prepared_by_its_name() -> None:
+    facts, found = Facts(script()), Found(set())
+    code = facts.program, facts.roles, facts.tracer
+    loaders = Loaders(*code, facts.training, Bindings(*code), found)
+    for data in facts.training.data:
+        loaders.add(data)
+    assert [(i.kind, i.text) for i in found.items] == [("loader", "loader")]

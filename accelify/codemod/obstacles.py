@@ -21,7 +21,8 @@ from accelify.codemod.semantics.values import (
     Parameters,
 )
 from accelify.codemod.training.gradients.round_tensors import RoundTensors
-from accelify.codemod.training.loops import Training, takes_one_step
+from accelify.codemod.training.loops.backward_passes import takes_one_step
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.weights import changes_in_place, viewed, written_by_hand
 

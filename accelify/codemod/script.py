@@ -26,7 +26,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.facts import Run
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles
 
 

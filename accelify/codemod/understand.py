@@ -35,7 +35,9 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import FunctionValue
 from accelify.codemod.training.facts import leading, run_of, with_phases
-from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.loops import Loops
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles
 
 Trouble = tuple[ast.AST, str]
@@ -133,7 +135,7 @@ def _laid(
 ) -> _Layout:
     """The layout: prepared objects, and how the accelerator gets to them and to some loops and moves."""
     program, tracer, training, distribution = code.program, code.tracer, code.training, code.distribution
-    shared = distribution.data(Loops(program, code.roles, tracer), training) if distribution is not None else []
+    shared = distribution.data(Iterables(program, code.roles, tracer), training) if distribution is not None else []
     preparation = Preparer(program, code.roles, tracer, training).prepare(shared)
     replaced = distribution.found.replaced if distribution is not None else []
     needs: dict[Scope, ast.AST] = {}

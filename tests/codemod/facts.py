@@ -17,7 +17,8 @@ from accelify.codemod.semantics import values as v
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.loops.loops import Loops
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles
 from accelify.codemod.understand import Verdict, understand
 

@@ -59,7 +59,7 @@ def _is_padded(processes: Processes, loop: ast.For) -> bool:
     if loop not in processes.once(RankValues).loops:
         return False
     around = [n for n in [loop, *processes.program.loops_round(loop)] if isinstance(n, ast.For)]
-    owners = processes.once(RankValues).loaders.loops.owners(loop.iter)
+    owners = processes.once(RankValues).loaders.iterables.owners(loop.iter)
     made = (v.node for owner in owners for v in processes.once(Trained).before_prepare(owner) if isinstance(v, Made))
     drops = any(k.arg in (None, "drop_last") for call in made for k in getattr(call, "keywords", ()))
     return not drops and not any(map(_trains, around)) and not _cuts(processes.frame(loop).node)

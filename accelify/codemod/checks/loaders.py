@@ -10,7 +10,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.values import Made
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.roles import Roles
 
 Loop = ast.For | ast.AsyncFor
@@ -31,7 +31,7 @@ class Loaders:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.loops = Loops(program, program.once(Roles), program.once(Tracer))
+        self.iterables = Iterables(program, program.once(Roles), program.once(Tracer))
 
     @cached_property
     def sampled(self) -> tuple[Sampled, ...]:
@@ -65,7 +65,7 @@ class Loaders:
 
     def over(self, loop: Loop) -> set[ast.AST]:
         """The calls whose loaders a loop iterates over."""
-        made = {v.node for v in self.loops.owners(loop.iter) if isinstance(v, Made)}
+        made = {v.node for v in self.iterables.owners(loop.iter) if isinstance(v, Made)}
         return made.intersection(self.calls_of_loaders)
 
     def trains(self, loop: Loop) -> bool:

@@ -76,7 +76,7 @@ def _loaders(processes: Processes, trained: Trained) -> set[ast.Call]:
         assert isinstance(backward.func, ast.Attribute)
         loop = trained.loop(backward)
         if isinstance(loop, (ast.For, ast.AsyncFor)) and processes.is_accelerator(backward.func.value):
-            over = loaders.loops.owners(loop.iter)
+            over = loaders.iterables.owners(loop.iter)
             made = {v.node for v in over if isinstance(v, Made)}
             if all(isinstance(v, Made) for v in over) and made <= set(loaders.calls_of_loaders):
                 found |= {c for c in loaders.over(loop) if isinstance(c, ast.Call)}

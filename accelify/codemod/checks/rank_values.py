@@ -39,7 +39,7 @@ class RankValues:
     def loops(self) -> tuple[Loop, ...]:
         """The loops over batches of a shard: those of loaders that are prepared, or have a sampler that shards."""
         nodes = (n for parsed in self.program.files for n in parsed.nodes if isinstance(n, (ast.For, ast.AsyncFor)))
-        found = {n for n in nodes if self._is_sharded(set(self.loaders.loops.owners(n.iter)))}
+        found = {n for n in nodes if self._is_sharded(set(self.loaders.iterables.owners(n.iter)))}
         return tuple(sorted(found, key=self.program.position))
 
     def _is_sharded(self, values: set[Value]) -> bool:

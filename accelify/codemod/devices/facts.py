@@ -32,7 +32,7 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, assigned_targets
 from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.facts import leading
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 
 _CUDA_OR_HOST = [{Where.ACCELERATOR}, {Where.HOST}]
 

@@ -29,7 +29,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_read_in
 from accelify.codemod.semantics.values import Argument, Instance, Made
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.workers import is_of_data
 from accelify.codemod.training.roles import Roles
 

@@ -13,7 +13,8 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import External, FunctionValue, Made, Parameters
-from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.training import Data, Training
 
 _ASKED = {
     "get_rank": "process_index",
@@ -218,12 +219,12 @@ class Distributions:
             self.found.refuse(call, "the model is wrapped under a condition: wrap it always, or never")
         self.found.knows(call)
 
-    def data(self, loops: Loops, training: Training) -> list[Data]:
+    def data(self, iterables: Iterables, training: Training) -> list[Data]:
         """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too.
 
         Not those that only the main process runs, which iterates over all of the data then.
         """
-        found = self.samplers.data(loops, training)
+        found = self.samplers.data(iterables, training)
         asked = Guards(self.program, self.found)
         return [d for d in found if d.loop is None or asked.may_all_run(d.loop)]
 
@@ -509,16 +510,16 @@ class Samplers:
                 else:
                     self.found.refuse(node, f"cannot tell what `{ast.unparse(node)}` is for")
 
-    def data(self, loops: Loops, training: Training) -> list[Data]:
+    def data(self, iterables: Iterables, training: Training) -> list[Data]:
         """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too.
 
         Not those that also iterate over a loader without one, if training prepares what they share.
         """
-        trained_on = {v for data in training.data for source in data.sources for v in loops.owners(source)}
+        trained_on = {v for data in training.data for source in data.sources for v in iterables.owners(source)}
         found = []
         for node in self.place.nodes():
             if isinstance(node, (ast.For, ast.AsyncFor)) and self.place.holds(node):
-                owners = loops.yielding(node)
+                owners = iterables.yielding(node)
                 sharded = {v for v in owners if isinstance(v, Made) and v.node in self.found.samplers}
                 others = {v for v in owners if isinstance(v, Made)} - sharded
                 if sharded and not (others and sharded <= trained_on):

@@ -20,7 +20,9 @@ from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.certainty import Certainty
 from accelify.codemod.training.harmless import Harmless
-from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.nesting import Nesting
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.meters import Meter, Meters
 from accelify.codemod.training.modes import Modes
@@ -69,7 +71,8 @@ class Batchwise:
         self.training = training
         self.prepared = prepared
         self.sums = sums
-        self.loops = Loops(program, roles, tracer)
+        self.nesting = Nesting(program, roles, tracer)
+        self.iterables = Iterables(program, roles, tracer)
         steps = [d.loop for d in training.data if d.loop is not None and d.kind == "loaders"]
         self.harmless = Harmless(program, roles, steps)
         self.certainty = Certainty(program, training, self._is_alike)
@@ -97,7 +100,7 @@ class Batchwise:
         phase = self.training.phases.get(loop)
         if phase is None and (self._trains(loop) or self._is_learned_from(loop)):
             return False
-        if not self.loops.is_loader_loop(loop) or not self.certainty.of(loop):
+        if not self.iterables.is_loader_loop(loop) or not self.certainty.of(loop):
             return False
         return self.modes.evaluates(loop, phase)
 
@@ -383,7 +386,7 @@ class Batchwise:
     def _is_in_a_pass(self, loop: ast.For) -> bool:
         """Whether a loop is run in the middle of a pass over a prepared loader."""
         sharded: set[ast.AST | None] = {d.loop for d in self.training.data} | set(self.prepared.loops)
-        return any(outer in sharded for outer in self.loops.stack(loop))
+        return any(outer in sharded for outer in self.nesting.stack(loop))
 
 
 def _is_empty(value: ast.expr | None) -> bool:

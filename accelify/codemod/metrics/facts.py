@@ -29,7 +29,8 @@ from accelify.codemod.semantics.values import Constant, Element, Instance, Made,
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.item_numbers import sets_learning_rate
-from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.losses import all_losses
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.roles import Roles
@@ -101,7 +102,7 @@ class Measured:
 
     def yielding(self, loop: Loop) -> set[Value]:
         """The loaders, or other objects, whose items a loop gets, whatever it names what shows its progress."""
-        return Loops(self.program, self.roles, self.tracer).yielding(loop)
+        return Iterables(self.program, self.roles, self.tracer).yielding(loop)
 
     def sums(self, shared: Sequence[Loop]) -> Sums:
         """The sums that its loops make, some of them shared."""

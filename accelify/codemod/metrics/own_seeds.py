@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
 
@@ -56,7 +56,7 @@ class _OwnSeeds:
         frame = self.program.frame(call)
         if frame in self.ordering:
             return True
-        if frame not in self.program.reachable or not self.rounds.isdisjoint(self.loops.stack(call)):
+        if frame not in self.program.reachable or not self.rounds.isdisjoint(self.loops.nesting.stack(call)):
             return False
         is_constructor = frame.name == "__init__"
         return (is_constructor or not frame.is_method) and frame not in self.handed_on

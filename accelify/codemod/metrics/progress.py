@@ -19,7 +19,7 @@ from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import Scope, names_in, returned
 from accelify.codemod.semantics.values import ClassValue, Constant, Instance, Made, Value, View
-from accelify.codemod.training.loops import Data
+from accelify.codemod.training.loops.training import Data
 from accelify.codemod.training.losses import all_losses
 
 DEPTH = 3  # Units: functions between a loop and what it calls in the end

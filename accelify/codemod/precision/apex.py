@@ -10,7 +10,7 @@ from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switche
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.values import External
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 
 _USES = ("initialize", "scale_loss", "master_params")
 LEVELS = ("O1", "O2")

@@ -14,7 +14,8 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import External, Instance
-from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.loops.nesting import Nesting
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles, stepped
 
 
@@ -225,7 +226,7 @@ class Precisions:
         inner = {loops[0] for loops in self.training.loops.values() if loops}
         if not inner:
             return frame in self.training.frames
-        return bool(inner & set(Loops(self.program, self.roles, self.settings.tracer).stack(call)))
+        return bool(inner & set(Nesting(self.program, self.roles, self.settings.tracer).stack(call)))
 
     def _is_mixed(self, call: ast.Call, depth: int) -> bool:
         """Whether a call is under autocast, or where the same is done without."""

@@ -17,7 +17,8 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Value
-from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.training import Data, Training
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 from accelify.codemod.training.row_groups import regroups
@@ -57,13 +58,13 @@ def batch_sizes_of(
     are_divided: bool = False,
 ) -> BatchSizes:
     """The sizes of what is prepared and sharded for training; are_divided: each process gets a part of each batch."""
-    loaders = tuple(dict.fromkeys(_sizes(program, roles, Loops(program, roles, tracer), training.data)))
+    loaders = tuple(dict.fromkeys(_sizes(program, roles, Iterables(program, roles, tracer), training.data)))
     return BatchSizes(
         loaders=loaders,
         loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
         parallel=parallel_models(program),
         fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders, are_divided)),
-        chosen=tuple(dict.fromkeys(_samplers(program, roles, Loops(program, roles, tracer), training.data))),
+        chosen=tuple(dict.fromkeys(_samplers(program, roles, Iterables(program, roles, tracer), training.data))),
         single=tuple(size for size in loaders if _is_one(program, roles, size)),
     )
 
@@ -94,12 +95,12 @@ def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Tra
 
     Not where a batch sampler of the project's own chooses what is in a batch: a part may lack what the step needs.
     """
-    loops = Loops(program, roles, tracer)
-    loaders = [v for s in _sources(training.data) for v in loops.owners(s) if roles.is_loader(v)]
+    iterables = Iterables(program, roles, tracer)
+    loaders = [v for s in _sources(training.data) for v in iterables.owners(s) if roles.is_loader(v)]
     is_divided = all(roles.is_torch_loader(v) and not regroups(program, v) for v in loaders)
-    sizes = list(_sizes(program, roles, loops, training.data))
+    sizes = list(_sizes(program, roles, iterables, training.data))
     is_whole = any(_is_one(program, roles, size) for size in sizes) or any(
-        _samplers(program, roles, loops, training.data)
+        _samplers(program, roles, iterables, training.data)
     )
     return any(d.kind == "loaders" for d in training.data) and is_divided and not is_whole
 
@@ -116,25 +117,25 @@ def _sources(data: Iterable[Data]) -> Iterator[ast.expr]:
     yield from (source for one in data if one.kind == "loaders" for source in one.sources)
 
 
-def _sizes(program: Program, roles: Roles, loops: Loops, data: Iterable[Data]) -> Iterator[ast.expr]:
+def _sizes(program: Program, roles: Roles, iterables: Iterables, data: Iterable[Data]) -> Iterator[ast.expr]:
     for source in _sources(data):
-        built = _built(program, roles, loops, source)
+        built = _built(program, roles, iterables, source)
         yield from sorted((size_of(program.once(Tracer), call) for call in built), key=program.position)
         if not built:
             yield source
 
 
-def _samplers(program: Program, roles: Roles, loops: Loops, data: Iterable[Data]) -> Iterator[ast.expr]:
+def _samplers(program: Program, roles: Roles, iterables: Iterables, data: Iterable[Data]) -> Iterator[ast.expr]:
     """The batch samplers of the project's own that loaders are given, by name or in a dictionary of options."""
-    for call in (call for source in _sources(data) for call in _built(program, roles, loops, source)):
+    for call in (call for source in _sources(data) for call in _built(program, roles, iterables, source)):
         for given in program.once(Tracer).options(call, "batch_sampler"):
             if any(isinstance(v, Instance) for v in program.values(given)):
                 yield given
 
 
-def _built(program: Program, roles: Roles, loops: Loops, source: ast.expr) -> list[ast.Call]:
+def _built(program: Program, roles: Roles, iterables: Iterables, source: ast.expr) -> list[ast.Call]:
     """The calls that build the loaders of a source of batches."""
-    built = [c for v in loops.owners(source) if roles.is_loader(v) for c in _built_at(program, v)]
+    built = [c for v in iterables.owners(source) if roles.is_loader(v) for c in _built_at(program, v)]
     return _held_there(program, source, built)
 
 

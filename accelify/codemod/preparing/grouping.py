@@ -15,7 +15,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Element
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import stepped
 
 

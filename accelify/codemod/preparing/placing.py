@@ -16,7 +16,7 @@ from accelify.codemod.preparing.settings import is_default_setting
 from accelify.codemod.semantics.effects.set_by_text import setters
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, code, main_guard
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 

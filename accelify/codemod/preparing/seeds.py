@@ -20,7 +20,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.outcomes import compared, truth
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.weights import draws_weights
 
 _DEPTH = 4

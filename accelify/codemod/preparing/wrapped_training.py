@@ -23,7 +23,7 @@ from accelify.codemod.semantics.values import (
     Value,
     Values,
 )
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.losses import losses_of, without_gradients
 from accelify.codemod.training.roles import Roles
 

@@ -24,7 +24,8 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.semantics.values import Instance
-from accelify.codemod.training.loops import Loops, nodes_in
+from accelify.codemod.training.loops.bodies import nodes_in
+from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.losses import Losses, MeanLosses, is_for_inputs, losses_of
 from accelify.codemod.training.roles import stepped
 
@@ -142,11 +143,11 @@ def _keeps_weights(script: Script) -> bool:
 
 def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
     """The sharded loops all of whose rounds one step learns from, each with its note."""
-    loops, fixed = Loops(script.program, script.roles, script.tracer), StepCounts(script.metrics).fixed_rounds
+    nesting, fixed = Nesting(script.program, script.roles, script.tracer), StepCounts(script.metrics).fixed_rounds
     sharded = {data.sharded_loop for data in script.training.data}
     for loop in (data.sharded_loop for data in script.training.data if data.loop not in fixed):
-        inside = [step for step in script.training.steps if loop in loops.stack(step)]
-        if loop is None or not all(_is_of_round(script, loops, step, loop) for step in inside):
+        inside = [step for step in script.training.steps if loop in nesting.stack(step)]
+        if loop is None or not all(_is_of_round(script, nesting, step, loop) for step in inside):
             continue
         frame = script.program.frame(loop)
         others = sharded - set(script.program.loops_round(loop)) | {loop}  # a step in one of these is of its rounds
@@ -164,10 +165,10 @@ def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
             yield loop, Remark(NAME, script.path(step), step, message, Tier.REVIEW, lines=lines)
 
 
-def _is_of_round(script: Script, loops: Loops, step: ast.Call, loop: ast.AST) -> bool:
+def _is_of_round(script: Script, nesting: Nesting, step: ast.Call, loop: ast.AST) -> bool:
     """Whether each round of a loop makes the optimizer that a step is taken with."""
     ends = [chain[-1].node for chain in script.tracer.chains(stepped(step))]
-    return bool(ends) and all(loop in loops.stack(end) for end in ends)
+    return bool(ends) and all(loop in nesting.stack(end) for end in ends)
 
 
 def _coupled(script: Script) -> Iterator[Remark]:

@@ -26,7 +26,9 @@ from accelify.codemod.libraries.row import DRAWS
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind
-from accelify.codemod.training.loops import Loop, Loops
+from accelify.codemod.training.loops.bodies import Loop
+from accelify.codemod.training.loops.loops import Loops
+from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
 from accelify.codemod.training.randomness.workers import Workers, is_of_data
@@ -429,8 +431,8 @@ def _own_normalizers(script: Script) -> Iterator[Remark]:
 
 def _own_environments(script: Script) -> Iterator[Change]:
     """What seeds the environments that training asks is seeded by rank."""
-    loops = Loops(script.program, script.roles, script.tracer)
-    for seed in EnvironmentSeeds(script.program, script.roles, loops, script.training, script.run.beside).find():
+    nesting = Nesting(script.program, script.roles, script.tracer)
+    for seed in EnvironmentSeeds(script.program, script.roles, nesting, script.training, script.run.beside).find():
         count = f" * {ast.unparse(seed.vector)}.num_envs" if seed.vector is not None and not seed.is_again else ""
         yield _parted_anywhere(script, seed.node, _OF_ENVIRONMENT, is_again=seed.is_again, count=count)
 

@@ -49,7 +49,7 @@ from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.provenance import Tracer, imported_by_name
 from accelify.codemod.semantics.scopes import Scope, code, main_guard, names_in
 from accelify.codemod.training.item_numbers import ItemNumbers
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.losses import DividedMeans, Losses, MeanLosses, is_for_inputs, losses_of
 from accelify.codemod.training.weights import draws_weights, late_parameters
 
@@ -606,7 +606,7 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this
 
 def _iterates_a_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a loop iterates over a loader of batches."""
-    return Loops(script.program, script.roles, script.tracer).is_loader_loop(loop)
+    return Iterables(script.program, script.roles, script.tracer).is_loader_loop(loop)
 
 
 def _metrics_in(script: Script, loop: ast.For | ast.AsyncFor) -> set[str]:

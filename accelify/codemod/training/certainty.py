@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 
 _OF_ONE = ("rank", "main_process", "is_main", "master", "primary")
 _DEPTH = 4

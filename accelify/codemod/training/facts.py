@@ -12,7 +12,7 @@ from accelify.codemod.semantics.provenance import Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Argument, Member
 from accelify.codemod.training.experience import Experience
-from accelify.codemod.training.loops import Data, Training
+from accelify.codemod.training.loops.training import Data, Training
 from accelify.codemod.training.phases import Phase, Phases
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.randomness.workers import run_beside

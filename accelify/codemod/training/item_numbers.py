@@ -19,7 +19,10 @@ from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import Element, Generated, Instance, Made, Value, Values, View
-from accelify.codemod.training.loops import Loop, Sources, Training, assigned_in, calculated, nodes_in
+from accelify.codemod.training.loops.bodies import Loop, assigned_in, calculated, nodes_in
+from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.own_data import OwnData
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles
 
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
@@ -104,7 +107,7 @@ class ItemNumbers:
 
     def chosen(self, loop: Loop) -> Iterator[ast.Compare]:
         """What picks one batch of a loader by the number of another loop's round: `k == held_out`."""
-        sources = Sources(self.program, self.roles, self.tracer, lambda node: set())
+        sources = OwnData(self.program, self.roles, self.tracer, Iterables(self.program, self.roles, self.tracer))
         for test in sources.chosen(loop):
             sides = [test.left, *test.comparators]
             named = [[n for n in ast.walk(side) if isinstance(n, ast.Name)] for side in sides]

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.distributed.distribution import Distributions
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.iterables import Iterables
 from tests.codemod.distributed.scripts import distributed, found
 from tests.codemod.facts import Facts, texts
 
@@ -197,7 +197,7 @@ def test_what_the_main_process_alone_goes_over_is_not_shared(evaluated: str, sha
     facts = distributed("import argparse\n" + EVALUATED.format(evaluated=evaluated))
     asked = Distributions(facts.program, facts.tracer, ["main.py"])
     asked.find()
-    found = asked.data(Loops(facts.program, facts.roles, facts.tracer), facts.training)
+    found = asked.data(Iterables(facts.program, facts.roles, facts.tracer), facts.training)
     assert {ast.unparse(source) for data in found for source in data.sources} == shared
 
 
@@ -233,7 +233,7 @@ def test_the_rows_of_a_batch_are_no_loader(shown: str, shared: set[str]) -> None
     facts = distributed(f"from tqdm import tqdm\n{START}{BATCHES.format(shown=shown)}")
     asked = Distributions(facts.program, facts.tracer, ["main.py"])
     asked.find()
-    found = asked.data(Loops(facts.program, facts.roles, facts.tracer), facts.training)
+    found = asked.data(Iterables(facts.program, facts.roles, facts.tracer), facts.training)
     assert {ast.unparse(source) for data in found for source in data.sources} == shared
     prepared = {i.text for i in facts.script.preparation.items if i.kind == "loader"}
     assert prepared == {"loader"}

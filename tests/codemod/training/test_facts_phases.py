@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.training.facts import with_phases
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from tests.codemod.facts import Facts, texts
 
 TEXT = """\

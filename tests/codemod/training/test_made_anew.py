@@ -8,7 +8,7 @@ from textwrap import indent
 
 import pytest
 
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.made_anew import Anew
 from tests.codemod.facts import MARK, Facts
 
@@ -19,7 +19,7 @@ def begins(text: str, **modules: str) -> bool:
     facts = Facts({"main.py": IMPORTS + text, **{f"{name}.py": each for name, each in modules.items()}})
     (loop,) = (n for n in facts.marked if isinstance(n, ast.For))
     loops = Loops(facts.program, facts.roles, facts.tracer)
-    anew = Anew(facts.program, facts.roles, facts.tracer, loops.stack)
+    anew = Anew(facts.program, facts.roles, facts.tracer, loops.nesting.stack)
     stepped = [c.func.value for c in facts.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "step"]
     return anew.begins(loop, stepped)
 

@@ -11,7 +11,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 
 Place = tuple[Scope, ast.stmt | None]  # a statement that fills a place in a container, and its function
 

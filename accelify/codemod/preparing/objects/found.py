@@ -12,7 +12,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Value
-from accelify.codemod.training.loops import Data
+from accelify.codemod.training.loops.training import Data
 
 
 @dataclass

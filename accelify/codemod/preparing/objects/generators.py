@@ -10,7 +10,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Generated
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.roles import Roles
 
 UNKNOWN_LOADER = "these batches come from a generator, and cannot tell from which loader it takes them"
@@ -36,8 +36,8 @@ class Generators:
 
         Prepared where they are built: a generator is no loader, and what it yields is not for `prepare` to move.
         """
-        loops = Loops(self.program, self.roles, self.tracer)
-        found = [(g.scope, list(loops.yielded_from(g.scope))) for g in loops.generators(source)]
+        iterables = Iterables(self.program, self.roles, self.tracer)
+        found = [(g.scope, list(iterables.yielded_from(g.scope))) for g in iterables.generators(source)]
         if not all(listed for _, listed in found):
             return []
         return [given for scope, listed in found for loader in listed for given in self._given(scope, loader, source)]

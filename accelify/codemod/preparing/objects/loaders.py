@@ -18,7 +18,8 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Generated, Made, View
-from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.training import Data, Training
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 from accelify.codemod.training.roles import Roles
 
@@ -131,13 +132,13 @@ class Loaders:
 
     def _is_of_unknown_make(self, source: ast.expr, data: Data) -> bool:
         """Whether a loop iterates over what nothing shows to be a loader: what it yields is sharded as it comes."""
-        held = Loops(self.program, self.roles, self.tracer).owners(source)
+        held = Iterables(self.program, self.roles, self.tracer).owners(source)
         is_gone_over = isinstance(data.loop, ast.For) and self.program.inside(source, data.loop.iter)
         return is_gone_over and not any(self.roles.is_loader(v) for v in held)
 
     def _note_loaders(self, source: ast.expr) -> None:
         """Remember whose batches come from prepared loaders."""
-        self.found.loaders |= Loops(self.program, self.roles, self.tracer).owners(source)
+        self.found.loaders |= Iterables(self.program, self.roles, self.tracer).owners(source)
 
     def _loader_binding(self, chain: Chain) -> Binding:
         """The outermost binding in code that has the accelerator anyway, else the outermost."""
@@ -195,7 +196,7 @@ class Loaders:
 
     def _without_name(self, source: ast.expr, site: ast.AST) -> None:
         """Prepare loaders that have no name of their own where they are made."""
-        owners = Loops(self.program, self.roles, self.tracer).owners(source)  # through `iter(loader)`
+        owners = Iterables(self.program, self.roles, self.tracer).owners(source)  # through `iter(loader)`
         held = {*self.program.values(source), *owners}
         made = [v.node for v in held if isinstance(v, Made) and self.roles.is_loader(v)]
         if not made:

@@ -15,7 +15,7 @@ from accelify.codemod.semantics.in_place import is_fixed
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.values import Made
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles
 
 

@@ -12,7 +12,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import ClassValue, Collection, Constant, Made, Value
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles, stepped

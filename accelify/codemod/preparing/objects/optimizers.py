@@ -19,7 +19,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance, Made
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles, stepped
 
 

@@ -17,7 +17,7 @@ from accelify.codemod.preparing.reach import node_of
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.values import Made, Value
-from accelify.codemod.training.loops import Data, Training
+from accelify.codemod.training.loops.training import Data, Training
 from accelify.codemod.training.roles import Roles
 
 

@@ -11,7 +11,8 @@ from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.loops.nesting import Nesting
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.draws import asks_environment, is_environment
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 from accelify.codemod.training.roles import Roles
@@ -36,11 +37,11 @@ class EnvironmentSeeds:
     """
 
     def __init__(
-        self, program: Program, roles: Roles, loops: Loops, training: Training, beside: Collection[Scope]
+        self, program: Program, roles: Roles, nesting: Nesting, training: Training, beside: Collection[Scope]
     ) -> None:
         self.program = program
         self.beside = beside
-        self.loops = loops
+        self.nesting = nesting
         self.rounds = {loop for listed in training.loops.values() for loop in listed}
         self.kinds = program.once(Effects).kinds
         self.evaluations = Evaluations(program, roles, training.frames)
@@ -63,7 +64,7 @@ class EnvironmentSeeds:
         others: set[str] = set()
         for call in self.program.calls:
             if isinstance(call.func, ast.Attribute) and asks_environment(self.program, call):
-                trains = bool(self.rounds & set(self.loops.stack(call))) and not self.evaluations.hold(call)
+                trains = bool(self.rounds & set(self.nesting.stack(call))) and not self.evaluations.hold(call)
                 (trained if trains else others).add(_last_name(call.func.value))
         return trained, others
 
@@ -88,7 +89,7 @@ class EnvironmentSeeds:
             return True
         is_repeated = any(isinstance(a, COMPREHENSIONS) for a in self.program.ancestors(call))
         is_made = frame.kind == "function" and frame.parent is not None and frame.parent.kind == "function"
-        return bool(is_repeated or is_made or self.loops.stack(call) or len(self.program.calls_of(frame)) > 1)
+        return bool(is_repeated or is_made or self.nesting.stack(call) or len(self.program.calls_of(frame)) > 1)
 
 
 def _last_name(node: ast.expr) -> str:

@@ -16,7 +16,8 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Made
-from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.loops.loops import Loops
+from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 
 
@@ -41,7 +42,7 @@ class OwnGenerators:
     def find(self) -> Iterator[OwnGenerator]:
         """Each with the expressions that seed it."""
         for generator, draws in self._draws.items():
-            inside = [c for c in draws if self.round_steps & set(self.loops.stack(c))]
+            inside = [c for c in draws if self.round_steps & set(self.loops.nesting.stack(c))]
             inside = [c for c in inside if not self.evaluations.reach_no_step(c)]
             made = generator.node
             if inside and isinstance(made, ast.Call):
@@ -61,9 +62,11 @@ class OwnGenerators:
         getting = self.program.run_from(getters)
         for generator, draws in self._draws.items():
             made = generator.node
-            is_own = any(self.program.frame(c) in getting or not sharded.isdisjoint(self.loops.stack(c)) for c in draws)
+            is_own = any(
+                self.program.frame(c) in getting or not sharded.isdisjoint(self.loops.nesting.stack(c)) for c in draws
+            )
             if is_own and isinstance(made, ast.Call):
-                around = {*self.loops.stack(made), self.program.frame(made).node}
+                around = {*self.loops.nesting.stack(made), self.program.frame(made).node}
                 if around.isdisjoint({*sharded, *(f.node for f in getting)}):
                     yield from _seeds_in([made, *self._seeding(generator)])
 

@@ -8,7 +8,7 @@ from textwrap import dedent, indent
 import pytest
 
 from accelify.codemod.training.gradients.input_gradients import InputGradients
-from accelify.codemod.training.loops import Training
+from accelify.codemod.training.loops.training import Training
 from tests.codemod.facts import Facts
 
 HEAD = """\

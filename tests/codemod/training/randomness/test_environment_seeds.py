@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.workers import run_beside
 from tests.codemod.facts import Facts, texts
@@ -61,9 +61,9 @@ def script(before: str = "pass", inside: str = "pass") -> str:
 )  # fmt: skip
 def test_what_seeds_environments(before: str, inside: str, found: list[tuple[str, bool]]) -> None:
     facts = Facts(script(before, inside))
-    loops = Loops(facts.program, facts.roles, facts.tracer)
+    nesting = Nesting(facts.program, facts.roles, facts.tracer)
     beside = run_beside(facts.program, facts.training.frames)
-    seeds = EnvironmentSeeds(facts.program, facts.roles, loops, facts.training, beside).find()
+    seeds = EnvironmentSeeds(facts.program, facts.roles, nesting, facts.training, beside).find()
     assert [(*texts([s.node]), s.is_again) for s in seeds] == found
 
 

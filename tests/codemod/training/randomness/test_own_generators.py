@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
 from tests.codemod.facts import Facts, texts
 from tests.codemod.pairs import migrated, run

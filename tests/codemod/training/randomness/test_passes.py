@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.result import Status
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.randomness.passes import Passes
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
@@ -109,7 +109,7 @@ def test_what_is_drawn_again_and_again(generator: str) -> None:
 def test_the_generators_that_a_loop_asks() -> None:
     facts = Facts(HEAD + PASSES["seeded"] + NEXT)
     around = Loops(facts.program, facts.roles, facts.tracer)
-    passes = Passes(facts.program, around.stack, around.owners)
+    passes = Passes(facts.program, around.nesting.stack, around.iterables.owners)
     loops = [loop for listed in facts.training.loops.values() for loop in listed]
     assert [generator.name for _, generator in passes.generators(loops)] == ["batches"]
 

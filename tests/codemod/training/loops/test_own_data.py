@@ -1,4 +1,4 @@
-"""Facts about loops over no loader: what they take their data from, and whether they share it out at all."""
+"""What loops over a script's own data shard."""
 
 from __future__ import annotations
 
@@ -6,8 +6,66 @@ import ast
 
 import pytest
 
-from accelify.codemod.training.loops import Loops, nodes_in
+from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.own_data import OwnData
 from tests.codemod.facts import MARK, Facts
+from tests.codemod.training.loops.described import kinds
+
+WALK = """\
+import numpy as np
+import torch
+from torch import nn
+rows = torch.randn(400, 4)
+def piece(source, at, size):
+    return source[at : at + size]
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+i = k = 0
+while {test}:
+    size = max(5, int(np.random.normal(20, 5)))
+    x = {x}
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+    {moved}
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "x", "moved", "kind"),
+    [
+        ("i < 400", "rows[i : i + size]", "i += size", "full"),
+        ("i < len(rows)", "piece(rows, i, size)", "i += size", "full"),
+        ("True", "rows[i : i + size]", "i += size\n    if i > 400: break", "full"),
+        ("i < 400", "rows[i : i + 8] + torch.randn(8, 4)", "i += 8", "full"),
+        ("k < 400", "rows[np.random.randint(0, 400, size)]", "k += 1", "random"),
+        ("k < 400", "rows[i : i + size]", "k += 1\n    i = np.random.randint(0, 300)", "random"),
+        ("k < 400", "torch.randn(size, 4)", "k += size", "random"),
+    ],
+)
+def test_pieces_of_drawn_lengths_one_after_the_other_are_the_same_everywhere(
+    test: str, x: str, moved: str, kind: str
+) -> None:
+    assert [d.kind for d in Facts(WALK.format(test=test, x=x, moved=moved)).training.data] == [kind]
+
+
+@pytest.mark.parametrize("name", ["step", "update", "log"])
+def test_a_method_of_the_project_that_gives_the_loss_does_not_only_show_its_batch(name: str) -> None:
+    text = f"""\
+        class Runner:
+            def __init__(self, batches, net, opt):
+                self.batches, self.net, self.opt = batches, net, opt
+            def {name}(self, batch):
+                return self.net(batch[0]).mean()
+            def run(self):
+                for batch in self.batches:
+                    loss = self.{name}(batch)
+                    self.opt.zero_grad()
+                    loss.backward()
+                    self.opt.step()
+    """
+    assert kinds(Facts(text)) == ["loaders"]
+
 
 BEFORE = """\
 import torch
@@ -33,7 +91,7 @@ def pick(i):
 def own(loop: str) -> tuple[str, str] | None:
     facts = Facts(f"{BEFORE}{loop}")
     (node,) = (n for n in facts.marked if isinstance(n, (ast.For, ast.While)))
-    found = Loops(facts.program, facts.roles, facts.tracer).sources.own(node)
+    found = own_data(facts).own(node)
     return None if found is None else (found[0], ast.unparse(found[1]))
 
 
@@ -167,18 +225,12 @@ def test_a_loop_over_what_an_environment_told() -> None:
     facts = Facts(text)
     loop = facts.here
     assert isinstance(loop, ast.For)
-    sources = Loops(facts.program, facts.roles, facts.tracer).sources
-    assert sources.is_own_experience(loop, loop.iter)
+    data = own_data(facts)
+    assert data.is_own_experience(loop, loop.iter)
     other = Facts(text.replace("memory.append(obs)", "pass"))
     node = other.here
     assert isinstance(node, ast.For)
-    assert not Loops(other.program, other.roles, other.tracer).sources.is_own_experience(node, node.iter)
-
-
-def test_the_nodes_of_a_loop() -> None:
-    loop = Facts("for x in y:\n    f(x)\nelse:\n    g()\n")["for x"]
-    assert isinstance(loop, ast.For)
-    assert {n.id for n in nodes_in(loop) if isinstance(n, ast.Name)} == {"f", "x"}
+    assert not own_data(other).is_own_experience(node, node.iter)
 
 
 CHOSEN = """\
@@ -196,6 +248,8 @@ for held in range(6):
     {loop}
         {body}
 """
+
+
 PAIRS = "for k, t in enumerate(tasks):"
 
 
@@ -246,3 +300,8 @@ def build(width, rate=0.1):
 )
 def test_what_only_says_how_to_make_an_optimizer_is_no_data(body: str, source: str | None) -> None:
     assert own(f"{MAKE}for x in rows:  {MARK}\n    {body}\n") == (("sequence", source) if source else None)
+
+
+def own_data(facts: Facts) -> OwnData:
+    code = facts.program, facts.roles, facts.tracer
+    return OwnData(*code, Iterables(*code))

@@ -1,0 +1,72 @@
+"""States that a model hands on from one batch to the next."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.training.loops.model_runs import ModelRuns
+from tests.codemod.facts import Facts, texts
+
+CARRIED = """\
+import torch
+from torch import nn
+data, model = torch.randn(40, 3, 4), nn.GRU(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def batches():
+    for i in range(0, 40, 5):
+        yield data[i:i + 5]
+def step(x, state):
+    y, state = model(x, state)
+    y.mean().backward()
+    optimizer.step()
+    return state.detach()
+for epoch in range(2):
+    hidden = torch.zeros(1, 3, 4)
+    {head}
+"""
+
+
+BACK = "\n        y.mean().backward()\n        optimizer.step()\n"
+
+
+SLICES = "for i in range(0, 40, 5):\n        x = data[i:i + 5]\n        "
+
+
+@pytest.mark.parametrize(
+    ("rounds", "state"),
+    [
+        (SLICES + "y, hidden = model(x, hidden.detach())" + BACK, "hidden"),
+        (
+            "for x in batches():\n        hidden = tuple(h.data for h in hidden)\n        y, hidden = model(x, hidden)"
+            + BACK,
+            "hidden",
+        ),
+        (
+            "for x in batches():\n        out = model(hx=hidden, input=x)\n        hidden = out[1].detach(); y = out[0]"
+            + BACK,
+            "hidden",
+        ),
+        (SLICES + "hidden = step(x, hidden)\n", "hidden"),
+        (SLICES + "hidden = torch.zeros(1, 3, 4)\n        y, hidden = model(x, hidden)" + BACK, None),
+        (SLICES + "y, last = model(x, hidden)" + BACK, None),
+        (SLICES + "y, last = model(x)\n        y, last = model(y, last)" + BACK, None),
+    ],
+)
+def test_a_state_that_goes_from_batch_to_batch(rounds: str, state: str | None) -> None:
+    (data,) = Facts(CARRIED.format(head=rounds)).training.data
+    assert (data.kind, data.state and texts([data.state])) == (
+        "sequence" if state is None else "full",
+        state and [state],
+    )
+
+
+def test_a_loop_runs_a_model_itself_or_in_a_function() -> None:
+    text = "import torch\nm = torch.nn.Linear(1, 1)\ndef f(): m(x)\nfor a in y: m(a)\nfor b in y: f()\n"
+    facts = Facts(text)
+    runs = ModelRuns(facts.program, facts.roles)
+    first, second = (n for n in facts.named[0].nodes if isinstance(n, ast.For))
+    assert runs.are_in(first)
+    assert not runs.are_in(second)
+    assert runs.are_run_by(facts.call("f()"))

@@ -19,7 +19,7 @@ from accelify.codemod.devices.destinations import is_where_another_is
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.libraries import names, table
-from accelify.codemod.libraries.row import DRAWS, Trait
+from accelify.codemod.libraries.row import DRAWS, Effect, Role, Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import skipped_apart
 from accelify.codemod.metrics.forward_state import (
@@ -54,6 +54,7 @@ from accelify.codemod.training.losses import DividedMeans, Losses, MeanLosses, i
 from accelify.codemod.training.weights import draws_weights, late_parameters
 
 NAME = "notes"
+_COMMON = DRAWS - {Effect.DRAWS_GIVEN}  # drawn from the random states that all code shares
 _STEPS = (
     "this is the length for all processes together, and each process takes only its shard of the steps: use `len` of "
     "the prepared loader, or divide by `accelerator.num_processes`"
@@ -207,7 +208,9 @@ def _drawn_early(script: Script) -> Iterator[Remark]:
     found: dict[Scope, ast.Call] = {}
     for call in (c for c in program.calls if not script.is_by_hand and early.holds(c)):
         frame = program.frame(call)
-        draws = any(not row.effects.isdisjoint(DRAWS) for row in script.effects.kinds.called(call) or ())
+        rows = script.effects.kinds.called(call) or ()
+        is_generator = any(row.role is Role.GENERATOR for row in rows)  # said of its seed, where it has none
+        draws = bool(rows) and not is_generator and not script.effects.of_call(call).effects.isdisjoint(_COMMON)
         makes_weights = draws_weights(program, program.statement(call))
         is_of_items = frame.is_method or frame in script.written.meetings.items or frame in script.run.beside
         if draws and not (makes_weights or is_of_items) and not any(program.may_follow(call, seed) for seed in seeds):

@@ -582,6 +582,8 @@ def test_batches_that_are_all_held_on_the_device(source: str, is_told: bool) -> 
 
 DRAWN_EARLY = """\
 import random
+import numpy as np, pandas as pd
+from sklearn.model_selection import train_test_split
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
@@ -608,6 +610,11 @@ main(list(range(9)), 1)
         ("seed = random.randint(0, 99); random.seed(seed)", True),
         ("rows = torch.utils.data.random_split(rows, [6, 3])[0]", True),
         ("random.seed(seed); random.shuffle(rows)", False),
+        ("rows = np.random.default_rng(seed).permutation(rows)", False),
+        ("rows = pd.DataFrame(rows).sample(frac=0.5, random_state=seed)", False),
+        ("rows = pd.DataFrame(rows).sample(frac=0.5)", True),
+        ("rows = train_test_split(rows, random_state=42)[0]", False),
+        ("rows = train_test_split(rows, random_state=None)[0]", True),
         ("model = nn.Linear(4, 1); nn.init.zeros_(model.weight); nn.init.normal_(model.weight)", False),
     ],
 )

@@ -13,6 +13,7 @@ from accelify.codemod.semantics.values import Collection, Made, Value
 
 _FILES = frozenset({"string", "path", "file", "binary_file", "buffer"})
 _OUTPUT = frozenset({Effect.WRITES_FILES, Effect.LOGS, Effect.SHOWS, Effect.PLOTS, Effect.PRINTS})
+_OWN_STREAM = ("generator", "random_state", "seed")  # what a call draws from, or by, besides what all code shares
 OF_FILES = frozenset({Effect.READS_FILES, Effect.WRITES_FILES})
 
 
@@ -32,7 +33,7 @@ class LibraryCalls:
         if Effect.DRAWS_IN_TRAINING in effects and self._is_always_in_training(call):
             effects = (effects - {Effect.DRAWS_IN_TRAINING}) | {Effect.DRAWS_TORCH}
         places = self._changed_by(row, call)
-        generator = next((k.value for k in call.keywords if k.arg == "generator"), None)
+        generator = next((k.value for k in call.keywords if k.arg in _OWN_STREAM), None)
         if generator is not None and effects & DRAWS and ast.unparse(generator) != "None":
             effects = (effects - DRAWS) | {Effect.DRAWS_GIVEN}
             places |= self.aliases.within(generator, ("*",))

@@ -187,7 +187,8 @@ class StepCounts:
         """`total / n`: a sum over the steps so far is divided by their number, so that it is none of the two."""
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or not self._is_count(node.right):
             return False
-        return any(not origin.is_count for origin in self.metrics.ranks.of(node.left).of(Mark.RUNNING))
+        is_reduced = self._is_sum(node.left) and not self._is_count(node.left)
+        return is_reduced or any(not origin.is_count for origin in self.metrics.ranks.of(node.left).of(Mark.RUNNING))
 
     def _is_of_steps(self, node: ast.expr) -> bool:
         """Whether a value is worked out from a counter of steps alone, or a choice from one."""

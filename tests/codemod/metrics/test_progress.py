@@ -356,6 +356,21 @@ def test_sizes_of_the_data_by_the_length_of_a_shard(set_up: str, step: str, end:
     assert texts(StepCounts(facts.script.metrics).shard_sizes(facts.script.batch_sizes.loaders)) == found
 
 
+@pytest.mark.parametrize("mean", ["total / len(loader)", "total / (i + 1)", "total / steps_per_epoch"])
+def test_a_check_of_the_mean_loss_is_no_limit(mean: str) -> None:
+    epoch = (
+        "steps_per_epoch = len(loader)\ndef one_epoch():\n    total = 0\n    for i, (x, y) in enumerate(loader):\n"
+        "        loss = (model(x) - y).pow(2).mean()\n        optimizer.zero_grad()\n        loss.backward()\n"
+        f"        optimizer.step()\n        total += loss.item()\n    return {mean}\n"
+    )
+    text = (
+        script().partition("for epoch in")[0]
+        + epoch
+        + "for epoch in range(9):\n    if one_epoch() > 1e6:\n        break\n"
+    )
+    assert not list(StepCounts(Facts(text).script.metrics).limits())
+
+
 LIMITED = """\
 def one_epoch():
     for i, (x, y) in enumerate(loader):

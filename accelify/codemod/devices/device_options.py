@@ -288,7 +288,12 @@ class Asked:
             yield from self._of_place(node, seen)
             return
         if isinstance(node, ast.Call) and _looks_up(node):
-            yield ast.Call(node.func, node.args[:1], [])
+            kept = self._item(node.func.value, node.args[0]) if isinstance(node.func, ast.Attribute) else None
+            if kept is None or isinstance(kept, ast.Constant):
+                yield ast.Call(node.func, node.args[:1], [])
+                return
+            self.behind.append(kept)
+            yield from self._leaves(kept, seen)
             return
         called = self.program.flow.callees.get(node, set()) if isinstance(node, ast.Call) else set()
         given = [n for n in returned(called) if n is not None]
@@ -380,11 +385,12 @@ class Asked:
 
     def _kept(self, node: ast.expr) -> list[ast.expr]:
         """The value of `config["device"]`, where `config` is a literal."""
-        if not isinstance(node, ast.Subscript):
-            return []
-        literal = self.tracer.only_value(node.value) or self.tracer.value_at(node.value)
-        value = self.tracer.listed(literal, node.slice)
+        value = self._item(node.value, node.slice) if isinstance(node, ast.Subscript) else None
         return [] if value is None else [value]
+
+    def _item(self, holder: ast.expr, key: ast.expr) -> ast.expr | None:
+        """The value in a literal that stands at a key, if it is one."""
+        return self.tracer.listed(self.tracer.only_value(holder) or self.tracer.value_at(holder), key)
 
     def _is_setting(self, node: ast.expr, value: ast.expr) -> bool:
         """Whether a value is a literal that a user would change: in settings, in another file, or a module's flag."""

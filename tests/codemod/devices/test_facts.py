@@ -45,6 +45,23 @@ def test_an_option_that_is_the_number_of_a_gpu(device: str) -> None:
     assert said.startswith("`args.gpu` no longer selects the GPU: use `accelify launch --gpu-ids`")
 
 
+@pytest.mark.parametrize(
+    ("kept", "options"),
+    [
+        ("dict(device=args.gpu, lr=1)", []),  # of which the accelerator is made
+        ("{'device': args.gpu}", []),
+        ("{'device': 'cuda' if torch.cuda.is_available() else 'cpu'}", []),
+        ("json.load(open('a.json'))", ["params.get('device')"]),
+        ("{'device': 'cpu'}", ["params.get('device')"]),
+    ],
+)
+def test_what_a_lookup_in_a_literal_goes_by(kept: str, options: list[str]) -> None:
+    before = f"params = {kept}\ndevice = torch.device(params.get('device'))\n"
+    found, facts = devices(before=before, model="model.to(device)\n")
+    said = found.ignored_options("accelify launch", [facts.statement("device = torch")])
+    assert [message.split("`")[1] for message in said] == options
+
+
 @pytest.mark.parametrize("option", ["hp.device", "conf['train']['device']", "settings.device", "self.options.gpu"])
 def test_a_device_from_a_configuration_no_longer_chooses(option: str) -> None:
     found, facts = devices(before=f"device = torch.device({option})\n", model="model.to(device)\n")

@@ -11,6 +11,7 @@ from accelify.codemod.edits.inserted import Inserted
 from accelify.codemod.edits.values import AddParameter, Change, DropParameter, Edit, Found, Obstacle, Plan, Remark
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
+from accelify.codemod.files.source import is_notebook
 from accelify.codemod.leftovers import Uses, edits_of, settle
 from accelify.codemod.libraries import names
 from accelify.codemod.options import Options
@@ -106,8 +107,9 @@ def _with_sentences(remarks: Sequence[Remark]) -> list[Remark]:
     """The notes, where one that may be a sentence of another rule's note is one."""
     found = [r for r in remarks if not r.within]
     for remark in (r for r in remarks if r.within):
-        host = next((r for r in found if r.rule in remark.within), None)
-        if host is None:
+        hosts = sorted((r for r in found if r.rule in remark.within), key=lambda r: r.path != remark.path)
+        host = next(iter(hosts), None)
+        if host is None or (host.path != remark.path and is_notebook(remark.path)):  # which says what its cells need
             found.append(remark)
             continue
         message = f"{host.message}. {remark.message[0].upper()}{remark.message[1:]}"

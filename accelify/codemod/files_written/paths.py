@@ -189,6 +189,29 @@ class Files:
         are_known = all(starts and all(starts) for starts in map(self.starts, (folder, path)))
         return are_known and self.may_hold(folder, path)
 
+    def is_told_to_be_in(self, path: ast.expr, listed: ast.expr) -> bool:
+        """Whether a path is in what is listed, a folder or a pattern: both begin so, or one is made from the other."""
+        is_more = "*" in ast.unparse(listed) or (isinstance(listed, ast.Call) and len(listed.args) == 1)  # `Path(root)`
+        folder = next(self._parts_before(listed), listed) if is_more else listed
+        return self.is_told_to_hold(listed, path) or bool(self._origins(folder, _DEPTH) & self._made_of(path, _DEPTH))
+
+    def _made_of(self, path: ast.expr, depth: int) -> frozenset[tuple[Scope, str]]:
+        """A path, and all that it begins with, each as it is written in its function."""
+        values = [*self._parts_before(path)]
+        owner = self.program.scope(path).owner(path.id) if isinstance(path, ast.Name) else None
+        writes = self.tracer.writes(owner, path.id) if owner is not None and isinstance(path, ast.Name) else ()
+        values += [v for w in writes if isinstance(w, ast.Name) and (v := self.tracer.assigned(w)) is not None]
+        values += [v for v in (self._put_into(path) if isinstance(path, ast.Attribute) else ()) if v is not None]
+        inner = (self._made_of(v, depth - 1) for v in values) if depth else ()
+        return self._origins(path, _DEPTH).union(*inner)
+
+    def _parts_before(self, path: ast.expr) -> Iterator[ast.expr]:
+        """`folder` of `os.path.join(folder, name)` and of `folder / name`."""
+        if (first := _leftmost(path)) is not None:
+            yield first
+        elif isinstance(path, ast.Call) and path.args and self._is_path(path):
+            yield path.args[0]
+
     # Where paths begin.
 
     def may_hold(self, folder: ast.expr, path: ast.expr) -> bool:

@@ -126,7 +126,11 @@ def _counted(script: Script, folder: ast.expr) -> Iterator[ast.expr]:
     """What is worked out from the files there are, where one is named for it that another process may have made."""
     stored = script.written.stored
     for asked, count in script.written.clocks.counted(folder).items():
-        if any(stored.may_hold(path, folder) for use in script.effects.of_call(asked).files_read for path in use.paths):
+        if any(
+            stored.is_told_to_be_in(folder, path)
+            for use in script.effects.of_call(asked).files_read
+            for path in use.paths
+        ):
             yield count
 
 

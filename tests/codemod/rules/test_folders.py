@@ -76,7 +76,7 @@ def test_only_process_0_asks_in_a_file_that_the_accelerator_does_not_reach(
     "runs",
     ["sorted(glob.glob(os.path.join(root, 'run*')))", "os.listdir(root)", "list(Path(root).iterdir())"],
 )
-@pytest.mark.parametrize("root", ["'runs'", "args.root"])
+@pytest.mark.parametrize("root", ["'runs'", "args.root", "where()"])
 def test_processes_agree_on_a_folder_that_an_object_numbers(root: str, runs: str) -> None:
     before = f"""\
 class Saver:
@@ -86,8 +86,27 @@ class Saver:
         os.makedirs(self.dir, exist_ok=True)
 saver = Saver({root})
 """
-    result = run(script(imports=f"import glob\n{IMPORTS}\nfrom options import args", before=before))
+    result = run(script(imports=f"import glob\n{IMPORTS}\nfrom options import args, where", before=before))
     assert f"self.runs = accelerator.broadcast_object_list([{runs}])[0]" in result.after.decode()
+
+
+@pytest.mark.parametrize("made", ["os.path.dirname(path)", "where()", "os.path.join(where(), name)"])
+@pytest.mark.parametrize("listing", ["sorted(os.listdir(self.images))", "glob.glob(os.path.join(self.images, '*'))"])
+def test_input_that_is_listed_is_no_folder_that_is_made(listing: str, made: str) -> None:
+    before = f"""\
+class Images:
+    def __init__(self, root):
+        self.images = os.path.join(root, 'images')
+        self.names = {listing}
+def plot(path, name):
+    os.makedirs({made}, exist_ok=True)
+images = Images(args.root)
+for name in images.names:
+    plot(os.path.join(where(), name), name)
+"""
+    result = run(script(imports=f"import glob\n{IMPORTS}\nfrom options import args, where", before=before))
+    assert f"self.names = {listing}" in result.after.decode()
+    assert not any("takes the next name" in n.message for n in result.notes)
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,11 @@ def stops_run(name: str) -> bool:
     return name in ("KeyboardInterrupt", "SystemExit", "GeneratorExit", "StopIteration")
 
 
+def is_any_exception(name: str) -> bool:
+    """The exceptions that all errors are, and the end of an iterator: `Exception`."""
+    return name in ("Exception", "BaseException")
+
+
 def makes_temporary(name: str | None) -> bool:
     """Functions that make a file or a folder of a name of its own: `tempfile.mkstemp`."""
     return name is not None and name.startswith("tempfile.") and differs(name)

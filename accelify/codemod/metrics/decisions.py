@@ -23,6 +23,7 @@ from accelify.codemod.training.gradients.round_tensors import RoundTensors, owne
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+_GOES_ON = (ast.Break, ast.Continue, ast.Return)
 _LOOPS = (ast.For, ast.AsyncFor)
 _MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)
 _TRUE_OR_FALSE = (ast.If, ast.While, ast.IfExp)
@@ -240,7 +241,45 @@ def skipped_apart(metrics: Metrics) -> dict[ast.Try, bool]:
     """
     program, training = metrics.measured.program, metrics.measured.training
     rounds = {d.loop for d in training.data}
-    return dict(t for b in training.backwards for t in _survived(program, b, rounds, frozenset(), is_step=True))
+    survived = (t for b in training.backwards for t in _survived(program, b, rounds, frozenset(), is_step=True))
+    return {**dict.fromkeys(_given_up(metrics), True), **dict(survived)}
+
+
+def _given_up(metrics: Metrics) -> Iterator[ast.Try]:
+    """The statements before a step in which a rank's own batch may fail, so that its round ends without the step."""
+    program, training = metrics.measured.program, metrics.measured.training
+    steps = _Steps(metrics, {*training.backwards, *training.steps})
+    for node in (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.Try)):
+        inside = [n for s in node.body for n in ast.walk(s)]
+        if program.frame(node) not in program.reachable or steps.holds(inside):
+            continue
+        left = (
+            n
+            for h in _errors(program, node, inside)
+            for n in ast.walk(h)
+            if isinstance(n, _LEAVES) and not isinstance(n, ast.Raise)
+        )
+        if any(steps.are_left(n, node) for n in left) and any(_is_of_batch(metrics, n) for n in inside):
+            yield node
+
+
+def _errors(program: Program, node: ast.Try, inside: Collection[ast.AST]) -> Iterator[ast.ExceptHandler]:
+    """Those handlers that get errors: not the user's interrupt, nor the end of the data, which comes to all ranks."""
+    may_end = any(isinstance(n, ast.Call) and program.iterator(n) is not None for n in inside)
+    for handler in node.handlers:
+        caught = _caught(handler)
+        is_end = "StopIteration" in caught or (may_end and all(map(names.is_any_exception, caught)))
+        may_end = may_end and not is_end
+        if not is_end and not (caught and all(map(names.stops_run, caught))):
+            yield handler
+
+
+def _caught(handler: ast.ExceptHandler) -> list[str]:
+    return [ast.unparse(n) for n in ast.walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
+
+
+def _is_of_batch(metrics: Metrics, node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Call)) and bool(metrics.ranks.of(node).of(Mark.BATCH))
 
 
 def _survived(
@@ -266,9 +305,9 @@ def _survived(
 
 def _goes_on(program: Program, handler: ast.ExceptHandler, is_step: bool) -> bool:
     """Whether a script may go on after an error of a step, or train again; what stops a run by hand is no error."""
-    caught = [ast.unparse(n) for n in ast.walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
+    caught = _caught(handler)
     is_stop = bool(caught) and all(map(names.stops_run, caught))
-    kinds = (ast.Continue, ast.Break, ast.Return) if is_step else (ast.Continue,)
+    kinds = _GOES_ON if is_step else (ast.Continue,)
     leaves = any(isinstance(n, kinds) for n in ast.walk(handler))
     is_again = is_step or bool(program.loops_round(handler))
     return not is_stop and is_again and (leaves or program.control_flow(handler).completes(handler.body[-1]))
@@ -340,15 +379,15 @@ class _Steps:
 
     def depend_on(self, choice: Choice) -> bool:
         """Whether a condition decides about a step, or whether what holds one goes on."""
-        return self._are_in(choice.nodes()) or any(self._are_left_by(n, choice) for n in choice.nodes())
+        return self.holds(choice.nodes()) or any(self._are_left_by(n, choice) for n in choice.nodes())
 
     def are_in(self, loop: ast.For) -> bool:
         """Whether a round of a loop takes steps."""
-        return self._are_in(n for s in loop.body for n in ast.walk(s))
+        return self.holds(n for s in loop.body for n in ast.walk(s))
 
     def only_end_by(self, choice: Choice) -> bool:
         """Whether a condition takes no step, but leaves loops and functions that do."""
-        return not self._are_in(choice.nodes()) and not self.is_left_early(choice)
+        return not self.holds(choice.nodes()) and not self.is_left_early(choice)
 
     def is_left_early(self, choice: Choice) -> bool:
         """Whether a round of a loop that takes steps ends early, or an error is raised, by a condition."""
@@ -358,31 +397,32 @@ class _Steps:
     def go_on_by(self, choice: Choice, files: FileQuestions) -> bool:
         """Whether a loop that takes steps goes on until a file is there, or is there no more."""
         if isinstance(choice.node, ast.While):
-            return self._are_in(choice.nodes()) and files.are_in(choice.test)
+            return self.holds(choice.nodes()) and files.are_in(choice.test)
         leaving = (n for n in choice.nodes() if not isinstance(n, (ast.Continue, ast.Raise)))
-        around = [loop for loop in self.program.loops_round(choice.node) if self._are_in(ast.walk(loop))]
+        around = [loop for loop in self.program.loops_round(choice.node) if self.holds(ast.walk(loop))]
         return bool(around) and any(self._are_left_by(n, choice) for n in leaving) and files.are_in(choice.test)
 
     def _are_left_by(self, leaving: ast.AST, choice: Choice) -> bool:
-        """Whether a node leaves a loop that takes steps, or a function that does; not one inside the condition."""
         is_end = isinstance(leaving, ast.Call) and self._ends(leaving, choice.test)
-        if not (is_end or isinstance(leaving, _LEAVES)):
-            return False
+        return (is_end or isinstance(leaving, _LEAVES)) and self.are_left(leaving, choice.node)
+
+    def are_left(self, leaving: ast.AST, node: ast.AST) -> bool:
+        """Whether what ends a loop or a function leaves one that takes steps; not one inside a node."""
         frame = self.program.frame(leaving)
-        if frame is not self.program.frame(choice.node):
+        if frame is not self.program.frame(node):
             return False
-        if is_end or isinstance(leaving, (ast.Return, ast.Raise)):
-            return self._are_in(n for s in frame.body for n in ast.walk(s))
+        if not isinstance(leaving, (ast.Break, ast.Continue)):
+            return self.holds(n for s in frame.body for n in ast.walk(s))
         loop = next(iter(self.program.loops_round(leaving)), None)
-        is_outside = loop is not None and not self.program.inside(loop, choice.node)
-        return is_outside and loop is not None and self._are_in(ast.walk(loop))
+        return loop is not None and not self.program.inside(loop, node) and self.holds(ast.walk(loop))
 
     def _ends(self, call: ast.Call, test: ast.expr) -> bool:
         """Whether a call ends one rank alone; where it says that the run failed, only by the clock."""
         is_of_clock = bool(self.ranks.of(test).of(Mark.CLOCK))
         return self.program.ends(call, failed=False) or (is_of_clock and self.program.ends(call, failed=True))
 
-    def _are_in(self, nodes: Iterable[ast.AST]) -> bool:
+    def holds(self, nodes: Iterable[ast.AST]) -> bool:
+        """Whether some of these nodes take steps."""
         return any(n in self.nodes or (isinstance(n, ast.Call) and self._are_run_by(n)) for n in nodes)
 
     def _are_run_by(self, call: ast.Call) -> bool:

@@ -376,6 +376,44 @@ def test_steps_that_one_process_may_leave_out(caught: str, handled: str, is_note
     assert any("leaves out its step" in n.message for n in notes) is is_noted
 
 
+ASKED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+loader = DataLoader(torch.ones(8, 2))
+batches = iter(loader)
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(9):
+    optimizer.zero_grad()
+    {tried}
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+"""
+AGAIN = """try:
+        x = next(batches)
+    except StopIteration:
+        batches = iter(loader)
+        x = next(batches)"""
+
+
+@pytest.mark.parametrize(
+    ("tried", "is_noted"),
+    [
+        (AGAIN + "\n    except:\n        continue", True),
+        (AGAIN + "\n    except OSError as error:\n        print(error)\n        break", True),
+        ("x = next(batches)\n    try:\n        x = x / x.sum()\n    except RuntimeError:\n        continue", True),
+        (AGAIN + "\n    except OSError:\n        x = next(batches)", False),
+        ("try:\n        x = next(batches)\n    except Exception:\n        break", False),
+        ("x = next(batches)\n    try:\n        open('stop')\n    except OSError:\n        continue", False),
+    ],
+)
+def test_steps_left_out_for_what_fails_before_them(tried: str, is_noted: bool) -> None:
+    notes = run(ASKED.format(tried=tried)).notes
+    assert any("leaves out its step" in n.message for n in notes) is is_noted
+
+
 IN_FUNCTION = """\
 import torch
 from torch import nn

@@ -28,8 +28,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Obstacle, Replace
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
-from accelify.codemod.semantics.values import Made
-from accelify.codemod.training.losses import AUTOGRAD_PARAMETERS, is_by_function, is_for_inputs, losses_of
+from accelify.codemod.training.losses import AUTOGRAD_PARAMETERS, is_by_function, losses_of
 
 NAME = "backward"
 _POSITIONAL = ("gradient", "retain_graph", "create_graph")
@@ -39,7 +38,7 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
     """A change for each backward pass."""
     for call in script.training.backwards:
         assert isinstance(call.func, ast.Attribute)
-        if call in script.training.for_inputs or _is_shown(script, call):
+        if call in script.training.for_inputs:
             continue
         path = script.path(call)
         obstacle = _obstacle(script, call)
@@ -80,20 +79,6 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(f"`{name}`" for name in names)
-
-
-def _is_shown(script: Script, call: ast.Call) -> bool:
-    """Whether a pass is for the gradients of tensors that the script makes itself, and of no model, to look at."""
-    if script.training.loops.get(call) or not losses_of(script.program, call):
-        return False
-    reads = partial(is_for_inputs, script.program, call, script.training.steps)
-    return reads(lambda owner: not _is_made(script, owner)) and not reads(partial(_is_made, script))
-
-
-def _is_made(script: Script, owner: ast.expr) -> bool:
-    """Whether an expression is a tensor that a call makes, and no part of a model."""
-    made = script.program.values(owner)
-    return "tensor" in script.program.once(Kinds).of(owner) and all(isinstance(v, Made) for v in made)
 
 
 def _edit(script: Script, call: ast.Call) -> Callable[..., cst.BaseExpression]:

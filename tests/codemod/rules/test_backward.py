@@ -22,13 +22,17 @@ TENSOR = "point = torch.ones(3, requires_grad=True)\n"
             "for p in net.parameters():\n    p.data -= 0.1 * p.grad\n",
             False,
         ),
+        (
+            "net = nn.Linear(3, 1)\ndef dream(device):\n    image = torch.zeros(3, device=device, requires_grad=True)\n"
+            "    net(image).max().backward()\n    return image.grad\nprint(dream('cpu'))\n",
+            True,
+        ),
         (TENSOR + "point.sum().backward()\n", False),
         (TENSOR + "for k in range(3):\n    point.sum().backward()\n    print(point.grad)\n", False),
     ],
 )
 def test_gradients_that_are_only_looked_at_need_no_accelerator(before: str, stays: bool) -> None:
-    after = run(script(before=before)).after.decode()
-    assert (after.count("accelerator.backward(") == 1) is stays
+    assert (run(script(before=before)).after.decode().count("accelerator.backward(") == 1) is stays
 
 
 ATTACK = """

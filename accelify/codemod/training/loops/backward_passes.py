@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Argument, FunctionValue
+from accelify.codemod.semantics.values import Argument, FunctionValue, Made
 from accelify.codemod.training.gradients.input_gradients import InputGradients
 from accelify.codemod.training.loops.bodies import Loop, nodes_in
 from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.loops.training import Data
+from accelify.codemod.training.losses import is_for_inputs, losses_of
 from accelify.codemod.training.roles import Roles, stepped
 
 
@@ -35,6 +37,17 @@ class BackwardPasses:
         gradients = InputGradients(self.program, self.roles, self.tracer, steps, rounds)
         found = {backward: gradients.of(backward) for backward in backwards}
         return {backward: tensors for backward, tensors in found.items() if tensors is not None}
+
+    def is_for_own_tensors(self, backward: ast.Call, steps: Sequence[ast.Call]) -> bool:
+        """Whether a pass is for the gradients of tensors that the script makes itself, and of no model, to look at."""
+        reads = partial(is_for_inputs, self.program, backward, steps)
+        is_of_tensors = bool(losses_of(self.program, backward)) and reads(lambda owner: not self._is_made(owner))
+        return is_of_tensors and not reads(self._is_made)
+
+    def _is_made(self, owner: ast.expr) -> bool:
+        """Whether an expression is a tensor that a call makes, and no part of a model."""
+        made = self.program.values(owner)
+        return "tensor" in self.program.once(Effects).kinds.of(owner) and all(isinstance(v, Made) for v in made)
 
     def is_read(self, backward: ast.Call, loops: Sequence[Loop], steps: Sequence[ast.Call]) -> bool:
         """Whether gradients are only read: no step is taken in a loop that clears them, or reads those of its batch."""

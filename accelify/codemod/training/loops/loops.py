@@ -65,6 +65,8 @@ class Loops:
         if set(apart) == set(backwards) and not others:  # what lasts has no backward pass
             nested, apart = tuple(replace(n, is_within=False) for n in nested), {}
         for_inputs = self.backward_passes.for_inputs([b for b in backwards if b not in apart], data, steps)
+        outside = (b for b in backwards if not loops[b])
+        for_inputs |= {b: () for b in outside if self.backward_passes.is_for_own_tensors(b, steps)}
         kept = [b for b in backwards if b not in apart and b not in for_inputs]
         kept = kept or [b for b in backwards if b not in apart]
         merged: dict[Scope, set[Way]] = {}

@@ -43,8 +43,9 @@ class Training:
     they learn from. frames: the functions on the way to the backward passes. ways: the ways on from each of them, with
     what depends on its parameters. phases: the loops that do more than train, with what tells when they do. nested: the
     backward passes that train something for one batch alone; those within another training are not among `backwards`.
-    for_inputs: the passes for the gradients of tensors of a batch, with these, or of layers, which hooks take; not
-    among `backwards` either, unless there are no others.
+    for_inputs: the passes for the gradients of tensors of a batch, with these, or of layers, which hooks take, or
+    outside of all loops for those of tensors that the script makes itself; not among `backwards` either, unless there
+    are no others.
     """
 
     backwards: tuple[ast.Call, ...]

@@ -152,6 +152,7 @@ def _result(plain: dict[str, Any]) -> FileResult:
         notes=tuple(Note(**_typed(note)) for note in plain["notes"]),
         error=Problem(**plain["error"]) if plain["error"] is not None else None,
         because=plain["because"],
+        kept=tuple(Note(**_typed(note)) for note in plain["kept"]),
     )
 
 

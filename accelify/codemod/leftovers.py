@@ -524,6 +524,7 @@ class _Ledger:
                 When.KEPT: at not in out,
                 When.GONE: is_gone,
                 When.CHANGED: remark.path in changed,
+                When.LEFT: at not in out and remark.path in changed,
             }
             key = ("" if remark.when is When.GONE else remark.path, remark.message)
             if holds[remark.when] and not (remark.once and key in said):

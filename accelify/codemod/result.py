@@ -15,11 +15,13 @@ class Tier(str, Enum):
     SAFE: in one process the script gives the same losses, in many the same meaning; applied.
     REVIEW: applied and flagged, because its meaning depends on the number of processes.
     ADVICE: only reported; the script is not changed for it.
+    INFO: right as it stands; kept on record, and only reported to whoever asks.
     """
 
     SAFE = "safe"
     REVIEW = "review"
     ADVICE = "advice"
+    INFO = "info"
 
 
 class Status(str, Enum):
@@ -79,6 +81,7 @@ class Problem:
 class FileResult:
     """The outcome for one file; `after` is `before` unless the status is migrated.
 
+    notes: what a person should look at. kept: what was looked at and is right as it stands, each place with its reason.
     because: why a file that trains is unchanged, and what to do next; empty where there is nothing to say.
     """
 
@@ -90,6 +93,7 @@ class FileResult:
     notes: tuple[Note, ...] = ()
     error: Problem | None = None
     because: str = ""
+    kept: tuple[Note, ...] = ()
 
 
 def failed(error: FileError) -> FileResult:

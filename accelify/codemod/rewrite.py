@@ -55,7 +55,7 @@ def rewrite_together(paths: tuple[str, ...], options: Options, disk: Disk | None
         except FileError as error:  # noqa: PERF203  # one bad file does not stop the rest
             results[path] = failed(error)
     for result in placed(_all(named, project, options), project.notebooks()):
-        results[result.path] = _without_left_out(result, options)
+        results[result.path] = _finished(result, options)
     order = {path: index for index, path in enumerate(paths)}
     return tuple(sorted(results.values(), key=lambda r: (order.get(r.path, len(order)), r.path)))
 
@@ -89,7 +89,7 @@ def rewrite_source(path: str, data: bytes, options: Options) -> FileResult:
     if named[0].suppressions.of_file is not None:
         return _skipped(named[0])
     results = placed(_rewrite(named, project, replace(options, follow=False)), project.notebooks())
-    return _without_left_out(next(r for r in results if r.path == path), options)
+    return _finished(next(r for r in results if r.path == path), options)
 
 
 def _skipped(parsed: Parsed) -> FileResult:
@@ -100,12 +100,16 @@ def _skipped(parsed: Parsed) -> FileResult:
     return FileResult(parsed.path, Status.UNCHANGED, parsed.data, parsed.data, because=because)
 
 
-def _without_left_out(result: FileResult, options: Options) -> FileResult:
-    """A result without the notes that the settings leave out; those of a declined file are its reasons."""
+def _finished(result: FileResult, options: Options) -> FileResult:
+    """A result without the notes that the settings leave out, and with those apart that nobody has to read.
+
+    Those of a declined file are its reasons.
+    """
     if result.status is Status.DECLINED:
         return result
     notes = tuple(n for n in result.notes if options.selection.leaves_out(n.rule, result.path) is None)
-    return replace(result, notes=notes)
+    kept = tuple(n for n in notes if n.tier is Tier.INFO)
+    return replace(result, notes=tuple(n for n in notes if n not in kept), kept=kept)
 
 
 def _setting_up(named: Sequence[Parsed], project: Project, options: Options) -> list[Parsed]:

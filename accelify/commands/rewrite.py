@@ -34,7 +34,7 @@ FEW = 10  # files of which all is said without asking
 class Mode:
     """What to do with the results: write them or not, and what to print where.
 
-    verbose: say all of each file, though there are many.
+    verbose: say all of each file, though there are many, and what is right as it stands.
     """
 
     diff: bool
@@ -75,7 +75,12 @@ class Mode:
 @click.option(
     "-q", "--quiet", is_flag=True, help="Report only what needs your attention: reasons for declining, notes, errors."
 )
-@click.option("-v", "--verbose", is_flag=True, help=f"Report every change of every file, even of more than {FEW}.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help=f"Report every change of every file, even of more than {FEW}, and the moves that stay.",
+)
 @click.option("--statistics", is_flag=True, help="Print counts by rule, instead of the report.")
 @click.option("-n", "--no-cache", is_flag=True, help="Neither read nor keep results of earlier runs.")
 @click.option(
@@ -242,9 +247,10 @@ def _is_reported(result: FileResult, mode: Mode, *, only_named: bool) -> bool:
 def _style(mode: Mode) -> text.Style:
     stream = mode.stream
     if mode.file is not None:
-        return text.Style(tentative=mode.tentative, quiet=mode.quiet)
+        return text.Style(tentative=mode.tentative, quiet=mode.quiet, verbose=mode.verbose)
     width = shutil.get_terminal_size().columns if stream.isatty() else None
-    return text.Style(tentative=mode.tentative, quiet=mode.quiet, width=width, paint=paint_for(stream))
+    paint = paint_for(stream)
+    return text.Style(tentative=mode.tentative, quiet=mode.quiet, verbose=mode.verbose, width=width, paint=paint)
 
 
 def _diff_text(result: FileResult) -> str:

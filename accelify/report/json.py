@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status
+from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, notes_in_order
 
 VERSION = 1
 
@@ -62,7 +62,7 @@ def _file(result: FileResult) -> dict[str, object]:
                 "message": each.message,
                 "evidence": list(each.evidence),
             }
-            for note in result.notes
+            for note in notes_in_order([*result.notes, *result.kept])
             for each in (note, *(replace(note, line=line, message=message) for line, message in note.also))
         ],
         "error": result.error

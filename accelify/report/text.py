@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.result import ChangeRecord, FileResult, Note, Status, Tier
@@ -15,12 +15,14 @@ from accelify.report.colour import Paint, plain
 class Style:
     """How to print.
 
-    tentative: nothing was written, so say what would be. quiet: only say what is left for a person.
+    tentative: nothing was written, so say what would be. quiet: only say what is left for a person. verbose: name what
+    is right as it stands, too.
     width: columns to wrap at; None for a pipe, where a finding stays on its line for grep.
     """
 
     tentative: bool = False
     quiet: bool = False
+    verbose: bool = False
     width: int | None = None
     paint: Paint = plain
 
@@ -41,18 +43,25 @@ def render(result: FileResult, style: Style) -> str:
         _Row(place(result.path, it.line, cell=it.cell), it.rule, it.tier, it.reason)
         for it in sorted(() if style.quiet else result.changes, key=_line)
     ]
-    notes = [
-        _Row(place(result.path, it.line, cell=it.cell), it.rule, it.tier, it.message)
-        for it in sorted(result.notes, key=_line)
-    ]
-    rows = [*changes, *notes]
+    notes = _rows(result, result.notes)
+    kept = _rows(result, result.kept if style.verbose else ())
+    rows = [*changes, *notes, *kept]
     columns = max((len(row.place) for row in rows), default=0), max((len(row.rule) for row in rows), default=0)
     lines = [_headline(result, style)]
     lines += [line for row in changes for line in _lines(row, columns, style)]
     if changes and notes:
         lines.append("  " + style.paint("bold", "for you to review (line numbers of the new file):"))
     lines += [line for row in notes for line in _lines(row, columns, style)]
+    if kept:
+        lines.append("  " + style.paint("bold", "left as it is (line numbers of the new file):"))
+    lines += [line for row in kept for line in _lines(row, columns, style)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _rows(result: FileResult, notes: Iterable[Note]) -> list[_Row]:
+    return [
+        _Row(place(result.path, it.line, cell=it.cell), it.rule, it.tier, it.message) for it in sorted(notes, key=_line)
+    ]
 
 
 def line(result: FileResult, style: Style) -> str:

@@ -57,6 +57,16 @@ def test_a_note_about_several_lines_is_there_for_each_and_counts_once() -> None:
     jsonschema.validate(found, schema())
 
 
+def test_what_stays_is_among_the_notes_and_not_counted() -> None:
+    kept = Note(
+        4, "device_moves", Tier.INFO, "stays: it goes to the CPU; also line 12", also=((12, "stays: it goes ..."),)
+    )
+    found = document(replace(RESULTS[0], kept=(kept,)))
+    assert [(n["line"], n["tier"]) for n in found["files"][0]["notes"]] == [(4, "info"), (12, "info"), (9, "advice")]
+    assert found["summary"]["notes"] == 1
+    jsonschema.validate(found, schema())
+
+
 def test_it_has_counts_and_diffs_where_asked_for() -> None:
     assert document(*RESULTS)["summary"] == {"migrated": 1, "declined": 1, "unchanged": 2, "error": 2, "notes": 1}
     text = json.render(RESULTS, written=False, diffs={"train.py": "-a\n+b\n"}, statistics=as_json(statistics(RESULTS)))

@@ -38,6 +38,15 @@ def test_a_migrated_file_says_what_was_done_and_what_is_left() -> None:
     )
 
 
+def test_what_stays_is_only_said_to_whoever_asks() -> None:
+    kept = replace(MIGRATED, kept=(Note(5, "device_moves", Tier.INFO, "stays: it goes to the CPU"),))
+    assert render(kept, Style()) == render(MIGRATED, Style())
+    assert summary([kept], Style()) == summary([MIGRATED], Style())
+    assert render(kept, Style(verbose=True)) == render(MIGRATED, Style()) + (
+        "  left as it is (line numbers of the new file):\n  src/train.py:5    device_moves  stays: it goes to the CPU\n"
+    )
+
+
 def test_what_was_not_written_only_would_be() -> None:
     style = Style(tentative=True)
     assert render(MIGRATED, style).startswith("src/train.py: would be migrated (")

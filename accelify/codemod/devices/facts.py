@@ -13,6 +13,7 @@ from accelify.codemod.devices.destinations import (
     device_types,
     gpu_texts,
     is_by_number,
+    is_where_another_is,
     numbers_of_gpus,
 )
 from accelify.codemod.devices.device_options import Asked, DeviceOption
@@ -31,7 +32,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, assigned_targets
 from accelify.codemod.semantics.values import Constant
-from accelify.codemod.training.facts import leading
+from accelify.codemod.training.facts import Run, leading
 from accelify.codemod.training.loops.training import Training
 
 _CUDA_OR_HOST = [{Where.ACCELERATOR}, {Where.HOST}]
@@ -122,6 +123,25 @@ class Devices:
             return move.device not in self.fixed
         named = self.lattice.devices.resolved(self.lattice.devices.of(move.device))
         return move.device not in self.fixed and not any(d.now is Where.UNKNOWN for d in named)
+
+    def reason_to_stay(self, move: Move, run: Run) -> str:
+        """Why a move that no rule changes is left where it is, as reports keep it on record."""
+        device = move.device
+        if self.goes_to_cpu(move):
+            return "stays: it goes to the CPU"
+        if is_where_another_is(device):
+            return "stays: it goes where another tensor is"
+        if not run.may_train(self.known.program, move.call):
+            return "stays: the training does not run this"
+        places = {d.now for d in self.lattice.devices.resolved(self.lattice.devices.of(device))}
+        is_text = isinstance(device, ast.Constant) and isinstance(device.value, str) and not any(gpu_texts(device))
+        if device is None or is_text or places == {Where.ACCELERATOR}:
+            return "stays: it goes to the process's own device"
+        if self.follows_tensors(device):
+            return "stays: it goes where another tensor is"
+        if places == {Where.ACCELERATOR, Where.HOST}:
+            return "stays: it goes to the process's own device, or to the CPU where the script asks for that"
+        return f"stays: it goes to the device that the script sets, `{ast.unparse(device)}`"
 
     def is_for_a_gpu(self, test: ast.expr) -> bool:
         """Whether a condition holds wherever the script computes on a GPU."""

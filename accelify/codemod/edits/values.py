@@ -159,6 +159,7 @@ class When(Enum):
     KEPT = auto()  # where its node is still there once all changes are made
     GONE = auto()  # where its node is taken out by itself, not with something round it, or a variable's that none reads
     CHANGED = auto()  # where something else changes in its file
+    LEFT = auto()  # where both are so: its node is still there in a file that changes
 
 
 Place = tuple[str, ast.AST]  # a node and its file

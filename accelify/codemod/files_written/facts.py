@@ -79,7 +79,7 @@ def written_of(
     own.update((c, frozenset()) for c in program.calls if not by_hand and _removes_its_own(effects, clocks, c))
     own.update((c, frozenset()) for c in program.calls if not by_hand and program.frame(c) in data.items)
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
-    reached = run.run | program.run_from(run.leading)
+    reached = run.run | run.trained
     saves = tuple(
         Save(call, saver(call))
         for call in program.calls

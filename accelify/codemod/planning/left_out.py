@@ -14,6 +14,7 @@ from accelify.codemod.files.exemptions import Exemption, exemption
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.suppressions import Suppression, unknown_rule
 from accelify.codemod.options import Options
+from accelify.codemod.result import Tier
 from accelify.codemod.rules import optional_rules, pages
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
@@ -49,7 +50,7 @@ class LeftOut:
             else:
                 yield replace(one, found=tuple(self.without(one.found)), otherwise=tuple(self.without(one.otherwise)))
         elif isinstance(one, Remark):
-            if not self.stays(one.rule, one.path, getattr(one.node, "lineno", 1)):
+            if one.tier is Tier.INFO or not self.stays(one.rule, one.path, getattr(one.node, "lineno", 1)):
                 yield one
         elif isinstance(one, Obstacle) or one.rule not in self._optional or not self._is_left_out(one):
             yield one

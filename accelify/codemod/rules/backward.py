@@ -12,7 +12,8 @@ clears what the weights got before any step: each process does that for its own 
 Left alone: `backward` methods of the project's own; a pass whose gradients only hooks take, as those of Grad-CAM; and a
 pass outside of all loops of which only the gradient of some tensor is read, and no step takes any: `y.backward();
 print(x.grad)`. `torch.autograd.backward` of what may be a tensor or a list, or with other gradients to start from than
-ones, holds the file back.
+ones, holds the file back. A pass that stays is on record with its reason: in JSON as a note of tier `info`, in the text
+with `-v`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from itertools import zip_longest
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Obstacle, Replace
+from accelify.codemod.edits.values import Change, Obstacle, Remark, Replace, When
+from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.training.losses import AUTOGRAD_PARAMETERS, is_by_function, losses_of
@@ -34,8 +36,9 @@ NAME = "backward"
 _POSITIONAL = ("gradient", "retain_graph", "create_graph")
 
 
-def find(script: Script) -> Iterator[Change | Obstacle]:
-    """A change for each backward pass."""
+def find(script: Script) -> Iterator[Change | Obstacle | Remark]:
+    """A change for each backward pass, and a record of each that stays."""
+    yield from _kept_passes(script)
     for call in script.training.backwards:
         assert isinstance(call.func, ast.Attribute)
         if call in script.training.for_inputs:
@@ -75,6 +78,26 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
             reason=f"only {_listed(named)} needs a gradient here, and that of each process's own rows",
             edits=(Replace(call, partial(for_inputs, named=named), keeps=(call.func, *_kept(script, call))),),
         )
+
+
+def _kept_passes(script: Script) -> Iterator[Remark]:
+    """The passes that stay as they are, each with the reason."""
+    training, alone = script.training, {n.backward for n in script.training.nested if n.is_within}
+    for call in script.program.calls:
+        is_named = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+        if not is_named or script.path(call) not in script.files:
+            continue
+        if call in training.for_inputs:
+            reason = "no step of an optimizer takes the gradients of this pass"
+        elif call in training.backwards:
+            continue
+        elif call in alone:
+            reason = "this trains something for one batch alone"
+        elif script.run.may_train(script.program, call):
+            reason = "this is no tensor's `backward`"
+        else:
+            reason = "the training does not run this"
+        yield Remark(NAME, script.path(call), call, f"stays: {reason}", Tier.INFO, When.LEFT)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -153,7 +153,7 @@ def _knows_its_device(script: Script, load: ast.Call) -> bool:
     if script.accelerator(load) is not None:
         return script.path(load) in script.files
     frame, devices = script.program.frame(load), script.devices
-    reached = script.run.run | script.program.run_from(script.run.leading)
+    reached = script.run.run | script.run.trained
     is_run = frame in reached and frame in script.program.reachable and not devices.is_early(load)
     return (
         is_run and devices.together.homemade is None and script.written.saver(load) == script.options.runtime.functions

@@ -12,6 +12,7 @@ Left alone: `.to(dtype)`, moves of tensors that the script makes itself, moves w
 A script that does anything else with a batch before it moves all of it (reads a part in the CPU's memory, gives it to
 NumPy or to unknown code), or moves its model under a condition, keeps all of its moves: the accelerator is
 `Accelerator(device_placement=False)`, with which `prepare` moves nothing, and every tensor is where it was.
+A move that stays is on record with its reason: in JSON as a note of tier `info`, in the text with `-v`.
 """
 
 from __future__ import annotations
@@ -248,6 +249,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     is_number = _is_number(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
     if script.devices.goes_to_cpu(move) or is_where_another_is(move.device) or script.devices.known.moves_itself(move):
+        yield _kept(script, move)
         return
     follows = move.device is not None and script.devices.follows_tensors(move.device)
     if move.device is not None and not script.changes_nothing(move.device) and not follows:
@@ -272,6 +274,8 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             )
             of = move.device if move.device in script.devices.named else None
             yield Remark(NAME, path, move.call, message, Tier.ADVICE, When.KEPT, of)
+        else:
+            yield _kept(script, move)
         return
     if move.device in script.devices.named:
         return
@@ -283,13 +287,21 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         message = "this is one particular GPU, for every process: use the accelerator's device"
         yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
         return
-    if is_reached:  # else it goes to the process's own GPU
+    if is_reached:
         yield _to_accelerator(script, move, "each process has a device of its own")
+    else:
+        yield _kept(script, move)
+
+
+def _kept(script: Script, move: Move) -> Remark:
+    """The record of a move that stays as it is, with the reason."""
+    reason = script.devices.reason_to_stay(move, script.run)
+    return Remark(NAME, script.path(move.call), move.call, reason, Tier.INFO, When.LEFT)
 
 
 def _is_trained(script: Script, move: Move) -> bool:
     """Whether the training runs a move, so that the accelerator has chosen the process's GPU."""
-    return script.program.frame(move.call) in script.program.run_from(script.run.leading)
+    return script.program.frame(move.call) in script.run.trained
 
 
 def _may_be_run(script: Script, move: Move) -> bool:

@@ -6,7 +6,8 @@
 Why: a reader takes a changed file for a migrated one, so what it still wraps, distributes or moves to a device that may
 not be the process's is listed.
 Left alone: everything. `x.cuda()` and `device="cuda"` are not listed, nor what is moved to the device that the changed
-files pass on: the GPU of a process is the current one in all of its code, also in threads.
+files pass on: the GPU of a process is the current one in all of its code, also in threads. These are only on record, in
+JSON as notes of tier `info`, in the text with `-v`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from accelify.codemod.devices.destinations import is_by_number, is_where_another_is
 from accelify.codemod.devices.moves import Moves
 from accelify.codemod.edits.values import Remark, When
+from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "elsewhere"
@@ -32,8 +34,12 @@ def find(script: Script) -> Iterator[Remark]:
         f"`{script.options.runtime.module}.PartialState()` for the process's device and rank"
     )
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
+        path = script.path(move.call)
         if move.device is not None and not _is_right(script, move.device):
-            yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
+            yield Remark(NAME, path, move.call, message, when=When.CHANGED)
+        else:
+            reason = script.devices.reason_to_stay(move, script.run)
+            yield Remark(NAME, path, move.call, reason, Tier.INFO, When.LEFT)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:
             if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND and call not in script.wrappers:

@@ -575,7 +575,7 @@ def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:
     if frame.kind == "module":
         is_run = script.path(node) in named or main_guard(frame) not in list(script.program.ancestors(node))
     else:
-        is_run = frame in script.program.run_from(script.run.leading)
+        is_run = frame in script.run.trained
     return found or ([node] if is_run else [])
 
 

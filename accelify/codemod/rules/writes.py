@@ -381,7 +381,7 @@ def _written_by(script: Script, call: ast.Call) -> str:
 def _left(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
-    temporary, training = _temporary(script), script.program.run_from(script.run.leading)
+    temporary, training = _temporary(script), script.run.trained
     for call in script.written.guarding.unguarded:
         if not _is_run_by(training, script, call) or _may_only_end(script, call):
             continue  # a script beside runs it, in one process; or nothing tells that it writes

@@ -23,16 +23,17 @@ from accelify.codemod.training.roles import Roles, stepped
 class Run:
     """How the training code is run.
 
-    leading: the functions and modules that training is called from, on whatever way, and those that train. run: the
-    functions that the changed files may run, and their own. beside: those that worker processes may run. experience:
-    what environments told this process, and what was made of it. draws_in_its_data: whether a data set draws its
-    items at random.
+    leading: the functions and modules that training is called from, on whatever way, and those that train. trained:
+    these and all that they are known to run. run: the functions that the changed files may run, and their own. beside:
+    those that worker processes may run. experience: what environments told this process, and what was made of it.
+    draws_in_its_data: whether a data set draws its items at random.
     ends_apart: whether processes draw what they train on, and one that has ended does not keep the others waiting.
     waits: whether callers who are not known pass an optimizer, what holds it, or the batches of each step.
     is_trial: whether a module tries itself out: it trains under its `__main__` guard alone, on random numbers.
     """
 
     leading: frozenset[Scope]
+    trained: frozenset[Scope]
     run: frozenset[Scope]
     beside: frozenset[Scope]
     experience: Experience
@@ -40,6 +41,12 @@ class Run:
     ends_apart: bool
     waits: bool
     is_trial: bool
+
+    def may_train(self, program: Program, node: ast.AST) -> bool:
+        """Whether the training may run a node: also a method of a network, and a function that is handed on."""
+        frame = program.frame(node)
+        is_of_network = frame.is_method and frame.parent is not None and program.flow.is_module_class(frame.parent)
+        return frame.kind != "function" or is_of_network or frame in self.trained or frame in program.flow.lost
 
     def starts(self, program: Program, node: ast.AST) -> bool:
         """Whether a script that is started runs a module's own node, not one that it imports, or a worker may import.
@@ -58,9 +65,10 @@ def run_of(
     program: Program, roles: Roles, tracer: Tracer, training: Training, files: frozenset[str], runtime: Runtime
 ) -> Run:
     """How the training code of some files is run."""
-    kinds = {d.kind for d in training.data}
+    kinds, first = {d.kind for d in training.data}, frozenset(leading(program, training))
     return Run(
-        leading=frozenset(leading(program, training)),
+        leading=first,
+        trained=frozenset(program.run_from(first)),
         run=frozenset(program.run_by(files)),
         beside=run_beside(program, training.frames),
         experience=Experience(program, tracer),

@@ -24,6 +24,35 @@ def test_a_script_that_names_no_device() -> None:
     assert (found.moves, found.needless, found.named, found.cpu) == ((), frozenset(), (), None)
 
 
+BANK = """
+device = torch.device('cuda')
+flag = bool(input())
+class Bank:
+    def __init__(self, device):
+        self.device = device
+    def add(self, row):
+        self.row = row.to(self.device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "move", "says"),
+    [
+        ("host = torch.device('cpu')\nseen = loss.to(host)", "loss.to", "it goes to the CPU"),
+        ("rates = torch.ones(4).to(y.device)", "torch.ones(4).to", "it goes where another tensor is"),
+        ("Bank(device).add(loss)", "row.to", "it goes to the process's own device"),
+        ("Bank(device if flag else 'cpu').add(loss)", "row.to", "or to the CPU where the script asks for that"),
+        ("Bank(pick()).add(loss)", "row.to", "it goes to the device that the script sets, `self.device`"),
+        ("def show(x):\n    return x.to(device)", "x.to", "the training does not run this"),
+        ("def show(x):\n    return x.to(device)\ndraw(show)", "x.to", "it goes to the process's own device"),
+    ],
+)
+def test_a_move_that_stays_has_its_reason(code: str, move: str, says: str) -> None:
+    found, facts = devices(before=BANK, model="model.to(device)", step=STEP + code)
+    (reason,) = {found.reason_to_stay(m, facts.script.run) for m in found.moves if ast.unparse(m.call.func) == move}
+    assert says in reason
+
+
 def test_options_that_no_longer_choose() -> None:
     found, facts = devices(before="device = args.gpu\nother = 3\n")
     (said,) = found.ignored_options("accelify launch", [facts.statement("device = args.gpu")])

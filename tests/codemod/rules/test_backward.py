@@ -32,7 +32,32 @@ TENSOR = "point = torch.ones(3, requires_grad=True)\n"
     ],
 )
 def test_gradients_that_are_only_looked_at_need_no_accelerator(before: str, stays: bool) -> None:
-    assert (run(script(before=before)).after.decode().count("accelerator.backward(") == 1) is stays
+    result = run(script(before=before))
+    assert (result.after.decode().count("accelerator.backward(") == 1) is stays
+    said = "stays: no step of an optimizer takes the gradients of this pass"
+    assert [n.message for n in result.kept if n.rule == "backward"] == [said] * stays
+
+
+OWN = """
+class Flow(nn.Module):
+    def backward(self, z):
+        return z * 2, z.sum()
+
+def forget(loss):
+    loss.backward()
+
+class Probe:
+    def run(self, loss):
+        loss.backward()
+"""
+
+
+def test_a_pass_that_stays_has_its_reason() -> None:
+    """`forget` and `Probe` train something of their own, for all that is known: they are migrated."""
+    result = run(script(before=OWN, end="z, total = Flow().backward(torch.ones(3))\nprint(z, total)"))
+    lines = result.after.decode().splitlines()
+    said = {lines[n.line - 1]: n.message for n in result.kept if n.rule == "backward"}
+    assert said == {"z, total = Flow().backward(torch.ones(3))": "stays: this is no tensor's `backward`"}
 
 
 ATTACK = """

@@ -153,7 +153,9 @@ def _counted_in_rows(script: Script) -> Iterator[Remark]:
     """Schedules that count samples, of which each step has fewer than in one process where batches are divided."""
     for call in script.program.calls:
         given = _given(script, call)
-        if given is None or not any(o.is_count and o.mark in _OF_ROWS for o in script.metrics.ranks.of(given).origins):
+        if given is None or script.metrics.ranks.is_own(given):
+            continue  # which is reduced
+        if not any(o.is_count and o.mark in _OF_ROWS for o in script.metrics.ranks.of(given).origins):
             continue
         message = (
             f"`{ast.unparse(given)}` counts the samples that one process has seen, 1/N of each batch, so this schedule "

@@ -165,3 +165,14 @@ def test_a_learning_rate_that_no_process_can_give_the_others() -> None:
     step = "rate = 0.1 * float(loss)\nif rate < 0.01: break\noptimizer.param_groups[0]['lr'] = rate"
     notes = run(script(step=f"{STEP}{step}\n"), Options(runtime=ACCELERATE)).notes
     assert any(n.rule == "schedules" and "from its own data" in n.message for n in notes)
+
+
+@pytest.mark.parametrize("total", ["total", "total / len(loader)"])
+def test_a_mean_that_is_reduced_counts_no_samples(total: str) -> None:
+    text = script(
+        set_up="total = 0\nscheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)",
+        step=f"{STEP}total += loss.item()\nif last: scheduler.step({total})\n",
+    ).replace("nn.functional.mse_loss(model(x), y)", "(model(x) - y).pow(2).sum() / x.shape[0]")
+    result = run(text, Options(keep_global_batch=True))
+    assert f'scheduler.step(accelerator.reduce({total}, "mean"))' in result.after.decode()
+    assert not any(n.rule == "schedules" for n in result.notes)

@@ -64,7 +64,7 @@ def find(script: Script) -> Iterator[Remark]:
     if summed and all(data.loop in summed for data in script.training.data if data.sharded_loop is not None):
         yield from _fixed(script)
         return
-    places: list[tuple[str, ast.AST]] = [(script.path(place), place) for place in sizes.loaders or sizes.loops]
+    places: list[tuple[str, ast.AST]] = [(script.path(p), p) for p in (*sizes.loaders, *sizes.loops)]
     first = _in_named_file(script, places)
     others = [place for place in places if place != first]
     counts = StepCounts(script.metrics)
@@ -77,7 +77,7 @@ def find(script: Script) -> Iterator[Remark]:
     evaluated = [node for evaluation in script.metrics.sharded for node in evaluation.shown]
     read = {*(node for r in batches for node in r.leaves or (r.node,)), *evaluated}
     shown = tuple((script.path(node), node) for node in sorted(read, key=script.program.position))
-    taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
+    taken = _ITEMS[first[1] not in sizes.loops] if first in places else "batches of this loop"
     elsewhere = "" if not others else " (and of {0})" if first in places else " (batch size set in {0})"
     learned = f"on N processes a step learns from N {taken}{elsewhere}"
     learned += ", one from each process"

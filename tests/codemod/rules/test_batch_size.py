@@ -129,6 +129,16 @@ def test_items_that_the_script_shards_itself() -> None:
     assert "divide the batch size by `accelerator.num_processes`" in found.message
 
 
+def test_a_loop_over_the_scripts_own_batches_beside_a_loader_is_named() -> None:
+    text = script(before="rows = torch.randn(8, 2, 4)")
+    by_hand = text[text.index("for x, y in loader:") :].replace(
+        "for x, y in loader:", "for i in range(0, len(rows), 8):\n        x, y = rows[i], rows[i]"
+    )
+    result = run(f"{text}\n{by_hand}")
+    (number,) = re.findall(r"batches of this size \(and of line (\d+)\)", note(result).message)
+    assert "in accelerator.shard(range(0, len(rows), 8)):" in line(result, int(number))
+
+
 @pytest.mark.parametrize("test", ["n % 10 == 0", "not n % 10", "n > 500"])
 def test_it_names_what_counts_steps(test: str) -> None:
     batch = f"n += 1\nif {test}:\n    print(n)"

@@ -9,12 +9,12 @@ import pytest
 from accelify.codemod.training.losses import (
     DividedMeans,
     Losses,
-    RowMeans,
     is_by_function,
     is_for_inputs,
     losses_of,
     without_gradients,
 )
+from accelify.codemod.training.row_means import RowMeans
 from tests.codemod.facts import Facts, texts
 
 IMPORTS = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
@@ -410,6 +410,9 @@ OFF = "def off_diagonal(m):\n    k, _ = m.shape\n    return m.flatten()[:-1].vie
         ("c = x.T @ y / n\nc = torch.diagonal(c).add_(-1)", True),
         (f"{OFF}c = off_diagonal(x.T @ y / n)", True),
         (f"{OFF}c = off_diagonal(x)", False),
+        ("_, d = x.shape\nc = (x.T @ y) / n\nc = c.flatten()[:-1].view(d - 1, d + 1)[:, 1:].flatten().pow_(2)", True),
+        ("d = x.size(1)\nc = (x.T @ y / n).reshape(-1, d + 1)[:, 1:].reshape(d * (d - 1)).abs().sqrt()", True),
+        ("_, d = x.shape\nc = x.flatten()[:-1].view(d - 1, d + 1)", False),
         ("c = x.mean(0) - y", False),
         ("c = x.mean(0)\nc = c[c > 0]", True),
         ("c = x.mean(0).expand_as(y)", False),

@@ -18,7 +18,8 @@ from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.values import template
-from accelify.codemod.training.losses import adds_up_rows, is_transposed, without_gradients
+from accelify.codemod.training.losses import without_gradients
+from accelify.codemod.training.row_means import adds_up_rows, is_transposed
 
 
 def coupled(metrics: Metrics) -> Iterator[ast.expr]:

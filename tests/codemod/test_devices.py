@@ -37,6 +37,37 @@ def test_a_gpu_that_is_chosen_for_the_process_goes(lines: str) -> None:
     assert not told(result, "this one GPU")
 
 
+OPTION = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default=GPU, type=str)
+args = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "read", "created"),
+    [
+        ("'cuda:0'", "", "cpu=args.device.startswith('cpu')"),
+        ("'cuda' if torch.cuda.is_available() else 'cpu'", "", "cpu=args.device.startswith('cpu')"),
+        ("'cuda:0'", "print(torch.zeros(1, device=GPU))", ""),
+    ],
+)
+def test_the_name_of_an_options_default_stays_text(default: str, read: str, created: str) -> None:
+    text = script(
+        imports="import argparse",
+        before=f"GPU = {default}\n{OPTION}{read}",
+        batch="x, y = x.to(args.device), y.to(args.device)",
+    )
+    after = migrated(
+        text.replace('device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n', "").replace(
+            "(device", "(args.device"
+        )
+    )
+    assert f"Accelerator({created})" in after
+    assert (f"GPU = {default}\n" in after) is bool(created)
+    assert ("GPU = accelerator.device.type" in after) is not created
+
+
 PICKS = """\
 def pick(enabled, gpu=0):
     if enabled:
@@ -64,8 +95,15 @@ def test_a_gpu_that_a_function_chooses_goes_with_its_parameter(helper: str, call
 
 
 def test_a_gpu_that_is_chosen_among_other_things_is_reported() -> None:
-    both = "if torch.cuda.is_available():\n    torch.cuda.set_device(1)\nelse:\n    print('no GPU')"
+    both = "torch.cuda.set_device(1) if torch.cuda.is_available() else None"
     assert told(changed(before=both), "this one GPU") == 1
+
+
+def test_a_gpu_that_one_branch_chooses_goes() -> None:
+    both = "if torch.cuda.is_available():\n    torch.cuda.set_device(1)\nelse:\n    print('no GPU')"
+    result = run(script(before=both))
+    assert "if not torch.cuda.is_available():\n    print('no GPU')\n" in result.after.decode()
+    assert not told(result, "this one GPU")
 
 
 @pytest.mark.parametrize(

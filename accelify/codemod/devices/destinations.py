@@ -15,6 +15,7 @@ from typing import TypeGuard
 from accelify.codemod.devices.moves import is_lookup, is_option, last_name, options_in
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text, mentions_devices
+from accelify.codemod.preparing.settings import declares_option, is_declared_default
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -54,7 +55,6 @@ HOST = Destination(Where.HOST, Where.HOST)
 UNKNOWN = Destination(Where.UNKNOWN, Where.UNKNOWN)
 Named = frozenset[Destination]
 _DEPTH = 20
-_DECLARES = ("add_argument", "option")  # argparse's, and click's
 _VARIABLES = (ast.Name, ast.Attribute, ast.Subscript)
 _SAME, _OTHER = (ast.Is, ast.Eq, ast.In), (ast.IsNot, ast.NotEq, ast.NotIn)
 
@@ -299,7 +299,7 @@ def option_texts(program: Program) -> dict[str, tuple[str, ...]]:
     """
     found: dict[str, tuple[str, ...]] = {}
     for call in program.calls:
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _DECLARES:
+        if declares_option(call):
             names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             given = {k.arg: k.value for k in call.keywords}
             default, kind, choices = _with_a_gpu(program, given.get("default")), given.get("type"), given.get("choices")
@@ -350,11 +350,7 @@ def is_default(program: Program, node: ast.AST, depth: int = 2) -> bool:
     if any(is_option_for_devices(program, n, depth) for n in _unsaid_at(program, node)):
         return True
     if isinstance(parent, ast.keyword):
-        call = program.parent(parent)
-        is_declared = (
-            isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _DECLARES
-        )
-        return parent.arg == "default" and is_declared
+        return is_declared_default(program, node)
     if isinstance(parent, ast.BoolOp):
         first = parent.values[0]
         is_option = bool(options_in(first)) or is_option_for_devices(program, first, depth)

@@ -13,7 +13,7 @@ from typing import TypeGuard
 from accelify.codemod.devices.moves import Moves, is_lookup, is_option, last_name
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.preparing.placing import Access
-from accelify.codemod.preparing.settings import Settings
+from accelify.codemod.preparing.settings import Settings, is_declared_default
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -174,6 +174,18 @@ def must_be_text(program: Program, binding: Assignment) -> bool:
     return any(texts & program.values(held) for node in nodes for held in _texts_in(program, node))
 
 
+def is_taken_apart(program: Program, target: ast.expr) -> bool:
+    """Whether the script reads the number out of a text: `int(args.device[5])`, `device.split(":")[1]`."""
+    name = last_name(target).lower()
+    nodes = (n for parsed in program.files for n in parsed.parents)
+    parts = (
+        n.value
+        for n in nodes
+        if isinstance(n, ast.Subscript) or (isinstance(n, ast.Attribute) and methods.takes_apart(n.attr))
+    )
+    return any(isinstance(p, _VARIABLES) and last_name(p).lower() == name for p in parts)
+
+
 def _is_made(value: Value) -> bool:
     return isinstance(value, Made) and value.name == "torch.device"
 
@@ -220,7 +232,9 @@ def _texts_in(program: Program, node: ast.AST) -> list[ast.expr]:
         )
         return [n for n in kept if isinstance(n, _VARIABLES)]
     if isinstance(node, ast.Subscript):
-        return [node.slice] if isinstance(node.slice, _VARIABLES) else []
+        return [n for n in (node.value, node.slice) if isinstance(n, _VARIABLES)]
+    if isinstance(node, ast.keyword):
+        return [node.value] if is_declared_default(program, node.value) else []
     if not isinstance(node, ast.Call):
         return []
     if any(names.is_autocast(n) or names.is_scaler(n) for n in program.called(node)):

@@ -227,7 +227,8 @@ class Moves:
         found: dict[str, list[ast.expr]] = {}
         for each in self._assignments:
             values = self.program.values(each.value)
-            if values and all(map(self.roles.is_device, values)):
+            is_default = is_default_setting(self.program, each.target, each.value)
+            if values and all(map(self.roles.is_device, values)) and not is_default:
                 found.setdefault(ast.unparse(each.target), []).append(each.value)
         return found
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeGuard
 
 from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.reach import Reach, method_of
@@ -489,13 +490,32 @@ def _option(read: ast.Attribute | ast.Subscript) -> object:
 
 
 def is_default_setting(program: Program, target: ast.expr, value: ast.expr) -> bool:
-    """Whether a literal is a setting's default, which a call may overrule: `cfg.DEVICE = "cuda"; cfg.merge(path)`."""
+    """Whether a value is a setting's default, which a call may overrule: `cfg.DEVICE = "cuda"; cfg.merge(path)`.
+
+    Or a variable's that nothing but the declaration of an option reads: `add_argument("--device", default=GPU)`.
+    """
+    if isinstance(target, ast.Name):
+        reads = program.reads_of(program.scope(target).owner(target.id) or program.scope(target), target.id)
+        return bool(reads) and all(is_declared_default(program, r) for r in reads)
     if not isinstance(value, ast.Constant) or not isinstance(target, (ast.Attribute, ast.Subscript)):
         return False
     holders = {code(n) for n in ast.walk(target.value) if isinstance(n, (ast.Name, ast.Attribute))}
     holders = {holder for holder in holders if vocabulary.holds_options(holder)}
     calls = (c for c in program.calls if isinstance(program.parent(c), ast.Expr) and (c.args or c.keywords))
     return any(isinstance(c.func, ast.Attribute) and code(c.func.value) in holders for c in calls)
+
+
+def declares_option(node: ast.AST) -> TypeGuard[ast.Call]:
+    """`parser.add_argument("--device", default="cuda")`, and click's `option`."""
+    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return is_method and node.func.attr in ("add_argument", "option")  # type: ignore[attr-defined]  # a method
+
+
+def is_declared_default(program: Program, node: ast.AST) -> bool:
+    """Whether an expression is what a declared option is where the user says nothing: `default=device`."""
+    keyword = program.parent(node)
+    call = program.parent(keyword) if isinstance(keyword, ast.keyword) and keyword.arg == "default" else None
+    return call is not None and declares_option(call)
 
 
 def _called_alone(statement: ast.stmt) -> list[ast.expr]:

@@ -26,11 +26,11 @@ import libcst as cst
 
 from accelify.codemod.devices.comparisons import Comparison
 from accelify.codemod.devices.destinations import gpu_texts
-from accelify.codemod.devices.device_options import must_be_text
+from accelify.codemod.devices.device_options import is_taken_apart, must_be_text
 from accelify.codemod.devices.moves import Move, is_cpu, is_lookup
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
-from accelify.codemod.libraries import methods, vocabulary
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.preparing.settings import imports_torch
 from accelify.codemod.result import Tier
@@ -168,7 +168,8 @@ def _set_options(script: Script) -> Iterator[Change]:
         created = script.access.creation_edit(option.home, name)
         passed = {created.node} if created.where == "after" else set()
         below = [s for s in option.after if s not in passed and not script.program.before(s, created.node)]
-        code = f"{ast.unparse(option.target)} = {name}.device{'.type' if option.is_text else ''}"
+        device = _device(script, name, option.target, is_text=option.is_text)
+        code = f"{ast.unparse(option.target)} = {device}"
         edit = replace(created, code=code, order=created.order + 1, gap=0)
         if below:
             edit = Insert(script.program.last(below), "after", code)
@@ -183,7 +184,7 @@ def _set_below(script: Script) -> Iterator[Attempt]:
         if any("--cpu" in message for message in script.devices.ignored_options(launch, [binding.value])):
             continue  # it may be the CPU, which the accelerator does not know
         created, name = script.access.creation_edit(home, script.reach.name), ast.unparse(binding.target)
-        code = f"{name} = {script.reach.name}.device{_kind(script, binding)}"
+        code = f"{name} = {_device_of(script, script.reach.name, binding)}"
         edit = replace(created, code=code, order=created.order + 1, gap=0)
         reason = "what reads it from here on gets the accelerator's device"
         yield Attempt((Change(NAME, home.module, edit.node.lineno, reason, (edit,)),))
@@ -193,7 +194,7 @@ def _bound_to(script: Script, binding: Assignment, accelerator: str, done: set[a
     """The change of an assignment, or of the choice that it is part of; `done` gets what that covers."""
     node, target = binding.node, binding.target
     path, gives, reason = script.path(node), _variable(script, target), "each process has a device of its own"
-    device = f"{accelerator}.device{_kind(script, binding)}"
+    device = _device_of(script, accelerator, binding)
     code = f"{ast.unparse(target)} = {device}"
     choice = choice_of(script.effects, binding)
     if choice is not None:
@@ -282,17 +283,13 @@ def _chosen_by_number(script: Script) -> Iterator[Attempt]:
         called = script.program.called(call)
         if not is_alone or script.is_by_hand or "torch.cuda.set_device" not in called:
             continue
-        block, parent = script.program.block(statement), script.program.parent(statement)
-        if len(block) == 1:
-            if (
-                not isinstance(parent, ast.If)
-                or parent.orelse
-                or block is not parent.body
-                or not script.changes_nothing(parent.test)
-            ):
+        choice = script.program.parent(statement) if len(script.program.block(statement)) == 1 else None
+        is_branch = isinstance(choice, ast.If) and bool(choice.orelse)
+        if isinstance(choice, ast.If) and not is_branch:
+            if not script.changes_nothing(choice.test):
                 continue  # a note says what to do
-            statement = parent
-        if len(script.program.block(statement)) > 1:
+            statement = choice
+        if is_branch or len(script.program.block(statement)) > 1:
             reason = f"each process has a GPU of its own; choose them with `{script.options.runtime.launch} --gpu-ids`"
             change = Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW)
             yield Attempt((change,), takes_parameters=True)
@@ -334,26 +331,12 @@ def _unnumbered(script: Script, binding: Assignment) -> Iterator[Change | Remark
         return
     path = script.path(binding.node)
     numbered = list(gpu_texts(binding.value))
-    if numbered and not _is_taken_apart(script, binding.target):
+    if numbered and not is_taken_apart(script.program, binding.target):
         edits = tuple(Replace(n, without_number) for n in numbered)
         gives = _variable(script, binding.target)
         yield Change(NAME, path, binding.node.lineno, "each process has a GPU of its own", edits, gives=gives)
     elif any(isinstance(n, ast.Constant) and ":" in str(n.value) for n in ast.walk(binding.value)):
         yield Remark(NAME, path, binding.node, _ONE_GPU, Tier.REVIEW)
-
-
-def _is_taken_apart(script: Script, target: ast.expr) -> bool:
-    """Whether the script reads the number out of the text: `int(args.device[5])`, `device.split(":")[1]`."""
-    name = ast.unparse(target).rpartition(".")[2].lower()
-    nodes = (n for path in script.files for n in script.program.flow.parsed_of[path].parents)
-    held = (
-        n.value
-        for n in nodes
-        if isinstance(n, ast.Subscript) or (isinstance(n, ast.Attribute) and methods.takes_apart(n.attr))
-    )
-    return any(
-        isinstance(h, (ast.Name, ast.Attribute)) and ast.unparse(h).rpartition(".")[2].lower() == name for h in held
-    )
 
 
 def without_number(node: cst.CSTNode) -> cst.BaseExpression:
@@ -453,8 +436,15 @@ def _just(node: cst.CSTNode, code: str) -> cst.BaseExpression:
     return cst.parse_expression(code)
 
 
-def _kind(script: Script, binding: Assignment) -> str:
-    return ".type" if must_be_text(script.program, binding) else ""
+def _device_of(script: Script, accelerator: str, binding: Assignment) -> str:
+    return _device(script, accelerator, binding.target, is_text=must_be_text(script.program, binding))
+
+
+def _device(script: Script, accelerator: str, target: ast.expr, *, is_text: bool) -> str:
+    """The accelerator's device; as text, with its number where the script reads that."""
+    if not is_text:
+        return f"{accelerator}.device"
+    return f"str({accelerator}.device)" if is_taken_apart(script.program, target) else f"{accelerator}.device.type"
 
 
 def _said_before(script: Script, binding: Assignment) -> ast.If | None:
@@ -483,4 +473,4 @@ def _is_said_again(script: Script, binding: Assignment) -> bool:
     if above is None or not script.devices.known.is_binding(above) or not script.changes_nothing(binding.value):
         return False
     is_same = ast.unparse(above.target) == target.id
-    return is_same and target.id in names_read_in(binding.value) and not _kind(script, above)
+    return is_same and target.id in names_read_in(binding.value) and not must_be_text(script.program, above)

@@ -144,6 +144,13 @@ ANY = "'cuda' if torch.cuda.is_available() else 'cpu'"
             True,
         ),
         ("default=usual", "device = torch.device(args.device)\n", "args.device.startswith('cpu')", True),
+        (
+            "default=usual",
+            "if torch.cuda.is_available():\n    torch.cuda.set_device(int(args.device[5]))\n"
+            "else:\n    args.device = 'cpu'\ndevice = args.device\n",
+            "args.device.startswith('cpu')",
+            True,
+        ),
         ("default=pick()", "device = args.device\n", "str(args.device).startswith('cpu')", True),
         (
             "default=None",

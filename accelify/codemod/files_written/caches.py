@@ -47,10 +47,52 @@ class Caches:
         found = [n for n in nodes if isinstance(n, Choice) and self._is_cache(n)]
         return (n for n in found if not any(n is not o and self.program.inside(n, o) for o in found))
 
+    @cached_property
+    def first(self) -> tuple[ast.stmt, ...]:
+        """The outermost statements that one process runs before the others: these, or what calls their functions."""
+        found = [*self.find(), *dict.fromkeys(s for _, statements in self._called for s in statements)]
+        return tuple(s for s in found if not any(s is not o and self.program.inside(s, o) for o in found))
+
+    @cached_property
+    def uncached(self) -> tuple[Choice, ...]:
+        """Those which one process should run first, and that cannot be made to."""
+        return tuple(choice for choice, statements in self._called if not statements)
+
+    def are_written_anew(self, call: ast.Call, depth: int = _DEPTH) -> bool:
+        """Whether a call writes or removes files that may be there: each process that comes later does so again."""
+        frame, leaves = self.program.frame(call), False
+        for node in (self.program.statement(call), *self.program.ancestors(self.program.statement(call))):
+            if node is frame.node:
+                break
+            if isinstance(node, (ast.Try, ast.ExceptHandler)):
+                return False
+            above = (
+                self.program.block(node)[: self.program.block(node).index(node)] if isinstance(node, ast.stmt) else ()
+            )
+            found = (s for s in above if isinstance(s, ast.If) and isinstance(s.body[-1], _LEAVING))
+            leaves = leaves or any(self._says_missing(s.test, holds=False) for s in found)
+        branches = self.program.branches_round(call)
+        if leaves or any(self._says_missing(branch.test, holds=holds) for branch, holds in branches):
+            return False
+        calls = self.program.calls_of(frame) if depth and frame.kind == "function" else ()
+        return not calls or any(self.are_written_anew(c, depth - 1) for c in calls)
+
+    def _says_missing(self, test: ast.expr, *, holds: bool) -> bool:
+        """Whether a file is missing where a condition holds, or does not, whatever else it asks."""
+        for part, each in implied(test, holds):
+            asked = part.values if isinstance(part, ast.BoolOp) else [part]
+            if all(self.checks.is_missing(value, each) for value in asked):
+                return True
+        return False
+
+    @cached_property
+    def _called(self) -> list[tuple[Choice, tuple[ast.stmt, ...]]]:
+        return list(self.callers())
+
     def callers(self) -> Iterator[tuple[Choice, tuple[ast.stmt, ...]]]:
         """The others, each with the statements that call its function; none where those cannot be run so."""
         own = list(self.find())
-        for parsed in self.program.files:
+        for parsed in self.program.files if self.alone.files else ():
             for node in parsed.parents:
                 if not isinstance(node, Choice) or self.program.frame(node).kind != "function":
                     continue

@@ -93,16 +93,10 @@ def written_of(
         program, roles, effects, set() if by_hand else set(files), access.at, saved, {w for w in own if own[w]}
     )
     caches = Caches(alone, stored, together or ())
-    called = () if by_hand else tuple(caches.callers())
-    first = [*(() if by_hand else caches.find()), *dict.fromkeys(s for _, statements in called for s in statements)]
-    outer = tuple(s for s in first if not any(s is not o and program.inside(s, o) for o in first))
-    uncached = tuple(choice for choice, statements in called if not statements)
     name = runtime.module.split(".")[0]
     shared = frozenset() if by_hand else reached - run.beside
     asking = Asking(program, run, frozenset(f for f in shared if name not in f.root.writes), clocks)
-    guarding = Guarding(
-        alone, stored, outer, uncached, own, _left_out(program, files, options), data.run_by_library, asking
-    )
+    guarding = Guarding(alone, stored, caches, own, _left_out(program, files, options), data.run_by_library, asking)
     meetings = Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver, ranks, data.items)
     made = frozenset[ast.Call]() if by_hand else data.calls
     return Written(guarding, stored, saves, saver, clocks, meetings, made)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from accelify.codemod.files_written.asking import Asking
+from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import vocabulary
@@ -34,8 +35,7 @@ class Guarding:
         self,
         alone: OneProcess,
         stored: Files,
-        cached: tuple[ast.stmt, ...],
-        uncached: tuple[ast.stmt, ...],
+        caches: Caches,
         own: Mapping[ast.Call, frozenset[ast.Call]],
         left_out: Iterable[ast.stmt],
         run_by_all: Collection[Scope],
@@ -45,8 +45,9 @@ class Guarding:
         self.alone = alone
         self.stored = stored
         self.files = alone.files
-        self.cached = cached  # one process runs them first
-        self.uncached = uncached  # where one should, and cannot be made to
+        self.caches = caches
+        self.cached = caches.first  # one process runs them first
+        self.uncached = caches.uncached  # where one should, and cannot be made to
         self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
         self.asking = asking  # where the library can be asked which process runs some code
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
@@ -158,6 +159,10 @@ class Guarding:
     @cached_property
     def _cached(self) -> set[ast.AST]:
         return with_functions(self.program, _nodes([self.cached]))
+
+    def is_made_anew(self, call: ast.Call) -> bool:
+        """Whether each process that comes to a cache later would save it again."""
+        return call in self._cached and self.caches.are_written_anew(call)
 
     @cached_property
     def _makers(self) -> set[Scope]:
@@ -290,7 +295,7 @@ class Guarding:
 
         `if acc > float(open(best).read()): copy(...); notify(); open(best, "w").write(acc)`
         """
-        for run in runs:
+        for run in (run for run in runs if not self.is_cached(run[0])):
             for around in (a for a in self.program.ancestors(run[0]) if isinstance(a, (ast.If, ast.While))):
                 asked = [p for c in self._calls_behind(around.test, _DEPTH) if c not in covered for p in self._read(c)]
                 calls = (n for n in ast.walk(around) if isinstance(n, ast.Call)) if asked else ()
@@ -320,7 +325,7 @@ class Guarding:
 
     def _read_without_wait(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that write, where only the library can be asked, what others read where nobody can wait."""
-        calls = [c for c in covered if isinstance(c, ast.Call)]
+        calls = [c for c in covered if isinstance(c, ast.Call) and not self.is_cached(c)]
         asking = [c for c in calls if self.alone.writes(c) and self.alone.accelerator(c) is None and not self._logs(c)]
         written = [(c, p) for c in asking for p in self._written(c)]
         covered = with_functions(self.program, covered) if written else covered
@@ -388,7 +393,7 @@ class Guarding:
             stack: list[ast.AST] = [self.program.flow.parsed_of[path].tree]
             while stack:
                 node = stack.pop()
-                if node in self._cached:
+                if node in self._cached and not self._is_written_anew(node):
                     continue
                 for name in _BLOCKS:
                     block = getattr(node, name, None)
@@ -403,13 +408,33 @@ class Guarding:
             if self.program.parsed(line[0]).begins_cell(line[0]):
                 yield from self._trimmed(current)
                 current = []
-            is_alone = all(s not in self.cached and self.alone.may(s, self._refused) for s in line)
+            is_alone = all(self._is_for_one(s) and self.alone.may(s, self._refused) for s in line)
             if is_alone and (self.alone.accelerator(line[0]) or self.asking.holds(line[0])):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)
             current = []
         yield from self._trimmed(current)
+
+    def _is_for_one(self, statement: ast.stmt) -> bool:
+        """Whether one process alone may write what a statement does; a cache is made by the one that comes first."""
+        if statement not in self._cached:
+            return True
+        return statement not in self.cached and self._is_written_anew(statement, in_all=True)
+
+    def _is_written_anew(self, node: ast.AST, *, in_all: bool = False) -> bool:
+        """Whether code of a cache writes or removes files that the process which came first has made; it does so again.
+
+        in_all: all that it writes.
+        """
+        written = [c for c in ast.walk(node) if isinstance(c, ast.Call) and self._may_come_again(c)]
+        anew = map(self.caches.are_written_anew, written)
+        return bool(written) and (all(anew) if in_all else any(anew))
+
+    def _may_come_again(self, call: ast.Call) -> bool:
+        rows = self.alone.effects.kinds.called(call) or ()
+        is_fetched = any(row.has(Trait.DOWNLOADS) or row.has(Trait.FETCHES) for row in rows)
+        return self.alone.writes(call) and call not in self.own and not is_fetched
 
     def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
         """The statements of a block, those on one line together; none where the block stands behind its head."""

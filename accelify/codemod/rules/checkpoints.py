@@ -48,7 +48,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change for each `torch.save`, and for each load of what was saved."""
     guarding = script.written.guarding
     for save in script.written.saves:
-        if save.call in guarding.covered or guarding.is_cached(save.call):
+        is_found = guarding.is_cached(save.call) and not guarding.is_made_anew(save.call)
+        if save.call in guarding.covered or is_found:
             continue
         if _has_options(save.call) and not script.options.runtime.has("save_options"):
             message = "Accelerate's `save` takes none of these options of `torch.save`"

@@ -174,11 +174,15 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     """One process deletes a folder, and the others wait for it; a note where not all of them come there."""
     path, statement, state = script.path(call), _deletion(script, call), script.state(call)
     written = script.written
+    edits: tuple[Edit, ...]
     is_own = not call.args or any(True for _ in written.clocks.behind(call.args[0]))
     is_used = any(written.stored.is_before(backward, call) for backward in script.training.backwards)
     is_taken = script.accelerator(call) is None and state.split(".")[0] in script.program.frame(call).root.writes
     is_met = not is_used or not script.run.ends_apart
-    is_safe = is_met and not (script.is_by_hand or is_own or is_taken or written.guarding.is_cached(call))
+    is_safe = is_met and not (script.is_by_hand or is_own or is_taken)
+    if statement is not None and written.guarding.is_cached(call) and not (script.is_by_hand or is_own or is_taken):
+        edits = (Wrap((statement,), f"if {state}.is_main_process:"), *script.library_import(call, state))
+        return Change(NAME, path, call.lineno, "the main process, which is the first, deletes the folder", edits)
     if statement is None or not is_safe or not _is_run_by_all(script, statement, _DEPTH):
         message = (
             "every process deletes this folder, possibly after another has started to write to it: guard it with "
@@ -187,7 +191,7 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
         return Remark(NAME, path, call, message, Tier.REVIEW)
     wait = Insert(statement, "after", f"{state}.wait_for_everyone()")
     alone = Wrap((statement,), f"if {state}.is_main_process:")
-    edits: tuple[Edit, ...] = (alone, wait, *script.library_import(call, state))
+    edits = (alone, wait, *script.library_import(call, state))
     if is_used or written.meetings.are_read_before((statement,)):
         edits = (Insert(statement, "before", f"{state}.wait_for_everyone()"), *edits)
     return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", edits)

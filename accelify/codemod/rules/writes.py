@@ -55,6 +55,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
             imported = script.library_import(run[0], accelerator)
             reason = "only the main process writes this"
             yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (header, *imported))
+        if script.written.guarding.is_cached(run[0]):
+            continue  # the others wait where one process makes the cache
         waits = (
             [("after", run[-1], "the other processes wait until the main process has downloaded it")]
             if _fetches(script, run)
@@ -143,7 +145,7 @@ def _written_alone(script: Script) -> list[tuple[ast.Call, ast.expr]]:
     guarding = script.written.guarding
     fetched = {node for run in guarding.runs if _fetches(script, run) for s in run for node in ast.walk(s)}
     alone = guarding.covered - fetched
-    writes = [c for c in script.program.calls if c in alone and guarding.alone.writes(c)]
+    writes = [c for c in script.program.calls if c in alone and guarding.alone.writes(c) and not guarding.is_cached(c)]
     writes += [save.call for save in script.written.saves if save.saver is not None and save.call not in alone]
     return [(call, path) for call in writes for path in _paths(script, call)]
 
@@ -209,9 +211,9 @@ def _wait(script: Script, node: ast.AST, writes: list[ast.Call], done: list[ast.
 
 def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     """No process reads a file before the one that writes it is done."""
-    alone = script.written.guarding.alone
-    written_alone = (c for c in script.program.calls if c in script.written.guarding.covered and alone.writes(c))
-    paths = [(call, path) for call in written_alone for path in _paths(script, call)]
+    guarding = script.written.guarding
+    covered = (c for c in script.program.calls if c in guarding.covered and not guarding.is_cached(c))
+    paths = [(call, path) for call in covered if guarding.alone.writes(call) for path in _paths(script, call)]
     written = defaultdict[ast.Call, set[tuple[object, str]]](set)
     for write, path in paths:
         written[write].add((_place(script, path), ast.unparse(path)))

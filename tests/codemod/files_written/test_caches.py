@@ -98,6 +98,44 @@ def test_functions_that_keep_what_they_find_in_a_file(function: str, call: str) 
     assert not any(n.rule == "writes" for n in result.notes)
 
 
+ALONE = "if accelify.runtime.PartialState().is_main_process:"
+NEW_FOLDER = "    if new and os.path.exists('c'):\n        shutil.rmtree('c')\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        (
+            "    if new and os.path.exists('c'):\n        os.remove('c')\n    if not os.path.exists('c'):\n"
+            "        torch.save(read(), 'c')\n    return torch.load('c')\n",
+            f"    {ALONE}\n        if new and os.path.exists('c'):\n            os.remove('c')\n",
+        ),
+        (
+            "    if new or not os.path.exists('c'):\n        x = read()\n        pickle.dump(x, open('c', 'wb'))\n"
+            "    else:\n        x = pickle.load(open('c', 'rb'))\n    return x\n",
+            f"        {ALONE}\n            pickle.dump(x, open('c', 'wb'))\n",
+        ),
+        (
+            "    if os.path.exists('c') and not new:\n        x = torch.load('c')\n    else:\n        x = read()\n"
+            "        torch.save(x, 'c')\n    return x\n",
+            "        accelify.runtime.save(x, 'c')\n",
+        ),
+        (
+            f"{NEW_FOLDER}    if not os.path.exists('c'):\n        os.makedirs('c')\n"
+            "        torch.save(read(), 'c/x')\n    return torch.load('c/x')\n",
+            f"    {ALONE}\n        if new and os.path.exists('c'):\n            shutil.rmtree('c')\n",
+        ),
+    ],
+)
+def test_what_each_process_would_make_anew_the_first_makes(body: str, written: str) -> None:
+    head = HEAD + "import shutil, sys\nfrom data import read\n"
+    result = run(head + f"def rows(new):\n{body}" + MAIN.format(call="rows(len(sys.argv) > 1)"))
+    assert "    with accelerator.main_process_first():\n" in result.after.decode()
+    assert written in result.after.decode()
+    assert b"wait_for_everyone" not in result.after
+    assert not any(n.rule in ("writes", "folders") for n in result.notes)
+
+
 APPENDED = """\
 def rows(path):
     import pandas as pd

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.devices.comparisons import Comparison, Comparisons
 from accelify.codemod.devices.destinations import (
+    Destination,
     Destinations,
     Where,
     device_types,
@@ -129,11 +130,11 @@ class Devices:
         device = move.device
         if self.goes_to_cpu(move):
             return "stays: it goes to the CPU"
-        if is_where_another_is(device):
-            return "stays: it goes where another tensor is"
+        if isinstance(device, ast.Attribute) and is_where_another_is(device):
+            return f"stays: it goes to the device of `{ast.unparse(device.value)}`"
         if not run.may_train(self.known.program, move.call):
             return "stays: the training does not run this"
-        places = {d.now for d in self.lattice.devices.resolved(self.lattice.devices.of(device))}
+        places = self.places(device)
         is_text = isinstance(device, ast.Constant) and isinstance(device.value, str) and not any(gpu_texts(device))
         if device is None or is_text or places == {Where.ACCELERATOR}:
             return "stays: it goes to the process's own device"
@@ -142,6 +143,16 @@ class Devices:
         if places == {Where.ACCELERATOR, Where.HOST}:
             return "stays: it goes to the process's own device, or to the CPU where the script asks for that"
         return f"stays: it goes to the device that the script sets, `{ast.unparse(device)}`"
+
+    def places(self, device: ast.expr | None) -> set[Where]:
+        """Where a device may be once all changes are made."""
+        named = self.lattice.devices.resolved(self.lattice.devices.of(device))
+        return {Where.ACCELERATOR if self._loses_its_number(d) else d.now for d in named}
+
+    def _loses_its_number(self, named: Destination) -> bool:
+        """Whether a device is one GPU by its number until that is taken out: `"cuda:0"`, which becomes `"cuda"`."""
+        texts = [named.source, *gpu_texts(named.source)] if named.source is not None else []
+        return any(text in (*self.out_of_reach, *self.numbers) for text in texts)
 
     def is_for_a_gpu(self, test: ast.expr) -> bool:
         """Whether a condition holds wherever the script computes on a GPU."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.devices.destinations import is_by_number, is_where_another_is
+from accelify.codemod.devices.destinations import Where, is_by_number, is_where_another_is
 from accelify.codemod.devices.moves import Moves
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.result import Tier
@@ -52,6 +52,7 @@ def _is_right(script: Script, device: ast.expr) -> bool:
     """Whether a move is to the process's own device, by its name or passed on, or to where another tensor is."""
     is_named = isinstance(device, ast.Constant) and not is_by_number(script.program, device)
     is_own = is_named or device in script.devices.numbers or script.devices.is_of_process(device)
+    is_own = is_own or script.devices.places(device) == {Where.ACCELERATOR}
     return is_own or is_where_another_is(script.tracer.only_value(device) or device)
 
 

@@ -39,7 +39,8 @@ class Bank:
     ("code", "move", "says"),
     [
         ("host = torch.device('cpu')\nseen = loss.to(host)", "loss.to", "it goes to the CPU"),
-        ("rates = torch.ones(4).to(y.device)", "torch.ones(4).to", "it goes where another tensor is"),
+        ("rates = torch.ones(4).to(y.device)", "torch.ones(4).to", "it goes to the device of `y`"),
+        ("place = y.device if flag else device\nrates = loss.to(place)", "loss.to", "the process's own device"),
         ("Bank(device).add(loss)", "row.to", "it goes to the process's own device"),
         ("Bank(device if flag else 'cpu').add(loss)", "row.to", "or to the CPU where the script asks for that"),
         ("Bank(pick()).add(loss)", "row.to", "it goes to the device that the script sets, `self.device`"),

@@ -72,6 +72,24 @@ def test_what_goes_to_where_another_is_or_to_the_current_gpu_needs_no_note(body:
     assert all(r.tier is Tier.INFO for r in found)
 
 
+@pytest.mark.parametrize(
+    ("device", "is_right"),
+    [
+        ("torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')", True),
+        ("'cuda:0'", True),
+        ("os.environ['PLACE']", False),
+    ],
+)
+def test_a_number_that_is_taken_out_needs_no_note_where_it_is_read(device: str, is_right: bool) -> None:
+    network = (
+        f"import os\nimport torch\nfrom torch import nn\ndevice = {device}\nclass Net(nn.Linear):\n"
+        "    def forward(self, x):\n        return super().forward(x) + torch.zeros(1).to(device)\n"
+    )
+    main = script(imports="from network import Net", model="model = Net(4, 1).cuda()")
+    (remark,) = elsewhere.find(Facts({"main.py": main, "network.py": network}).script)
+    assert (remark.tier is Tier.INFO) is is_right
+
+
 ENGINE = """\
 def train(model, loader, optimizer, device):
     for x, y in loader:

@@ -103,6 +103,7 @@ class Reports:
         found = [self._shown_state(key, r) for key, r in zip(self._found, found, strict=True)]
         found = [r for r in found if r.node not in self._state or r.about in (About.STATE, About.CARRIED)]
         found = [r for r in found if not any(self._is_within(r, other) for other in found)]
+        found = [r for r in found if not any(self._is_round(r, other) for other in found)]
         return [r for r in found if not self._is_trained(r)]
 
     def _shown_state(self, key: tuple[object, ...], report: Report) -> Report:
@@ -117,6 +118,12 @@ class Reports:
         changed = self.ranks.chains.changed_by(report.node) if isinstance(report.node, ast.Call) else [report.node]
         named = [n for n in changed if isinstance(n, ast.expr) and ast.unparse(n) == report.text]
         return bool(named) and all(map(self.ranks.shards.is_alike, named))
+
+    def _is_round(self, report: Report, other: Report) -> bool:
+        """Whether a report names an object for its state, `model.loss(x)`, and another one what of it holds that."""
+        if report is other or {report.about, other.about} != {About.STATE} or not isinstance(report.node, ast.Call):
+            return False
+        return self.program.frame(other.node) in self.program.run_through([report.node])
 
     def _is_within(self, report: Report, other: Report) -> bool:
         """Whether a report is of what a meter keeps, and another one says that of the meter: `meter.update(loss)`."""

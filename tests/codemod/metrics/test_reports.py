@@ -882,3 +882,28 @@ HEIRS["two.py"] = HEIRS["one.py"].replace("One", "Two")
 def test_what_each_heir_adds_in_its_own_file_is_reported_there(added: str) -> None:
     facts = Facts({path: text.replace("{added}", added) for path, text in HEIRS.items()})
     assert sorted(facts.program.path(r.node) for r in facts.script.metrics.reports) == ["one.py", "two.py"]
+
+
+POOL = """\
+class Pool:
+    def __init__(self):
+        self.images = []
+        self.seen = 0
+    def query(self, image):
+        {kept}
+        if random.randint(0, 1) == 1:
+            return image
+        old = self.images.pop(0)
+        self.images.append(image)
+        return old
+pool = Pool()
+"""
+
+
+@pytest.mark.parametrize(
+    "kept", ["pass", "if not self.images: self.images.append(image)", "self.images.append(image); del self.images[:-9]"]
+)
+def test_a_state_is_reported_where_it_is_held(kept: str) -> None:
+    before = "import random\n" + POOL.format(kept=kept)
+    text = training(before=before).replace("criterion(out, y)", "criterion(out, y) + pool.query(out.detach()).mean()")
+    assert {r.text for r in script_of(text).metrics.reports if r.about is About.STATE} == {"self.images"}

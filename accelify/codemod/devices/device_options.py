@@ -15,6 +15,7 @@ from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.settings import Settings, is_declared_default
 from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.in_place import is_fixed
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, code, main_guard, returned
@@ -55,14 +56,15 @@ class DeviceOptions:
     def find(
         self, redirected: Collection[ast.expr], numbered: Callable[[Option], bool] = lambda node: False
     ) -> tuple[DeviceOption, ...]:
-        """One for each option; `redirected` are the reads that get the accelerator's device one by one.
+        """One for each option that can be set; `redirected` are the reads that get the accelerator's device one by one.
 
         numbered: whether an option is one GPU by its number, unless the user says otherwise.
         """
         if len(self.access.reach.homes) != 1:
             return ()
         choosing = [*self._choosing(), *self._placing(numbered), *filter(_is_device_option, redirected)]
-        found = (self._settled(key, redirected) for key in sorted({_key(n) for n in choosing}))
+        settable = {_key(n) for n in choosing if not is_fixed(self.program, n)}
+        found = (self._settled(key, redirected) for key in sorted(settable))
         return tuple(option for option in found if option is not None)
 
     def _choosing(self) -> Iterator[Option]:

@@ -116,6 +116,26 @@ def test_options_that_are_left(text: str) -> None:
     assert not settled(f"{text}{PARSED}args = parser.parse_args()\nmain(args)\n")
 
 
+CONFIG = """\
+from dataclasses import dataclass
+from typing import NamedTuple
+{head}
+    device: str = "cuda"
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        ("class Config(NamedTuple):", []),
+        ("@dataclass(frozen=True)\nclass Config:", []),
+        ("@dataclass\nclass Config:", [("args.device", True)]),
+    ],
+)
+def test_options_that_cannot_be_set(head: str, options: list[tuple[str, bool]]) -> None:
+    assert settled(f"{CONFIG.format(head=head)}{MAIN}main(Config())\n") == options
+
+
 def test_the_line_stands_below_the_accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text(

@@ -43,8 +43,8 @@ class Bindings:
         return value is not None and goes_over(self.program, self.tracer, value)
 
     def below_views(self, chain: Chain) -> Chain:
-        """The names that a loader has, without those of an iterator or a generator over it."""
-        views = [k for k, binding in enumerate(chain[:-1]) if self.goes_over(self.named(binding))]
+        """The names that a loader has, without those of an iterator over it, or of `list(loader)[:2]`."""
+        views = [k for k, b in enumerate(chain[:-1]) if self.goes_over(self.named(b)) or _is_sliced(b)]
         return chain[views[-1] + 1 :] if views else chain
 
     def named(self, binding: Binding) -> ast.expr | None:
@@ -93,6 +93,10 @@ class Bindings:
     def gives_refused(self, write: ast.AST) -> bool:
         """Whether an assignment gives a name nothing to prepare."""
         return isinstance(write, ast.expr) and self.is_refused(self.tracer.assigned(write))
+
+
+def _is_sliced(binding: Binding) -> bool:
+    return isinstance(binding.node, ast.Subscript) and isinstance(binding.node.slice, ast.Slice)
 
 
 def within(chain: Chain) -> Chain:

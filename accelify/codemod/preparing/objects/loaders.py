@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 
 from accelify.codemod.libraries import names
@@ -17,7 +18,7 @@ from accelify.codemod.preparing.reach import node_of
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Generated, Made, View
+from accelify.codemod.semantics.values import Collection, Generated, Made, View
 from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.loops.training import Data, Training
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
@@ -36,6 +37,7 @@ class Loaders:
         self.training = training
         self.bindings = bindings
         self.found = found
+        self.iterables = Iterables(program, roles, tracer)
         self.generators = Generators(program, roles, tracer, bindings)
         self.containers = Containers(program, training)
         self._evaluations = Evaluations(program, roles, training.frames)
@@ -67,7 +69,8 @@ class Loaders:
                 return
         ways = [w for w in ways if not self._is_asked_to_evaluate(w)] or ways
         chains = [self.bindings.below_views(c) for w in ways for c in handed_back(self.program, self.tracer, w)]
-        chains = [c for c in chains if not self.bindings.is_refused(self._loader_binding(c).value)] or chains
+        others = [c for c in chains if self._is_no_loader(self._loader_binding(c).value)]
+        chains = [c for c in chains if c not in others] or chains
         if not chains and self._is_of_unknown_make(source, data):
             self.found.sharded.append((data, source))
             return
@@ -95,8 +98,21 @@ class Loaders:
                 if not counts:
                     self.found.wrap("loader", binding.node)
             elif not binding.is_none:
-                self.found.add(self.bindings.item("loader", binding))
+                item = self.bindings.item("loader", binding)
+                self.found.add(replace(item, among_others=item.among_others or self._is_also_listed(binding, others)))
         self._note_loaders(source)
+
+    def _is_no_loader(self, value: ast.expr | None) -> bool:
+        """Whether a name is given nothing to prepare: batches of a loader in a list are those of a prepared one."""
+        held = self.program.values(value)
+        lists = [v for v in held if isinstance(v, Collection)]
+        is_listed = bool(lists) and not any(map(self.roles.is_loader, held))
+        return self.bindings.is_refused(value) or (is_listed and all(map(self.iterables.holds_batches, lists)))
+
+    def _is_also_listed(self, binding: Binding, others: Sequence[Chain]) -> bool:
+        """Whether the same name is given a list of batches elsewhere."""
+        named = (self._loader_binding(chain) for chain in others)
+        return any(other.text == binding.text and other.scope is binding.scope for other in named)
 
     def _is_asked_to_evaluate(self, chain: Chain) -> bool:
         """Whether a function, or a class, that yields batches for training, too, gets a loader to evaluate on."""
@@ -132,13 +148,13 @@ class Loaders:
 
     def _is_of_unknown_make(self, source: ast.expr, data: Data) -> bool:
         """Whether a loop iterates over what nothing shows to be a loader: what it yields is sharded as it comes."""
-        held = Iterables(self.program, self.roles, self.tracer).owners(source)
+        held = self.iterables.owners(source)
         is_gone_over = isinstance(data.loop, ast.For) and self.program.inside(source, data.loop.iter)
         return is_gone_over and not any(self.roles.is_loader(v) for v in held)
 
     def _note_loaders(self, source: ast.expr) -> None:
         """Remember whose batches come from prepared loaders."""
-        self.found.loaders |= Iterables(self.program, self.roles, self.tracer).owners(source)
+        self.found.loaders |= self.iterables.owners(source)
 
     def _loader_binding(self, chain: Chain) -> Binding:
         """The outermost binding in code that has the accelerator anyway, else the outermost."""
@@ -196,7 +212,7 @@ class Loaders:
 
     def _without_name(self, source: ast.expr, site: ast.AST) -> None:
         """Prepare loaders that have no name of their own where they are made."""
-        owners = Iterables(self.program, self.roles, self.tracer).owners(source)  # through `iter(loader)`
+        owners = self.iterables.owners(source)  # through `iter(loader)`
         held = {*self.program.values(source), *owners}
         made = [v.node for v in held if isinstance(v, Made) and self.roles.is_loader(v)]
         if not made:

@@ -9,7 +9,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Argument, Element, Generated, Member, Value, View
+from accelify.codemod.semantics.values import Argument, Collection, Element, Generated, Member, Value, View
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.roles import Roles
 
@@ -63,6 +63,13 @@ class Iterables:
                 yield source
             elif isinstance(node, (ast.For, ast.AsyncFor)) and self.is_loader_loop(node) and _yields(node):
                 yield node.iter
+
+    def holds_batches(self, listed: Collection) -> bool:
+        """Whether a list is one of a loader's batches: `[next(iter(loader))]`."""
+        return bool(self.flow.elements(listed)) and all(map(self._is_batch, self.flow.elements(listed)))
+
+    def _is_batch(self, value: Value) -> bool:
+        return isinstance(value, Element) and self.roles.is_loader(value.owner)
 
     def is_loader_loop(self, loop: Loop) -> bool:
         """Whether a loop iterates over a loader."""

@@ -9,7 +9,7 @@ from accelify.codemod.libraries.row import SEEDS
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.values import Argument, Element
+from accelify.codemod.semantics.values import Argument, Collection, Element
 from accelify.codemod.training.experience import Results
 from accelify.codemod.training.loops.asked_batches import AskedBatches, asked_of
 from accelify.codemod.training.loops.bodies import Loop, nodes_in
@@ -108,7 +108,7 @@ class Learning:
         self, backward: ast.Call, loops: Sequence[Loop], of_loaders: Sequence[ast.For]
     ) -> tuple[list[Data], list[ast.Call]]:
         """The loaders that loops go over, or ask for a batch, and all calls that ask."""
-        found = [Data("loaders", loop, (loop.iter,)) for loop in of_loaders]
+        found = [self._of_a_loader(loop) for loop in of_loaders]
         evaluations = Evaluations(self.program, self.roles, [self.program.frame(backward)])
         drawn = [
             c for c in self.asked.calls(loops) if not self.asked.is_for_a_round_s_own(c) and not evaluations.asks(c)
@@ -122,6 +122,13 @@ class Learning:
         asked = [call for call in drawn if not self.asked.searches(call, loops)]
         found.extend(Data("loaders", loops[0], (asked_of(call),)) for call in asked)
         return found, drawn
+
+    def _of_a_loader(self, loop: ast.For) -> Data:
+        """The data of a loop over a loader; where it may be a list of the script's own, too, `shard` takes either."""
+        named = [binding.value for chain in self.tracer.chains(loop.iter) for binding in chain[-1:]]
+        lists = [v for value in named for v in self.program.values(value) if isinstance(v, Collection)]
+        is_own = any(self.flow.elements(v) and not self.iterables.holds_batches(v) for v in lists)
+        return Data("sequence" if is_own else "loaders", loop, (loop.iter,))
 
     def _is_over_a_given_loader(self, loop: Loop) -> bool:
         """Whether a loop trains on what callers give that are not known: a loader, as far as anything shows."""

@@ -11,7 +11,7 @@ from accelify.codemod.preparing.objects.found import Found
 from accelify.codemod.preparing.objects.loaders import Loaders
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated, run
-from tests.codemod.preparing.objects.texts import HEAD
+from tests.codemod.preparing.objects.texts import HEAD, STEP
 from tests.codemod.training_scripts import script
 
 
@@ -186,7 +186,7 @@ def evaluate(loader):
 LOOP = "{0} = Ahead(valid_loader)\n    x = {0}.next()\n    while x is not None:\n        {1}\n        x = {0}.next()"
 
 
-STEP = "optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()"
+ASKED_STEP = "optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ STEP = "optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()"
         (FUNCTION, "print(evaluate(valid_loader))", "train_loader, model"),
         ("", LOOP.format("valid", "print(model(x).sum().item())"), "train_loader, model"),
         ("", LOOP.format("ahead", "print(model(x).sum().item())"), "train_loader, model"),
-        ("", LOOP.format("more", STEP), "train_loader, valid_loader, model"),
+        ("", LOOP.format("more", ASKED_STEP), "train_loader, valid_loader, model"),
     ],
 )
 def test_a_loader_that_an_object_asks_to_evaluate_is_not_prepared(defined: str, evaluated: str, prepared: str) -> None:
@@ -212,3 +212,45 @@ def test_the_loader_of_a_loop_is_prepared_by_its_name() -> None:
     for data in facts.training.data:
         loaders.add(data)
     assert [(i.kind, i.text) for i in found.items] == [("loader", "loader")]
+
+
+LISTED = """\
+import itertools
+import sys
+loader = DataLoader(data, batch_size=4)
+if len(sys.argv) > 1:
+    loader = {listed}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in {loop}:
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "loop"),
+    [
+        ("[next(iter(loader))] * 4", "loader"),
+        ("[b for k, b in enumerate(loader) if k < 2]", "tqdm(loader)"),
+        ("list(itertools.islice(loader, 2))", "loader"),
+        ("list(loader)[:2]", "loader"),
+    ],
+)
+def test_a_list_of_a_loader_s_batches_is_not_prepared_beside_it(listed: str, loop: str) -> None:
+    after = migrated(HEAD + "from tqdm import tqdm\n" + LISTED.format(listed=listed, loop=loop) + STEP)
+    assert "loader = DataLoader(data, batch_size=4)\nloader = accelerator.prepare(loader)\n" in after
+    assert "\nmodel, optimizer = accelerator.prepare(model, optimizer)\n" in after
+    assert after.count("prepare(") == 2
+
+
+@pytest.mark.parametrize(
+    ("listed", "loop"),
+    [
+        ("[(torch.randn(4, 4), torch.randn(4, 1)) for _ in range(4)]", "for x, y in accelerator.shard(loader):"),
+        ("[(torch.randn(4, 4), torch.randn(4, 1))] * 4", "for x, y in accelerator.shard(loader):"),
+        ("DataLoader(data)", "for x, y in loader:"),
+    ],
+)
+def test_a_list_of_the_script_s_own_and_a_loader_are_sharded_alike(listed: str, loop: str) -> None:
+    after = migrated(HEAD + LISTED.format(listed=listed, loop="loader") + STEP)
+    assert loop in after
+    assert (", optimizer = accelerator.prepare(loader" in after) is (loop == "for x, y in loader:")

@@ -1167,6 +1167,70 @@ def test_a_class_that_the_script_does_not_make_works_as_before(tmp_path: Path, c
     assert b"self.accelerator" not in found["engine.py"].after
 
 
+LOADED = """\
+from importlib import import_module
+def build(name, settings):
+    return {found}.build(settings)
+"""
+RUNNERS = """\
+import torch
+class Runner:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+    def epoch(self, batches):
+        for x, y in batches:
+            loss = (self.model(x) - y).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+def build(settings):
+    model = torch.nn.Linear(4, 1)
+    return Runner(model, torch.optim.SGD(model.parameters(), **settings))
+"""
+STARTED = """\
+import sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from load import build
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+runner = build(sys.argv[1], {"lr": 0.1})
+runner.epoch(loader)
+torch.save(runner.model.state_dict(), "model.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    "found",
+    ["import_module('runners.' + name)", "import_module(f'runners.{name}')", "import_module('runners.%s' % name)"],
+)
+def test_a_named_file_is_one_that_a_name_of_run_time_may_mean(tmp_path: Path, found: str) -> None:
+    files = {
+        "train": STARTED,
+        "load": LOADED.format(found=found),
+        "runners__small": RUNNERS,
+        "runners__other": "x = 1\n",
+    }
+    scripts.write(tmp_path, {name.replace("__", "/") + ".py": text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        results = {r.path: r for r in rewrite_together(("train.py", "runners/small.py"), Options())}
+    assert {r.status for r in results.values()} == {Status.MIGRATED}
+    assert b"loader = accelerator.prepare(loader)" in results["train.py"].after
+    assert b"accelerator.save(runner.model.state_dict()" in results["train.py"].after
+    assert b"accelerator.backward(loss)" in results["runners/small.py"].after
+
+
+def test_a_name_of_run_time_means_none_of_the_files_elsewhere(tmp_path: Path) -> None:
+    files = {
+        "train": STARTED,
+        "load": LOADED.format(found="import_module('plugins.' + name)"),
+        "runners__small": RUNNERS,
+    }
+    scripts.write(tmp_path, {name.replace("__", "/") + ".py": text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        results = {r.path: r for r in rewrite_together(("train.py", "runners/small.py"), Options())}
+    assert results["train.py"].status is Status.UNCHANGED
+
+
 @pytest.mark.parametrize("name", ["'.'.join(['zoo', part, chosen])", "f'{part}.{chosen}'", "part + chosen"])
 def test_a_module_whose_name_leads_to_no_file_may_be_any_that_trains(tmp_path: Path, name: str) -> None:
     (tmp_path / ".git").mkdir()

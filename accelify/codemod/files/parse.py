@@ -316,3 +316,18 @@ def _split(text: str) -> list[str]:
         out.append(text[start:index])
         start = index
     return [*out, text[start:]]
+
+
+def beginning(node: ast.expr) -> str:
+    """The text with which an expression begins: of `"a." + b`, `f"a.{b}"`, `"a.%s" % b` and `"a.{}".format(b)`."""
+    while True:
+        if isinstance(node, ast.BinOp):
+            node = node.left
+        elif isinstance(node, ast.JoinedStr) and node.values:
+            node = node.values[0]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr != "join":
+            node = node.func.value
+        else:
+            break
+    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return re.split(r"[%{]", text)[0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeGuard
 
+from accelify.codemod.files.parse import beginning
 from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.dataflow.memory import Source
@@ -624,19 +625,4 @@ def _beginnings(program: Program, node: ast.expr) -> Iterator[str]:
         yield from (
             t.value for n in listed for t in ast.walk(n) if isinstance(t, ast.Constant) and isinstance(t.value, str)
         )
-        yield _beginning(value)
-
-
-def _beginning(node: ast.expr) -> str:
-    """The text with which an expression begins: of `"a." + b`, `f"a.{b}"`, `"a.%s" % b` and `"a.{}".format(b)`."""
-    while True:
-        if isinstance(node, ast.BinOp):
-            node = node.left
-        elif isinstance(node, ast.JoinedStr) and node.values:
-            node = node.values[0]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr != "join":
-            node = node.func.value
-        else:
-            break
-    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-    return re.split(r"[%{]", text)[0]
+        yield beginning(value)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from accelify.codemod.files.parse import beginning
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.semantics.dataflow.containers import PASSED, Containers, device_of, only
 from accelify.codemod.semantics.dataflow.memory import Source
@@ -444,7 +445,10 @@ class Calls(Containers):
         return frozenset(found)
 
     def _import_module(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
-        """`import_module("tensorboardX")` is that module, `__import__("torch.optim")` the package that holds it."""
+        """`import_module("tensorboardX")` is that module, `__import__("torch.optim")` the package that holds it.
+
+        Of a name that is made at run time it is the modules that it may mean among the files that the user has named.
+        """
         parsed = self.parsed_of[self.scope_of[node].module]
         told = [v.value for given in arguments[:1] for v in given if isinstance(v, Constant)]
         told += [text for argument in node.args[:1] if (text := parsed.spelled_out(argument)) is not None]
@@ -452,6 +456,9 @@ class Calls(Containers):
             found = (self.module_named(parsed.path, n.lstrip("."), len(n) - len(n.lstrip("."))) for n in relative)
             return frozenset(ModuleValue(root) for root in found if root is not None) or None
         modules = [name for name in told if isinstance(name, str)]
+        if not modules:
+            like = self.project.named_like(parsed.path, beginning(node.args[0]), "") if node.args else ()
+            return frozenset(ModuleValue(self.bindings[path].root) for path in self.named.intersection(like)) or None
         if isinstance(node.func, ast.Name) and node.func.id == "__import__" and not arguments[3:] and not keywords:
             modules = [name.partition(".")[0] for name in modules]
         importer = self.path_of_root[self.scope_of[node].root]

@@ -125,8 +125,8 @@ class Learning:
 
     def _of_a_loader(self, loop: ast.For) -> Data:
         """The data of a loop over a loader; where it may be a list of the script's own, too, `shard` takes either."""
-        named = [binding.value for chain in self.tracer.chains(loop.iter) for binding in chain[-1:]]
-        lists = [v for value in named for v in self.program.values(value) if isinstance(v, Collection)]
+        reaching = {v for chain in self.tracer.chains(loop.iter) for v in self.program.values(chain[-1].value)}
+        lists = [v for v in reaching & self.program.values(loop.iter) if isinstance(v, Collection)]
         is_own = any(self.flow.elements(v) and not self.iterables.holds_batches(v) for v in lists)
         return Data("sequence" if is_own else "loaders", loop, (loop.iter,))
 

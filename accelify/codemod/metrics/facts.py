@@ -251,8 +251,8 @@ def metrics_of(
     asking = frozenset(n for n in loops if measured.asks_prepared_loaders(n))
     metering = Metering(program, measured.tracer, measured.prepared, Harmless(program, measured.roles), asking)
     metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in sharded})
-    reduced = [(r.anchor, name) for r in reductions for name in r.names]
-    reduced += [(loop, name) for loop, names in _put_together(sharded, metered) for name in names]
+    reduced = [((r.anchor, *(f.node for f in r.methods)), name) for r in reductions for name in r.names]
+    reduced += [((loop,), name) for loop, names in _put_together(sharded, metered) for name in names]
     settled = _Settled(measured.chains, tuple(reduced), tuple(_reduced_by_hand(measured.chains)) if by_hand else ())
     shared_at_times = [*shared, *measured.loops_shared_for_some(files, {*shared, *evaluations})]
     reduces = not by_hand and measured.options.runtime.has("reduce")
@@ -281,11 +281,12 @@ def ranks_by_hand(chains: Chains, shards: Shards) -> Ranks:
 class _Settled:
     """The values that become the same on all ranks, and the statements after which they are.
 
+    reduced: the loop after which a variable is, with the methods in which that changes it, too.
     by_hand: what the script reduces itself, with the statements: the question whether there are several processes, too.
     """
 
     chains: Chains
-    reduced: tuple[tuple[ast.stmt, str], ...]
+    reduced: tuple[tuple[tuple[ast.AST, ...], str], ...]
     by_hand: tuple[tuple[ast.expr, tuple[ast.AST, ...]], ...] = ()
 
     def __call__(self, ranks: Ranks, definition: Definition, read: ast.AST) -> bool:
@@ -310,9 +311,10 @@ class _Settled:
         """Whether what a definition gives becomes the same on all ranks at some time."""
         return bool(self._anchors(node))
 
-    def _anchors(self, node: ast.AST) -> list[ast.stmt]:
+    def _anchors(self, node: ast.AST) -> list[ast.AST]:
         """The loops after which what a definition changes is reduced."""
-        around = [(anchor, name) for anchor, name in self.reduced if self.chains.program.inside(node, anchor)]
+        inside = self.chains.program.inside
+        around = [(places[0], name) for places, name in self.reduced if any(inside(node, p) for p in places)]
         if around and isinstance(node, ast.Call):  # `meters["loss"].update(x)`: one place of what holds them
             places = {ast.unparse(changed) for changed in self.chains.changed_by(node)}
             around = [
@@ -322,7 +324,7 @@ class _Settled:
             node = node.value
         return [anchor for anchor, name in around if name == updated_text(self.chains, node)]
 
-    def _is_during(self, ranks: Ranks, read: ast.AST, anchor: ast.stmt) -> bool:
+    def _is_during(self, ranks: Ranks, read: ast.AST, anchor: ast.AST) -> bool:
         program = self.chains.program
         if program.inside(read, anchor):
             return True

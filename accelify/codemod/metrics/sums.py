@@ -12,6 +12,7 @@ from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.metrics.ranks.expressions import is_self
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.metrics.ranks.round_methods import RoundMethods
 from accelify.codemod.metrics.rounds import stops
 from accelify.codemod.metrics.rows.trims import Summand
 from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, extreme
@@ -37,7 +38,8 @@ class Reduction:
     condition: when the loop goes over a shared loader at all; None for always. training: when it trains, of a loop that
     is sharded in whole batches otherwise; a mean then is a sum where it does not. wholes: what a sum is divided by that
     the loop has not counted. leaves_out_its_end: whether these count what the loop leaves out at its end. adds_means:
-    whether a batch adds its rows' mean, so that the sum counts batches.
+    whether a batch adds its rows' mean, so that the sum counts batches. methods: those in which the loop adds to them,
+    too.
     """
 
     loop: Loop
@@ -49,6 +51,7 @@ class Reduction:
     wholes: tuple[ast.expr, ...] = ()
     leaves_out_its_end: bool = False
     adds_means: bool = False
+    methods: tuple[Scope, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class Sums:
         self.splits_batches = splits_batches
         self.phases = phases
         self.only_if = only_if
+        self.methods = RoundMethods(chains, ranks.rounds)
         self._added: dict[Loop, dict[str, list[Addition]]] = {}
 
     def of(self, loop: Loop) -> list[Reduction]:
@@ -136,6 +140,7 @@ class Sums:
                 wholes=tuple(w for n in names if n in found and how == "sum" for w in found[n].wholes),
                 leaves_out_its_end=drops,
                 adds_means=any(found[n].adds_means for n in names if n in found and found[n].wholes),
+                methods=tuple(dict.fromkeys(f for n in names for f in self._methods_adding(n, loop))),
             )
             for (how, anchor), names in grouped.items()
         ]
@@ -150,7 +155,7 @@ class Sums:
             variable = self._variable(additions)
             inside = None if variable is None else self._changes_in(variable, loop, additions)
             anchor = None if variable is None or inside is None else self._anchor(variable, inside, loop)
-            reads = self._reads_after(inside, anchor) if inside is not None and anchor is not None else None
+            reads = self._reads_after(inside, anchor, loop) if inside is not None and anchor is not None else None
             uses = [use for read in reads or () for use in self._use(read, anchor, _DEPTH)] if anchor else []
             divisors = [d for use in uses for d in use.divisors]
             parts = (n for a in additions for part in a.parts for n in ast.walk(part))
@@ -169,9 +174,12 @@ class Sums:
         """The variables that a loop adds to, each with what is added, in the order of the text."""
         if loop not in self._added:
             found: dict[str, list[Addition]] = {}
-            for each in sorted(additions_in(self.chains, loop), key=lambda a: self.program.position(a.statement)):
+            places = (loop, *(method.node for method in self.methods.of(loop)))
+            made = (a for place in places for a in additions_in(self.chains, place))
+            for each in sorted(made, key=lambda a: self.program.position(a.statement)):
                 variable = self._root(each.target)
-                if variable is not None:
+                is_there = self.program.inside(each.node, loop) or isinstance(variable, ast.Attribute)
+                if variable is not None and is_there:
                     found.setdefault(ast.unparse(variable), []).append(each)
             self._added[loop] = found
         return self._added[loop]
@@ -236,7 +244,8 @@ class Sums:
 
     def _drop_the_unlinked(self, found: dict[str, _Sum], loop: Loop) -> None:
         """A sum that stands beside another of the loop's in one calculation is reduced with it, or not at all."""
-        local = self.added(loop).keys() | bound_in(loop)
+        places = (loop, *(method.node for method in self.methods.of(loop)))
+        local = self.added(loop).keys() | bound_in(loop) | {text for p in places for text in self._own_stored_in(p)}
         changed = True
         while changed:
             changed = False
@@ -246,7 +255,16 @@ class Sums:
                     del found[name]
                     changed = True
 
+    def _own_stored_in(self, place: ast.AST) -> Iterator[str]:
+        """The attributes of the object itself that a place gives values."""
+        parts = (n for n in ast.walk(place) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+        return (ast.unparse(n) for n in parts if is_self(self.program, n.value))
+
     # One sum.
+
+    def _is_within(self, node: ast.AST, loop: Loop) -> bool:
+        """Whether rounds of a loop run a node, themselves or in methods of their object."""
+        return self.program.inside(node, loop) or self.program.frame(node) in self.methods.of(loop)
 
     def _judge(self, name: str, loop: Loop) -> _Sum | None:
         """How a sum is reduced, after which statement, and what else it is calculated with; None where unclear."""
@@ -261,13 +279,15 @@ class Sums:
         anchor = None if inside is None else self._anchor(variable, inside, loop)
         if anchor is None or inside is None or self._is_trained_on(name, frame):
             return None
-        reads = self._reads_after(inside, anchor)
+        reads = self._reads_after(inside, anchor, loop)
         if reads is None:
             return None
         uses = [use for read in reads for use in self._use(read, anchor, _DEPTH)]
         if not uses or not all(u.is_known for u in uses):
             return None
         if self.splits_batches and not self.prepared.is_sharded_sequence(loop):
+            if not all(self.program.inside(a.node, loop) for a in additions):
+                return None  # what a parameter of a method holds is not asked there
             how = self._how_it_adds(additions, loop)
         else:
             how = self._how_it_is_divided(additions, uses, loop)
@@ -280,6 +300,10 @@ class Sums:
         wholes = tuple(d for u in uses for d in u.divisors if not self._named(d) & self.added(loop).keys())
         adds_means = how == "sum" and self._how_it_adds(additions, loop) == "mean"
         return _Sum(how, anchor, frozenset(others), is_count, wholes, adds_means)
+
+    def _methods_adding(self, name: str, loop: Loop) -> list[Scope]:
+        places = [a.node for a in self.added(loop).get(name, ()) if not self.program.inside(a.node, loop)]
+        return [self.program.frame(node) for node in places]
 
     def _variable(self, additions: Sequence[Addition]) -> Variable | None:
         root = self._root(additions[0].target)
@@ -296,7 +320,7 @@ class Sums:
         """The definitions of a variable in a loop, if each of them adds to it."""
         every = self.chains.facts(loop).all_of(variable)
         known = {a.node for a in additions}
-        inside = [d for d in every if self.program.inside(d.node, loop)]
+        inside = [d for d in every if self._is_within(d.node, loop)]
         inside = [d for d in inside if d.node in known or not self._is_of_another(d, variable)]
         return inside if all(d.node in known for d in inside) else None
 
@@ -332,7 +356,7 @@ class Sums:
     def _anchor(self, variable: Variable, inside: Sequence[Definition], loop: Loop) -> ast.stmt | None:
         """The loop after which a sum is complete, if it begins at zero just outside and nothing else adds to it."""
         facts = self.chains.facts(loop)
-        reads = [r for r in self._reads_of(variable) if self.program.inside(r, loop)]
+        reads = [r for r in self._reads_of(variable) if self._is_within(r, loop)]
         before = {d for r in [*reads, *(d.node for d in inside)] for d in self._given(r)} - set(inside)
         before = {d for d in before if not self._is_of_another(d, variable)}
         if variable.is_attribute:  # what another method gave is hidden by what is given here
@@ -354,6 +378,9 @@ class Sums:
         others = [d for d in facts.all_of(variable) if d not in inside and d != first]
         others = [d for d in others if not self._is_of_another(d, variable)]
         if any(self._goes_on(d, inside) or self.program.inside(d.node, anchor) for d in others):
+            return None
+        run = {self.program.frame(d.node) for d in inside if not self.program.inside(d.node, loop)}
+        if run and (anchor is not loop or not all(self.methods.begins_elsewhere(variable, loop, f) for f in run)):
             return None
         if anchor is not loop:
             around = (r for r in self._reads_of(variable) if self.program.inside(r, anchor))
@@ -419,10 +446,11 @@ class Sums:
 
     # Uses of the sum.
 
-    def _reads_after(self, inside: Sequence[Definition], anchor: ast.stmt) -> list[ast.expr] | None:
+    def _reads_after(self, inside: Sequence[Definition], anchor: ast.stmt, loop: Loop) -> list[ast.expr] | None:
         """Where a sum is read after its loop; None where another function may read it."""
         facts = self.chains.facts(anchor)
         reads = {r for d in inside for r in facts.uses(d) if not self.program.inside(r, anchor)}
+        reads = {r for r in reads if not self._is_within(r, loop)}
         if any(self._may_be_during(r, anchor) for r in reads):
             return None
         return sorted(reads, key=self.program.position)

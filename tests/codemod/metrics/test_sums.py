@@ -175,6 +175,59 @@ def test_sums_in_attributes(during: str, after: str, found: Reduced) -> None:
     assert reductions(Facts(TRAINER.format(during=during, after=after))) == found
 
 
+IN_A_METHOD = """\
+import torch
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self):
+        self.total, self.n = 0.0, 0
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader, self.valid = DataLoader(rows), DataLoader(others)
+    def train(self):
+        self.total, self.n = 0.0, 0
+        for x, y in self.loader:
+            loss = self.step(x, y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        print(self.total / self.n)
+    def step(self, x, y):
+        loss = (self.model(x) - y).pow(2).mean()
+        self.keep(loss, y)
+        return loss
+    def keep(self, loss, y):
+        self.total += loss.item() * len(y)
+        self.n += len(y)
+{method}
+trainer = Trainer()
+trainer.train()
+{end}
+"""
+VALIDATE = """\
+    def validate(self):
+        {begin}
+        for x, y in self.valid:
+            self.step(x, y)
+        print(self.total / self.n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "end", "is_reduced"),
+    [
+        ("", "", True),
+        (VALIDATE.format(begin="self.total, self.n = 0.0, 0"), "trainer.validate()", True),
+        (VALIDATE.format(begin="pass"), "trainer.validate()", False),  # goes on with what training has added up
+        ("", "trainer.keep(torch.tensor(1.0), [1])", False),
+    ],
+)
+def test_sums_in_attributes_that_methods_of_the_object_add_to(method: str, end: str, is_reduced: bool) -> None:
+    metrics = Facts(IN_A_METHOD.format(method=method, end=end)).script.metrics
+    assert [r.names for r in metrics.reductions] == ([("self.total", "self.n")] if is_reduced else [])
+    assert bool(metrics.reports) is not is_reduced
+
+
 @pytest.mark.parametrize(
     ("end", "is_reduced"),
     [

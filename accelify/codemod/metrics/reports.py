@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import takewhile
@@ -20,7 +20,7 @@ from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.first_rounds import set_in_first_round
 from accelify.codemod.semantics.program import COMPREHENSIONS
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Instance
+from accelify.codemod.semantics.values import Generated, Instance, Value
 
 _DRAWN_INTO = frozenset({Effect.PLOTS, Effect.SHOWS})
 _OF_DRAWS = {Mark.DRAW, Mark.PICKED, Mark.CHOSEN, Mark.RUNNING}
@@ -188,10 +188,23 @@ class Reports:
                 self._add((About.SAVED_BY, sink.node), report, sink)
         elif not self._is_bound_again(sink, origin) and not self._is_example(sink):
             text = self._named(sink.value, origin)
-            is_of_shard = sink.way is Way.DECIDED or origin.mark is Mark.CHOSEN
+            is_of_shard = sink.way is Way.DECIDED or origin.mark is Mark.CHOSEN or self._is_yielded(origin, sink)
             key = (About.LAST, text, self.program.frame(sink.node), is_of_shard)
             about = About.DRAWN if self.is_all_drawn else About.LAST
             self._add(key, Report(about, sink.node, text, origin.node, is_of_shard=is_of_shard), sink)
+
+    def _is_yielded(self, origin: Origin, sink: Sink) -> bool:
+        """Whether a generator has yielded something of each batch by then: `np.mean(list(steps()))`."""
+        made, around = self.program.frame(origin.node), self.program.loops_round(sink.node)
+        yields = (n for n in ast.walk(origin.node) if isinstance(n, ast.Yield) and self.program.frame(n) is made)
+        taken = (v for loop in around if isinstance(loop, ast.For) for v in self._iterated(loop))
+        is_over = self.program.frame(sink.node) is not made and all(
+            not isinstance(v, Generated) or v.scope is not made for v in taken
+        )
+        return is_over and any(yields)
+
+    def _iterated(self, loop: ast.For) -> Collection[Value]:
+        return self.program.values(self.ranks.chains.tracer.inside(loop.iter))
 
     def _is_example(self, sink: Sink) -> bool:
         """Whether tensors of one batch are drawn, `plt.imshow(x[0])`, and not a number, a point of a curve."""

@@ -907,3 +907,36 @@ def test_a_state_is_reported_where_it_is_held(kept: str) -> None:
     before = "import random\n" + POOL.format(kept=kept)
     text = training(before=before).replace("criterion(out, y)", "criterion(out, y) + pool.query(out.detach()).mean()")
     assert {r.text for r in script_of(text).metrics.reports if r.about is About.STATE} == {"self.images"}
+
+
+YIELDED = """\
+import torch
+from torch.utils.data import DataLoader
+loader = DataLoader(rows)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def steps():
+    for x, y in loader:
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield loss.item()
+for epoch in range(2):
+    {read}
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "is_of_shard"),
+    [
+        ("print(sum(steps()))", True),
+        ("losses = list(steps())\n    print(max(losses))", True),
+        ("total = 0.0\n    for loss in steps(): total += loss\n    print(total)", True),
+        ("for loss in steps(): print(loss)", False),
+        ("for i, loss in enumerate(steps()): print(i, loss)", False),
+    ],
+)
+def test_what_is_made_of_all_that_a_generator_of_steps_yields_is_of_the_shard(read: str, is_of_shard: bool) -> None:
+    (report,) = Facts(YIELDED.format(read=read)).script.metrics.reports
+    assert report.is_of_some_batches is not is_of_shard

@@ -307,11 +307,12 @@ class Lists:
             if not isinstance(taken, ast.BinOp) or not isinstance(taken.op, ast.Div) or taken.left is not call:
                 return False
             return ast.unparse(taken.right) == f"len({ast.unparse(read)})"
-        return (
-            any(map(names.makes_of_values, called))
-            and isinstance(taken, ast.Attribute)
-            and methods.summarizes(taken.attr)
-        )
+        rows = self.chains.kinds.called(call)
+        is_array = any(map(names.makes_of_values, called))
+        is_array = is_array or bool(
+            rows and all(row.rows is Rows.CONCATENATES for row in rows)
+        )  # `torch.stack(losses)`
+        return is_array and isinstance(taken, ast.Attribute) and methods.summarizes(taken.attr)
 
     def _is_shown(self, read: ast.expr, depth: int = 3) -> bool:
         """Whether a value is only shown, itself or by way of variables: `recent = sum(losses[-9:]); print(recent)`."""

@@ -18,8 +18,16 @@ def lists(body: str, end: str, before: str = "losses = []") -> tuple[str, ...]:
     return found.of(loop, block[: block.index(loop)])
 
 
-def test_a_list_that_is_read_for_its_mean() -> None:
-    assert lists("losses.append(model(x).mean().item())", "print(np.mean(losses))\n") == ("losses",)
+@pytest.mark.parametrize(
+    ("value", "mean"),
+    [
+        ("model(x).mean().item()", "np.mean(losses)"),
+        ("model(x).mean().detach()", "torch.stack(losses).mean()"),
+        ("model(x).detach()", "torch.cat(losses).max()"),
+    ],
+)
+def test_a_list_that_is_read_for_its_mean(value: str, mean: str) -> None:
+    assert lists(f"losses.append({value})", f"print({mean})\n") == ("losses",)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +35,7 @@ def test_a_list_that_is_read_for_its_mean() -> None:
     [
         ("losses.append(model(x).mean().item())", "print(losses[-1])\n", "losses = []"),
         ("losses.append(model(x))", "print(np.mean(losses))\n", "losses = []"),
+        ("losses.append(model(x).detach())", "print(torch.stack(losses)[0])\n", "losses = []"),
         ("losses.append(1.0)\nbreak", "print(np.mean(losses))\n", "losses = []"),
         ("losses.append(1.0)", "print(np.mean(losses))\n", "losses = [0.0]"),
     ],

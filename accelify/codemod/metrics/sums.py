@@ -506,6 +506,7 @@ class Sums:
         parts = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
         attributes = [n for n in parts if isinstance(n, ast.Attribute) and is_self(self.program, n.value)]
         reads = [n for n in parts if isinstance(n, ast.Name) and not is_self(self.program, n)]
+        reads = [n for n in reads if not self._is_of_comprehension(n)]
         found = {n.id for n in reads if not self.program.externals(n)} | set(map(ast.unparse, attributes))
         for read in reads:
             if not isinstance(read.ctx, ast.Load) or not depth:
@@ -515,6 +516,11 @@ class Sums:
                 if value is not None and not self.program.loops_round(definition.node)[:1]:
                     found |= self._named(value, depth - 1)
         return found
+
+    def _is_of_comprehension(self, name: ast.Name) -> bool:
+        """Whether a comprehension binds a name for itself, whatever the loop calls so."""
+        owner = self.program.scope(name).owner(name.id)
+        return owner is not None and owner.kind == "comprehension"
 
     def _hands_on(self, call: ast.Call, node: ast.AST | None) -> bool:
         """Whether what a library's function makes of a value is to be looked at in its place."""

@@ -28,6 +28,11 @@ def test_a_sum_and_its_count_are_reduced_together() -> None:
     assert summed("total += loss.item() * len(x)\nn += len(x)") == [(("total", "n"), "sum")]
 
 
+def test_a_comprehension_has_names_of_its_own() -> None:
+    begin = "rows = [loss for loss in range(8)]\ntotal = 0.0"
+    assert summed("total += loss.item()", begin, "print(total / len(rows))") == [(("total",), "sum")]
+
+
 def test_a_mean_over_the_batches_of_one_process() -> None:
     assert summed("total += loss.item()", "total = 0.0", "print(total / len(loader))") == [(("total",), "mean")]
 

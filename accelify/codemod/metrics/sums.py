@@ -562,7 +562,10 @@ class Sums:
         self, over: ast.comprehension | ast.For | ast.AsyncFor, anchor: ast.stmt, depth: int
     ) -> Iterator[Use]:
         """How the elements of a table of sums are used: `[total / n for total in totals]`."""
-        names = [n for n in ast.walk(over.target) if isinstance(n, ast.Name)]
+        asked = over.iter.func if isinstance(over.iter, ast.Call) else None
+        is_keyed = isinstance(asked, ast.Attribute) and methods.passes(asked.attr) == "items"
+        values = over.target.elts[1:] if is_keyed and isinstance(over.target, ast.Tuple) else [over.target]
+        names = [n for value in values for n in ast.walk(value) if isinstance(n, ast.Name)]
         owners = {n.id: self.program.scope(n).owner(n.id) for n in names}
         around = self.program.parent(over) if isinstance(over, ast.comprehension) else over
         reads = [r for name, owner in owners.items() if owner for r in self.program.reads_of(owner, name)]

@@ -239,6 +239,8 @@ def test_sums_in_attributes_that_methods_of_the_object_add_to(method: str, end: 
         ("sums['a'] /= len(rows)", True),
         ("for k in sums: sums[k] /= len(rows)", True),
         ("for k in sums: sums[k] = sums[k] / len(rows)", True),
+        ("print({k: v / len(rows) for k, v in sums.items()})", True),
+        ("for k, v in sums.items(): print(k, v / len(rows))", True),
         ("sums['a'] += 3", False),
         ("sums['a'] = 3 / sums['a']", False),
     ],

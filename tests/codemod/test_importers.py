@@ -1187,7 +1187,7 @@ def build(settings):
     model = torch.nn.Linear(4, 1)
     return Runner(model, torch.optim.SGD(model.parameters(), **settings))
 """
-STARTED = """\
+CHOOSING = """\
 import sys
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -1205,7 +1205,7 @@ torch.save(runner.model.state_dict(), "model.pt")
 )
 def test_a_named_file_is_one_that_a_name_of_run_time_may_mean(tmp_path: Path, found: str) -> None:
     files = {
-        "train": STARTED,
+        "train": CHOOSING,
         "load": LOADED.format(found=found),
         "runners__small": RUNNERS,
         "runners__other": "x = 1\n",
@@ -1221,7 +1221,7 @@ def test_a_named_file_is_one_that_a_name_of_run_time_may_mean(tmp_path: Path, fo
 
 def test_a_name_of_run_time_means_none_of_the_files_elsewhere(tmp_path: Path) -> None:
     files = {
-        "train": STARTED,
+        "train": CHOOSING,
         "load": LOADED.format(found="import_module('plugins.' + name)"),
         "runners__small": RUNNERS,
     }

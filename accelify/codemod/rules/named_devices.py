@@ -6,6 +6,7 @@
     def train(device="cpu"):            ->    def train():
         data = data.to(device)          ->        data = data.to(accelerator.device)
     noise = Noise(steps)                ->    noise = Noise(steps, device=accelerator.device)
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"    goes, as all processes would share the first GPU
 
 Why: the option names one GPU, as `cuda:0` is, and each process has another. A function of another file whose default is
 the CPU is given the device, if the script trained on the CPU.
@@ -23,7 +24,9 @@ import libcst as cst
 
 from accelify.codemod.devices.device_options import is_read_as_text
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Found, Replace
+from accelify.codemod.edits.values import Attempt, Change, Found, Remove, Replace
+from accelify.codemod.preparing.placing import gpu_choices
+from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "named_devices"
@@ -46,6 +49,19 @@ def find(script: Script) -> Iterator[Found]:
         edit = Replace(call, add, keeps, (str(accelerator).split(".")[0],))
         reason = "the models are on the device, so what this makes must be too"
         yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+    yield from _first_gpu_alone(script)
+
+
+def _first_gpu_alone(script: Script) -> Iterator[Attempt]:
+    """The lines that hide all GPUs but the first from every process; another one is the user's choice: noted."""
+    choice = f"choose them with `{script.options.runtime.launch} --gpu-ids`"
+    for node in script.program.once(gpu_choices) if not script.is_by_hand else ():
+        path, statement = script.path(node), script.program.statement(node)
+        value = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        is_first = isinstance(value, ast.Constant) and value.value == "0" and path in script.files
+        if is_first and len(script.program.block(statement)) > 1:
+            reason, edits = f"each process has a GPU of its own; {choice}", (Remove(statement),)
+            yield Attempt((Change(NAME, path, statement.lineno, reason, edits, Tier.REVIEW),))
 
 
 def with_device(node: cst.CSTNode, name: str, code: str) -> cst.BaseExpression:

@@ -548,7 +548,7 @@ def _chosen_gpus(script: Script, node: ast.AST, place: ast.AST) -> Iterator[Rema
         removed = "this" if place is node else "{0}, which sets `CUDA_VISIBLE_DEVICES`"
         effect = f"every process sees only these GPUs: remove {removed}, and use {choice} instead"
     lines = () if place is node else (((script.path(node), node),),)
-    yield Remark(NAME, script.path(place), place, effect, Tier.REVIEW, lines=lines)
+    yield Remark(NAME, script.path(place), place, effect, Tier.REVIEW, When.KEPT, node, lines=lines)
 
 
 def _hides_gpus(script: Script, node: ast.AST) -> bool:

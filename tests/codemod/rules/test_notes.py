@@ -114,6 +114,16 @@ def test_gpus_that_a_file_chooses_which_does_not_change(
 
 
 @pytest.mark.parametrize(
+    ("gpus", "is_kept"), [("'0'", False), ('"0"', False), ("'1'", True), ("'0,1'", True), ("'-1'", True)]
+)
+def test_the_first_gpu_alone_is_chosen_by_nobody(gpus: str, is_kept: bool) -> None:
+    result = run(training_script(before=f"import os\n{SET} = {gpus}\nrows = [(torch.randn(4), torch.randn(1))] * 8"))
+    assert (b"CUDA_VISIBLE_DEVICES" in result.after) is is_kept
+    assert (b"import os" in result.after) is is_kept
+    assert any("GPUs: remove this" in n.message for n in result.notes) is is_kept
+
+
+@pytest.mark.parametrize(
     ("helper", "count"),
     [
         ("def pick(gpu):\n    torch.cuda.set_device(gpu)\n", 1),

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.metrics.decisions import decided_apart, gradients_apart
+from accelify.codemod.metrics.progress import StepCounts
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script, training
 
@@ -408,3 +409,38 @@ def test_what_all_do_together_is_decided_apart() -> None:
     facts = Facts(NOTICED.format(before="", after=after))
     found = decided_apart(facts.script.metrics, [facts[load]])
     assert [ast.unparse(node.test) for node in found] == ["saved == epoch"]
+
+
+SHUFFLED = """\
+import random
+import numpy as np
+import torch
+from torch import nn
+rows = torch.randn(64, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters())
+order, others = {order}, list(range(64))
+for epoch in range(9):
+    {shuffle}
+    x = {taken}
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+    if loss.item() < 0.1:
+        break
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "shuffle", "taken", "found"),
+    [
+        ("list(range(64))", "random.shuffle(order)", "rows[order[:8]]", 1),
+        ("np.arange(64)", "np.random.shuffle(order)", "torch.FloatTensor(order[:4])", 1),
+        ("list(rows)", "random.shuffle(order)", "torch.stack(order[:8])", 1),
+        ("list(rows)", "random.shuffle(others)", "torch.stack(order[:8])", 0),
+    ],
+)
+def test_an_order_that_each_rank_shuffles(order: str, shuffle: str, taken: str, found: int) -> None:
+    metrics = Facts(SHUFFLED.format(order=order, shuffle=shuffle, taken=taken)).script.metrics
+    assert len(list(decided_apart(metrics))) == found
+    assert not list(StepCounts(metrics).in_losses())  # it is no count of steps

@@ -278,7 +278,9 @@ class Ranks(Expressions):
         match call.args:
             case [_, ast.Constant(value=str(attribute)), value] if "setattr" in self.program.called(call):
                 return self._at(self._without_place(self._of(value)), attribute)
-        labels = self._of_arguments(call)
+        rows = self.chains.kinds.called(call) or ()
+        drawn = {Origin(Mark.DRAW, call) for row in rows if self.draws.draws(row, call)}  # the order of a shuffled list
+        labels = self._of_arguments(call) | drawn
         for changed in self.chains.changed_by(call):
             if not self.shards.is_alike(changed):  # `scaler.scale(loss)` leaves nothing of the loss behind
                 found |= self._at(self._without_place(labels), self._place(changed, variable))

@@ -156,7 +156,7 @@ mutates=self keeps=0
 mutates=self keeps=1
     <list>: insert
     <list> <dict>: __setitem__
-mutates=self keeps=1 returns=argument
+mutates=self keeps=1 returns=argument passes=element
     <dict>: setdefault
 mutates=self
     <list>: clear remove __delitem__

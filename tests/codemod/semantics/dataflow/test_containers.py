@@ -249,6 +249,12 @@ def test_a_project_s_own_getitem() -> None:
     assert "1" in values(text, "d[0]")
 
 
+def test_what_is_put_in_by_default_is_given_back() -> None:
+    text = "d = {'a': 1}\nf(d.setdefault(k, 2))\n"
+    assert values(text, "d.setdefault(k, 2)") == {"1", "2"}
+    assert values("d = {}\nf(d.setdefault('b', 3))\n", "d.setdefault('b', 3)") == {"3"}
+
+
 def test_methods_of_collections() -> None:
     text = "d = {'a': 1}\nf(d.get('a'), d.pop('a'), d.copy())\n"
     assert values(text, "d.get('a')") == {"1"}

@@ -117,9 +117,14 @@ class Expressions(Functions):
         others = [n for nodes in named for n in nodes if not self._is_in_file_of(n, node)]
         classes = {v.cls for v in self.program.values(node.value) if isinstance(v, Instance)} if others else set()
         seen: set[Definition] = set()
+        asked: set[Variable] = set()  # of classes, whose objects are all of one kind
         for other in others:
-            variable, facts = self.chains.variable(other), self.chains.facts(other)
-            made = [d for d in facts.all_of(variable) if d not in seen] if variable is not None else []
+            variable = self.chains.variable(other)
+            if variable is None or variable in asked:
+                continue
+            if variable.scope is not None:
+                asked.add(variable)
+            made = [d for d in self.chains.facts(other).all_of(variable) if d not in seen]
             held = {v.cls for v in self.program.values(other.value) if isinstance(v, Instance)} if made else set()
             if any(self.chains.are_relatives(one, another) for one in held for another in classes):
                 seen.update(made)

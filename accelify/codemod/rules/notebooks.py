@@ -72,7 +72,7 @@ def _launched(script: Script, path: str, notebook: Notebook, made: ast.AST, name
     message = (
         f"a notebook runs in one process; to train in several, {what} ({source}). Figures do not appear: save them"
     )
-    return Remark(NAME, path, made, message, within=("batch_size",))
+    return Remark(NAME, path, made, message, within=("batch_size", "data"))
 
 
 def _moved(cells: _Cells) -> str:

@@ -154,3 +154,13 @@ def test_a_notebook_that_calls_what_creates_the_accelerator(
 @pytest.mark.parametrize("cells", [("from agent import plotted", "print(plotted([1]))"), (LOADED, "print(Agent)")])
 def test_a_notebook_that_trains_nothing_is_not_launched(tmp_path: Path, cells: tuple[str, ...]) -> None:
     assert not notes_beside_an_agent(tmp_path, *cells)
+
+
+def test_it_is_said_with_the_note_on_the_data() -> None:
+    whole = "x, y = torch.randn(8, 4), torch.randn(8, 1)\nfor epoch in range(3):\n    optimizer.zero_grad()\n"
+    whole += "    loss = nn.functional.mse_loss(model(x), y)\n    loss.backward()\n    optimizer.step()"
+    model = "model = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    result = rewrite_source("book.ipynb", written(content(IMPORTS, model, whole)), Options())
+    (found,) = result.notes
+    assert found.rule == "data"
+    assert "A notebook runs in one process" in found.message

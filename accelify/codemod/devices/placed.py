@@ -404,9 +404,10 @@ def _is_made(program: Program, node: ast.expr) -> bool:
 
 def places_elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.expr]:
     """What names a device in calls of the project's other files, that training comes to."""
-    for call in program.calls:
+    others = (parsed for parsed in program.files if parsed.path not in files)
+    for call in (n for parsed in others for n in parsed.nodes if isinstance(n, ast.Call)):
         frame = program.frame(call)
-        if program.path(call) in files or (frame.kind == "function" and frame not in program.reachable):
+        if frame.kind == "function" and not program.may_run(frame):
             continue
         is_move = isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr)
         places = [call] if "torch.device" in program.called(call) else named_by(program, call)

@@ -39,3 +39,26 @@ def test_the_devices_that_other_files_name(body: str, named: list[str]) -> None:
     other = f"import torch\ndef bring(x):\n    return {body}\ndef unused(x):\n    return x.to('cuda:2')\n"
     facts = Facts({"main.py": "import torch\nfrom other import bring\nbring(torch.ones(3))\n", "other.py": other})
     assert texts(places_elsewhere(facts.program, {"main.py"})) == named
+
+
+@pytest.mark.parametrize(("move", "named"), [("cuda(GPU)", ["GPU"]), ("to('cuda:0')", ["'cuda:0'"]), ("float()", [])])
+def test_the_devices_that_a_networks_own_methods_name(move: str, named: list[str]) -> None:
+    net = f"""\
+import torch
+GPU = 0
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+    def start(self, n):
+        return torch.zeros(n).{move}
+    def forward(self, x):
+        return x + self.start(len(x))
+class Unused(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+    def forward(self, n):
+        return torch.zeros(n).cuda(1)
+"""
+    main = "import torch\nfrom net import Net\nmodel = Net()\nmodel(torch.ones(3)).sum().backward()\n"
+    facts = Facts({"main.py": main, "net.py": net})
+    assert texts(places_elsewhere(facts.program, {"main.py"})) == named

@@ -74,6 +74,10 @@ class Refusals:
         program, around = self.stored.program, self.stored.program.parent(listing)
         if isinstance(around, ast.Call) and around.args == [listing]:  # `set(os.listdir(out))`
             around = program.parent(around)
+        if isinstance(around, ast.Assign) and isinstance(target := around.targets[0], ast.Name):
+            reads = program.reads_of(program.scope(target), target.id)  # `names = os.listdir(out)`
+            found = (program.parent(r) for r in reads if program.reaching(r, [target]))
+            around = next((f for f in found if isinstance(f, ast.Compare)), None)
         is_search = isinstance(around, ast.Compare) and isinstance(around.ops[0], (ast.In, ast.NotIn))
         rows = program.once(Kinds).called(listing) or ()
         is_list = any(row.has(Trait.LISTS) for row in rows)
@@ -100,9 +104,10 @@ class Refusals:
 
     def _asks_for_presence(self, look: ast.Call) -> bool:
         """Whether a condition holds where what is looked for is there, and not where it is missing."""
-        around = itertools.takewhile(lambda a: not isinstance(a, ast.stmt), self.stored.program.ancestors(look))
-        turns = [a.op for a in around if isinstance(a, ast.UnaryOp)]
         search = self._searched(look)
+        above = self.stored.program.ancestors(search or look)
+        around = itertools.takewhile(lambda a: not isinstance(a, ast.stmt), above)
+        turns = [a.op for a in around if isinstance(a, ast.UnaryOp)]
         is_turned = search is not None and isinstance(search.ops[0], ast.NotIn)
         return (sum(isinstance(op, ast.Not) for op in turns) + is_turned) % 2 == 0
 
@@ -113,12 +118,13 @@ class Refusals:
 
     def counts_on(self, look: ast.Call) -> bool:
         """Whether a loop goes on as long as there is what is looked for, and does not wait for it to go."""
-        program, statement = self.stored.program, self.stored.program.statement(look)
-        if isinstance(statement, ast.While) and program.inside(look, statement.test):
+        program, asked = self.stored.program, self._searched(look) or look
+        statement = program.statement(asked)
+        if isinstance(statement, ast.While) and program.inside(asked, statement.test):
             loop: ast.AST | None = statement if self._asks_for_presence(look) else None
         else:
-            loop = next(iter(program.loops_round(look)), None)
-            if not isinstance(statement, ast.If) or not program.inside(look, statement.test):
+            loop = next(iter(program.loops_round(asked)), None)
+            if not isinstance(statement, ast.If) or not program.inside(asked, statement.test):
                 return False
             there, missing = self._branches(look, statement)
             ends = there and isinstance(there[-1], ast.Continue)

@@ -399,6 +399,13 @@ WAIT = "accelerator.wait_for_everyone()"
     [
         ("while os.path.exists(f'runs/{i}'):\n    i += 1\nos.makedirs(f'runs/{i}')", True),
         ("while f'a{i}' in os.listdir('runs'):\n    i += 1\nos.makedirs(f'runs/a{i}')", True),
+        ("names = os.listdir('runs')\nwhile f'a{i}' in names:\n    i += 1\nos.makedirs(f'runs/a{i}')", True),
+        (
+            "names = set(os.listdir('runs'))\nfor i in range(99):\n    if f'a{i}' not in names:\n        break\n"
+            "os.makedirs(f'runs/a{i}')",
+            True,
+        ),
+        ("names = os.listdir('runs')\nif 'a' in names:\n    print('old')\nos.makedirs('b', exist_ok=True)", False),
         ("for i in range(99):\n    if not os.path.exists(f'runs/{i}'):\n        break\nos.makedirs(f'runs/{i}')", True),
         (
             "while True:\n    out = f'runs/{i}'\n    if not os.path.exists(out):\n        os.makedirs(out)\n"

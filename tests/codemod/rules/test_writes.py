@@ -68,6 +68,18 @@ def test_what_is_printed_of_it_goes_with_it(lines: tuple[str, str]) -> None:
     assert end(SAVED + "\n".join(lines)).endswith(guarded(*lines))
 
 
+def test_settings_are_written_once() -> None:
+    written = ("settings = configparser.ConfigParser()", "with open('a.ini', 'w') as f:", "    settings.write(f)")
+    after = run(script(imports="import configparser", end="\n".join(written))).after.decode()
+    assert after.strip().endswith(guarded(*written))
+
+
+def test_an_environment_that_writes_what_happens_in_it_is_noted() -> None:
+    made = "env = bench.Monitor(gym.make('CartPole-v1'), 'cart')\nenv.reset()"
+    result = run(script(imports="import gym\nfrom baselines import bench", before=made))
+    assert [n.message for n in result.notes if n.rule == "writes" and "process_index` into the path" in n.message]
+
+
 TRACKED = "import comet_ml\nimport mlflow\nimport wandb\nfrom PIL import Image"
 
 

@@ -146,6 +146,7 @@ returns=environment effects=simulates
     isaacgym envpool brax: *
 returns=environment effects=simulates+writes_files
     gym.wrappers: Monitor RecordVideo
+    baselines.bench stable_baselines3.common.monitor: Monitor
 returns=environment effects=simulates traits=normalizes
     gym.wrappers: NormalizeObservation NormalizeReward
     stable_baselines3.common: vec_env.VecNormalize

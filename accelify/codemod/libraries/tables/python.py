@@ -423,6 +423,8 @@ returns=settings
     configparser: ConfigParser RawConfigParser
 effects=reads_files mutates=self
     <settings>: read
+effects=writes_files
+    <settings>: write
 same=yes
     <settings>: get getboolean getint getfloat sections options has_option has_section items
 effects=reads_environment returns=string asks=variable

@@ -237,8 +237,11 @@ class Kinds:
         return held - _NUMBER or held
 
     def _binary(self, node: ast.BinOp) -> Held:
-        if self.of(node.left) == {"string"}:
-            return frozenset({"string"})
+        held = self.of(node.left)
+        if held == {"string"}:
+            return held
+        if held == self.of(node.right) == {"datetime"}:
+            return frozenset({"timedelta"})
         return self._operated(node.left, node.right)
 
     def _compare(self, node: ast.Compare) -> Held:

@@ -45,6 +45,20 @@ def test_what_is_known(expression: str, expected: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("datetime.now() - start", {"timedelta"}),
+        ("start - timedelta(1)", {"datetime", "timedelta"}),
+        ("(datetime.now() - start).days", {"number"}),
+    ],
+)
+def test_times_between(expression: str, expected: set[str]) -> None:
+    imports = "from datetime import datetime, timedelta\nstart = datetime.now()\n"
+    facts = Facts(f"{imports}use({expression})\n")
+    assert Kinds(facts.program).of(facts.call("use(").args[0]) == expected
+
+
+@pytest.mark.parametrize(
     ("returned", "expected"),
     [("1.5, x", {"number"}), ("x.item(), 2", {"number"}), ("x, 1", {"tensor"}), ("*given, 1", {UNKNOWN})],
 )

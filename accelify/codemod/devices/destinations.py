@@ -160,7 +160,8 @@ class Destinations:
             given = [self.tracer.given(c, owner, each.given.arg) for c in calls]
             given = given or [owner.defaults.get(each.given.arg)]
             for node in given:
-                inner = {UNKNOWN} if node is None else self.resolved(self.of(node), depth - 1)
+                passed_on = frozenset({UNKNOWN}) if node is None else self.of(node) - {each}  # by a recursive call
+                inner = self.resolved(passed_on, depth - 1)
                 found |= {replace(d, is_given=True) for d in inner}
         return frozenset(found)
 

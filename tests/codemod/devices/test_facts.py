@@ -43,6 +43,11 @@ class Bank:
         ("place = y.device if flag else device\nrates = loss.to(place)", "loss.to", "the process's own device"),
         ("Bank(device).add(loss)", "row.to", "it goes to the process's own device"),
         ("Bank(device if flag else 'cpu').add(loss)", "row.to", "or to the CPU where the script asks for that"),
+        (
+            "def put(t, device):\n    return [put(e, device) for e in t] if t else t.to(device)\nput(loss, device)",
+            "t.to",
+            "it goes to the process's own device",
+        ),
         ("Bank(pick()).add(loss)", "row.to", "it goes to the device that the script sets, `self.device`"),
         ("def show(x):\n    return x.to(device)", "x.to", "the training does not run this"),
         ("def show(x):\n    return x.to(device)\ndraw(show)", "x.to", "it goes to the process's own device"),

@@ -85,8 +85,21 @@ def _is_view(name: str) -> bool:
 
 
 def is_fixed(program: Program, attribute: ast.AST) -> bool:
-    """Whether an expression is a field of what may be a named tuple, or an object of a frozen data class."""
-    return isinstance(attribute, ast.Attribute) and any(_is_record(program, v) for v in program.values(attribute.value))
+    """Whether an expression is a field of what may be a named tuple, a frozen data class, or a read-only property."""
+    if not isinstance(attribute, ast.Attribute):
+        return False
+    held = program.values(attribute.value)
+    return any(_is_record(program, v) or _is_read_only(program, v, attribute.attr) for v in held)
+
+
+def _is_read_only(program: Program, value: Value, name: str) -> bool:
+    """Whether an object has a property of a name that nothing sets; a cached one can be assigned."""
+    method = program.flow.method(value.cls, name) if isinstance(value, Instance) else None
+    if method is None or not method.has_decorator("property"):
+        return False
+    beside = method.parent.children if method.parent is not None else ()
+    decorators = (d for each in beside if each.name == name for d in getattr(each.node, "decorator_list", ()))
+    return not any(isinstance(d, ast.Attribute) and d.attr == "setter" for d in decorators)
 
 
 def _is_record(program: Program, value: Value) -> bool:

@@ -44,6 +44,12 @@ def test_what_leaves_it_as_it_is(use: str) -> None:
         ("@dataclass\nclass A:\n    model: object", False),
         ("class A:\n    def __init__(self, model): self.model = model", False),
         ("argparse.Namespace", False),
+        ("class A:\n    @property\n    def model(self): return 1", True),
+        ("class A:\n    @cached_property\n    def model(self): return 1", False),
+        (
+            "class A:\n    @property\n    def model(self): return 1\n    @model.setter\n    def model(self, m): pass",
+            False,
+        ),
     ],
 )
 def test_what_keeps_its_attributes(made: str, is_one: bool) -> None:

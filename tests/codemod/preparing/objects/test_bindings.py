@@ -129,3 +129,26 @@ def test_what_comes_out_of_a_container_has_the_names_since() -> None:
     assert bindings.outermost(chain).text == "held"
     assert bindings.outermost(within(chain)).text == "taken"
     assert bindings.item("loader", bindings.outermost(within(chain))).frame is facts.scope("main")
+
+
+LAZY = """\
+class Trainer:
+    def __init__(self):
+        self._net, self.loader = nn.Linear(4, 1), DataLoader(data, batch_size=2)
+    @property
+    def net(self):
+        return self._net
+    def fit(self):
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            nn.functional.mse_loss(self.net(x), y).backward()
+            self.optimizer.step()
+Trainer().fit()
+"""
+
+
+def test_a_property_that_nothing_sets_is_prepared_in_place() -> None:
+    after = migrated(HEAD + LAZY)
+    assert "        self.accelerator.prepare(self.net)\n" in after
+    assert "self.net =" not in after

@@ -296,7 +296,7 @@ class Sums:
         others = {o for u in uses for o in u.others} - {name}
         if how == "mean":
             others -= names_in(loop.target)
-        is_count = how == "sum" and self._counts_rounds(inside, anchor)
+        is_count = self._counts_rounds(inside, anchor)
         wholes = tuple(d for u in uses for d in u.divisors if not self._named(d) & self.added(loop).keys())
         adds_means = how == "sum" and self._how_it_adds(additions, loop) == "mean"
         return _Sum(how, anchor, frozenset(others), is_count, wholes, adds_means)

@@ -415,11 +415,15 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("added", "is_of_rows"), ROWS)
-def test_what_is_added_for_each_row_of_a_batch(added: str, is_of_rows: bool) -> None:
+@pytest.mark.parametrize(
+    ("added", "how"),
+    [*((a, "sum" if is_of_rows else None) for a, is_of_rows in ROWS), ("table[0] += loss.item()", "mean")],
+)
+def test_what_is_added_where_the_processes_share_each_batch(added: str, how: str | None) -> None:
     facts = training(epoch="table = torch.zeros(3)", step=f"{STEP}{added}\n", end_of_epoch="print(table)")
     facts.options = Options(keep_global_batch=True)
-    assert reductions(facts) == [(("table",), "sum" if is_of_rows else "mean")]
+    assert reductions(facts) == ([(("table",), how)] if how else [])
+    assert facts.script.metrics.reports == ()
 
 
 @pytest.mark.parametrize(("added", "is_of_rows"), ROWS)

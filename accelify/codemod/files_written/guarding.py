@@ -10,20 +10,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from accelify.codemod.files_written.asking import Asking
+from accelify.codemod.files_written.cached_code import CachedCode
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
+from accelify.codemod.files_written.path_uses import PathUses
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
-from accelify.codemod.semantics.effects.summary import FileUse
-from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.call_conditions import may_run, with_functions
 from accelify.codemod.semantics.scopes import Scope, code, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.values import Constant, Made, template
 
 _DEPTH = 2
-_PATHS = frozenset({"path", "string"})
 _BLOCKS = ("body", "orelse", "finalbody")
 Run = tuple[ast.stmt, ...]
 
@@ -45,10 +44,8 @@ class Guarding:
         self.alone = alone
         self.stored = stored
         self.files = alone.files
-        self.caches = caches
-        self.cached = caches.first  # one process runs them first
-        self.uncached = caches.uncached  # where one should, and cannot be made to
-        self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
+        self.uses = PathUses(alone, stored)
+        self.cached = CachedCode(alone, caches, own, run_by_all)
         self.asking = asking  # where the library can be asked which process runs some code
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self.decided = set[ast.stmt]()  # what writes a file by which all processes have decided to come there
@@ -68,7 +65,9 @@ class Guarding:
         """The runs, each of statements that follow each other in one block."""
         if not any(self.alone.writes(c) for c in self.program.calls):
             return []
-        self.alone.looked_at = frozenset(self._looked_at())
+        writes = (c for c in self.program.calls if c not in self.own and not self.cached.holds(c))
+        saved = [c for c in writes if self.alone.becomes_a_save(c) or self.alone.writes(c)]
+        self.alone.looked_at = frozenset(self.uses.looked_at(saved))
         while True:
             runs = [run for block in self._blocks() for run in self._runs(block)]
             covered = _nodes(runs)
@@ -90,58 +89,6 @@ class Guarding:
                 runs = others
         return runs
 
-    def _looked_at(self) -> Iterator[ast.Call]:
-        """The calls that may read a file, or look at it, after the process that writes it has done so.
-
-        Not what stands by itself, and so is what a notebook shows: `Image("all.gif")`.
-        """
-        written: dict[object, list[tuple[ast.Call, ast.expr]]] = {}
-        for call in self.program.calls:
-            if (
-                call not in self.own
-                and not self.is_cached(call)
-                and (self.alone.becomes_a_save(call) or self.alone.writes(call))
-            ):
-                for path in self._paths(self.alone.effects.of_call(call).files_written):
-                    for use in self._uses(call, path):
-                        written.setdefault(self.place_of(use[1]), []).append(use)
-        for call in self.program.calls:
-            summary = self.alone.effects.of_call(call)
-            is_shown = isinstance(self.program.parent(call), ast.Expr) and not summary.files_written
-            if is_shown or self.program.flow.callees.get(call):
-                continue
-            read = (use for path in self._paths(summary.files_read) for use in self._uses(call, path))
-            found = ((w, by) for by in read for w in written.get(self.place_of(by[1]), ()) if w[0] is not by[0])
-            if any(not self.stored.are_of_rounds(*w, *by) and self.stored.is_before(w[0], by[0]) for w, by in found):
-                yield call
-
-    def _uses(self, call: ast.Call, path: ast.expr, depth: int = _DEPTH) -> Iterator[tuple[ast.Call, ast.expr]]:
-        """A call with the path that it uses; where its function is given that, the function's calls with theirs."""
-        yield call, path
-        named, function = self._bare(path), self.program.frame(call)
-        if isinstance(named, ast.Name) and depth and function.kind == "function":
-            writes = function.writes.get(named.id, ())
-            callers = self.program.calls_of(function) if all(isinstance(w, ast.arg) for w in writes) else ()
-            for caller in callers if writes else ():
-                given = self.stored.tracer.given(caller, function, named.id)
-                yield from self._uses(caller, given, depth - 1) if given is not None else ()
-
-    @staticmethod
-    def _paths(uses: Iterable[FileUse]) -> list[ast.expr]:
-        return [p for use in uses if not use.is_folder for p in use.paths]
-
-    def place_of(self, path: ast.expr) -> object:
-        """A key equal for paths of one spelling where they mean the same file: everywhere, or in a function."""
-        path = self._bare(path)
-        is_local = bool(names_in(path)) and not isinstance(path, ast.Attribute)
-        return self.program.frame(path) if is_local else None, ast.unparse(path)
-
-    def _bare(self, path: ast.expr) -> ast.expr:
-        """`path` of `Path(path)` and `str(path)`."""
-        while isinstance(path, ast.Call) and len(path.args) == 1 and self.alone.effects.kinds.of(path) <= _PATHS:
-            path = path.args[0]
-        return path
-
     @cached_property
     def covered(self) -> set[ast.AST]:
         """All that only the main process runs: what is in the runs, and the functions that nothing else calls."""
@@ -151,23 +98,6 @@ class Guarding:
     def run_alone(self) -> set[Scope]:
         """The functions that the main process also runs alone, whoever else does."""
         return self.program.run_through(n for n in self.covered if isinstance(n, ast.Call))
-
-    def is_cached(self, node: ast.AST) -> bool:
-        """Whether one process runs a node first, and the others find what it has made."""
-        return node in self._cached or any(self.program.inside(node, f.node) for f in self._makers)
-
-    @cached_property
-    def _cached(self) -> set[ast.AST]:
-        return with_functions(self.program, _nodes([self.cached]))
-
-    def is_made_anew(self, call: ast.Call) -> bool:
-        """Whether each process that comes to a cache later would save it again."""
-        return call in self._cached and self.caches.are_written_anew(call)
-
-    @cached_property
-    def _makers(self) -> set[Scope]:
-        """The functions that make a file where it is missing, and that all processes run at once."""
-        return {self.program.frame(choice) for choice in self.uncached}.union(self.run_by_all)
 
     @cached_property
     def unguarded(self) -> list[ast.Call]:
@@ -183,7 +113,7 @@ class Guarding:
             for call in calls
             if call not in self.covered
             and call not in self.own
-            and not self.is_cached(call)
+            and not self.cached.holds(call)
             and self._is_run(call)
             and self._may_write(call)
         ]
@@ -231,14 +161,14 @@ class Guarding:
             and self._is_run(call)
             and (self.alone.writes(call) or call in by_caller)
             and not self.alone.becomes_a_save(call)
-            and not self.is_cached(call)
+            and not self.cached.holds(call)
             and call not in self.own
         ]
 
     def _is_run(self, call: ast.Call) -> bool:
         """Whether the named files run a call, themselves or by an import of the file that makes it."""
         frame = self.program.frame(call)
-        return frame in self.program.reachable or (frame.kind == "module" and _may_run(self.program, call))
+        return frame in self.program.reachable or (frame.kind == "module" and may_run(self.program, call))
 
     def _handed_on(self, covered: set[ast.AST]) -> list[ast.Call]:
         return [
@@ -282,9 +212,9 @@ class Guarding:
         """The statements that remove a file which all processes write: each for itself, or none."""
         found = [c for c in covered if isinstance(c, ast.Call) and self._removes(c)]
         kept = self._unguarded(with_functions(self.program, covered)) if found else []
-        written = {self.place_of(p) for c in kept if not self._removes(c) for p in self._written(c)}
+        written = {self.uses.place_of(p) for c in kept if not self._removes(c) for p in self.uses.written(c)}
         for call in found:
-            if not written.isdisjoint(map(self.place_of, self._written(call))):
+            if not written.isdisjoint(map(self.uses.place_of, self.uses.written(call))):
                 yield self.program.statement(call)
 
     def _removes(self, call: ast.Call) -> bool:
@@ -295,12 +225,14 @@ class Guarding:
 
         `if acc > float(open(best).read()): copy(...); notify(); open(best, "w").write(acc)`
         """
-        for run in (run for run in runs if not self.is_cached(run[0])):
+        for run in (run for run in runs if not self.cached.holds(run[0])):
             for around in (a for a in self.program.ancestors(run[0]) if isinstance(a, (ast.If, ast.While))):
-                asked = [p for c in self._calls_behind(around.test, _DEPTH) if c not in covered for p in self._read(c)]
+                asked = [
+                    p for c in self._calls_behind(around.test, _DEPTH) if c not in covered for p in self.uses.read(c)
+                ]
                 calls = (n for n in ast.walk(around) if isinstance(n, ast.Call)) if asked else ()
-                written = [p for c in calls if self.alone.writes(c) for p in self._written(c)]
-                if any(self.place_of(p) in map(self.place_of, written) for p in asked):
+                written = [p for c in calls if self.alone.writes(c) for p in self.uses.written(c)]
+                if any(self.uses.place_of(p) in map(self.uses.place_of, written) for p in asked):
                     yield from run
 
     def _calls_behind(self, node: ast.AST, depth: int) -> Iterator[ast.Call]:
@@ -316,22 +248,15 @@ class Guarding:
                 elif (value := getattr(statement, "value", None)) is not None:
                     yield from self._calls_behind(value, depth - 1)
 
-    def _read(self, call: ast.Call) -> list[ast.expr]:
-        is_own = not self.program.flow.callees.get(call)
-        return self._paths(self.alone.effects.of_call(call).files_read) if is_own else []
-
-    def _written(self, call: ast.Call) -> list[ast.expr]:
-        return self._paths(self.alone.effects.of_call(call).files_written)
-
     def _read_without_wait(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that write, where only the library can be asked, what others read where nobody can wait."""
-        calls = [c for c in covered if isinstance(c, ast.Call) and not self.is_cached(c)]
+        calls = [c for c in covered if isinstance(c, ast.Call) and not self.cached.holds(c)]
         asking = [c for c in calls if self.alone.writes(c) and self.alone.accelerator(c) is None and not self._logs(c)]
-        written = [(c, p) for c in asking for p in self._written(c)]
+        written = [(c, p) for c in asking for p in self.uses.written(c)]
         covered = with_functions(self.program, covered) if written else covered
         for read in self.program.calls if written else ():
             waits = self.alone.accelerator(read) is not None and self.program.path(read) in self.files
-            for path in self._read(read) if read not in covered and not waits else ():
+            for path in self.uses.read(read) if read not in covered and not waits else ():
                 is_one = [(w, made) for w, made in written if self.stored.may_be_one(path, made)]
                 found = [(w, made) for w, made in is_one if self.stored.is_before(w, read)]
                 if found and not self.asking.clocks.is_own(path):
@@ -344,7 +269,7 @@ class Guarding:
         met = self.stored.meetings(write, read)
         if not all(self.alone.accelerator(m) is not None and self.program.path(m) in self.files for m in met):
             return False
-        beside = ((c, path) for c in self.program.calls_in(self.program.frame(read)) for path in self._read(c))
+        beside = ((c, path) for c in self.program.calls_in(self.program.frame(read)) for path in self.uses.read(c))
         return any(self._tells_to_wait(call, path, made) for call, path in beside)
 
     def _tells_to_wait(self, read: ast.Call, path: ast.expr, made: ast.expr) -> bool:
@@ -393,7 +318,7 @@ class Guarding:
             stack: list[ast.AST] = [self.program.flow.parsed_of[path].tree]
             while stack:
                 node = stack.pop()
-                if node in self._cached and not self._is_written_anew(node):
+                if node in self.cached.found and not self.cached.is_written_anew(node):
                     continue
                 for name in _BLOCKS:
                     block = getattr(node, name, None)
@@ -408,33 +333,13 @@ class Guarding:
             if self.program.parsed(line[0]).begins_cell(line[0]):
                 yield from self._trimmed(current)
                 current = []
-            is_alone = all(self._is_for_one(s) and self.alone.may(s, self._refused) for s in line)
+            is_alone = all(self.cached.is_for_one(s) and self.alone.may(s, self._refused) for s in line)
             if is_alone and (self.alone.accelerator(line[0]) or self.asking.holds(line[0])):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)
             current = []
         yield from self._trimmed(current)
-
-    def _is_for_one(self, statement: ast.stmt) -> bool:
-        """Whether one process alone may write what a statement does; a cache is made by the one that comes first."""
-        if statement not in self._cached:
-            return True
-        return statement not in self.cached and self._is_written_anew(statement, in_all=True)
-
-    def _is_written_anew(self, node: ast.AST, *, in_all: bool = False) -> bool:
-        """Whether code of a cache writes or removes files that the process which came first has made; it does so again.
-
-        in_all: all that it writes.
-        """
-        written = [c for c in ast.walk(node) if isinstance(c, ast.Call) and self._may_come_again(c)]
-        anew = map(self.caches.are_written_anew, written)
-        return bool(written) and (all(anew) if in_all else any(anew))
-
-    def _may_come_again(self, call: ast.Call) -> bool:
-        rows = self.alone.effects.kinds.called(call) or ()
-        is_fetched = any(row.has(Trait.DOWNLOADS) or row.has(Trait.FETCHES) for row in rows)
-        return self.alone.writes(call) and call not in self.own and not is_fetched
 
     def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
         """The statements of a block, those on one line together; none where the block stands behind its head."""
@@ -581,27 +486,6 @@ class Guarding:
             return bool(self.program.reaching(read, [bound]))
         opened = opened_round(self.program, read)
         return opened is None or opened is getattr(self.program.parent(bound), "context_expr", None)
-
-
-def with_functions(program: Program, found: set[ast.AST]) -> set[ast.AST]:
-    """Some code, with the functions that nothing else calls."""
-    while True:
-        more = [
-            function
-            for function, calls in program.flow.callers.items()
-            if function.node not in found
-            and any(call in found for call in calls)
-            and all(call in found or not _may_run(program, call) for call in calls)
-        ]
-        if not more:
-            return found
-        found = found.union(*(ast.walk(function.node) for function in more))
-
-
-def _may_run(program: Program, call: ast.Call) -> bool:
-    """Whether a call is ever run: not one under `if __name__ == "__main__":` of a module that is imported."""
-    conditions = program.once(Conditions)
-    return any(conditions.runs(call, world) for world in worlds_where(Process.MAIN))
 
 
 def sets_up(call: ast.Call) -> bool:

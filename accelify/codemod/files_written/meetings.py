@@ -67,16 +67,16 @@ class Meetings:
         guarding, program = self.guarding, self.guarding.program
         inner = {n for s in run for n in ast.walk(s)}
         calls = [n for n in inner if isinstance(n, ast.Call)]
-        written = {guarding.place_of(p): c for c in calls if guarding.alone.writes(c) for p in self._written(c)}
+        written = {guarding.uses.place_of(p): c for c in calls if guarding.alone.writes(c) for p in self._written(c)}
         removed = {c: paths for c in calls if (paths := self._removed(c))}
         own = [c for c in removed if not program.flow.callees.get(c)]
-        gone = {guarding.place_of(p): c for c in own for p in removed[c]}
+        gone = {guarding.uses.place_of(p): c for c in own for p in removed[c]}
         for read in program.calls if written or removed else ():
-            is_alone = read in inner or read in guarding.covered or guarding.is_cached(read)
+            is_alone = read in inner or read in guarding.covered or guarding.cached.holds(read)
             if is_alone or program.flow.callees.get(read):
                 continue
             paths = [p for use in self.checks.effects.of_call(read).files_read for p in use.paths]
-            for place in map(guarding.place_of, paths):
+            for place in map(guarding.uses.place_of, paths):
                 if place in gone and program.reaches(read, gone[place]):
                     return True
                 if place in written and self._is_written_again(read, written[place]):

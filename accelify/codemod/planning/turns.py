@@ -13,8 +13,8 @@ from functools import partial
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Found, Insert, Remark, Replace, Wrap
-from accelify.codemod.files_written.guarding import with_functions
 from accelify.codemod.result import Tier
+from accelify.codemod.semantics.call_conditions import with_functions
 from accelify.codemod.semantics.program import Program
 
 _APART = "the processes come here one after the other, and each goes by what it finds itself: use one for all"

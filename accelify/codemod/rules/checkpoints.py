@@ -48,7 +48,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change for each `torch.save`, and for each load of what was saved."""
     guarding = script.written.guarding
     for save in script.written.saves:
-        is_found = guarding.is_cached(save.call) and not guarding.is_made_anew(save.call)
+        is_found = guarding.cached.holds(save.call) and not guarding.cached.is_made_anew(save.call)
         if save.call in guarding.covered or is_found:
             continue
         if _has_options(save.call) and not script.options.runtime.has("save_options"):
@@ -69,7 +69,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     if not script.is_by_hand:
         yield from _loaded_where_saved(script)
     made = [s.call for s in script.written.saves if _is_made(script, s) or s.call in guarding.covered]
-    waits = list(_waits(script, [call for call in made if not guarding.is_cached(call)]))
+    waits = list(_waits(script, [call for call in made if not guarding.cached.holds(call)]))
     yield from waits
     yield from _waits_apart(script, waits)
 
@@ -272,7 +272,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
             statement = script.written.meetings.before_rounds(
                 script.written.meetings.before_questions(call, path, read), read
             )
-            if call in script.written.guarding.covered or script.written.guarding.is_cached(call):
+            if call in script.written.guarding.covered or script.written.guarding.cached.holds(call):
                 continue
             if accelerator is None or script.path(call) not in script.files:
                 beyond.append((call, path))

@@ -45,11 +45,11 @@ def find(script: Script) -> Iterator[Change | Remark]:
             if call in script.written.made_unknown:
                 message = _MAY
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-    for run in _runs(script, set(script.written.guarding.cached)):
+    for run in _runs(script, set(script.written.guarding.cached.caches.first)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
         reason = "one process creates it, the others wait and use it"
         yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
-    for choice in script.written.guarding.uncached:
+    for choice in script.written.guarding.cached.caches.uncached:
         message = (
             "every process creates this if it is missing: let one process create it first, or create it before the run"
         )
@@ -68,11 +68,11 @@ def _downloads(script: Script) -> Iterator[ast.Call]:
     calls = [c for c in script.program.calls if c not in alone and _may_download(script, c)]
     calls = [c for c in calls if script.program.is_run(c)]
     frames = {script.program.frame(c) for c in calls} | {
-        script.program.frame(s) for s in script.written.guarding.cached
+        script.program.frame(s) for s in script.written.guarding.cached.caches.first
     }
     for call in calls:
         inner = script.program.run_through([call])
-        if frames.isdisjoint(inner) and not script.written.guarding.is_cached(call):
+        if frames.isdisjoint(inner) and not script.written.guarding.cached.holds(call):
             yield call
 
 

@@ -55,7 +55,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
             imported = script.library_import(run[0], accelerator)
             reason = "only the main process writes this"
             yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (header, *imported))
-        if script.written.guarding.is_cached(run[0]):
+        if script.written.guarding.cached.holds(run[0]):
             continue  # the others wait where one process makes the cache
         waits = (
             [("after", run[-1], "the other processes wait until the main process has downloaded it")]
@@ -145,7 +145,9 @@ def _written_alone(script: Script) -> list[tuple[ast.Call, ast.expr]]:
     guarding = script.written.guarding
     fetched = {node for run in guarding.runs if _fetches(script, run) for s in run for node in ast.walk(s)}
     alone = guarding.covered - fetched
-    writes = [c for c in script.program.calls if c in alone and guarding.alone.writes(c) and not guarding.is_cached(c)]
+    writes = [
+        c for c in script.program.calls if c in alone and guarding.alone.writes(c) and not guarding.cached.holds(c)
+    ]
     writes += [save.call for save in script.written.saves if save.saver is not None and save.call not in alone]
     return [(call, path) for call in writes for path in _paths(script, call)]
 
@@ -177,7 +179,7 @@ def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change | Re
         if (
             not script.written.meetings.are_together(call)
             or call in guarding.covered
-            or guarding.is_cached(call)
+            or guarding.cached.holds(call)
             or not lists_files(script.effects, call)
         ):
             continue
@@ -212,7 +214,7 @@ def _wait(script: Script, node: ast.AST, writes: list[ast.Call], done: list[ast.
 def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     """No process reads a file before the one that writes it is done."""
     guarding = script.written.guarding
-    covered = (c for c in script.program.calls if c in guarding.covered and not guarding.is_cached(c))
+    covered = (c for c in script.program.calls if c in guarding.covered and not guarding.cached.holds(c))
     paths = [(call, path) for call in covered if guarding.alone.writes(call) for path in _paths(script, call)]
     written = defaultdict[ast.Call, set[tuple[object, str]]](set)
     for write, path in paths:
@@ -221,7 +223,7 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     for call in sorted(script.program.calls, key=script.program.position):
         if not script.written.meetings.are_together(call):
             continue
-        is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
+        is_alone = call in script.written.guarding.covered or script.written.guarding.cached.holds(call)
         read = [] if is_alone else [p for p in _read_by(script, call) if not script.written.clocks.is_own(p)]
         is_written = bool(read) and call in script.written.guarding.alone.looked_at
         called = script.program.called(call)
@@ -283,7 +285,7 @@ def _places_to_wait(
 
 
 def _is_same(script: Script, path: ast.expr, others: list[ast.expr]) -> bool:
-    place = script.written.guarding.place_of
+    place = script.written.guarding.uses.place_of
     return any(place(path) == place(other) for other in others)
 
 
@@ -392,7 +394,7 @@ def _left(script: Script) -> Iterator[Remark]:
             continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
         if not script.program.names_only(call.func, "torch.save") and call not in script.written.guarding.handed_on:
             frame = script.program.frame(call)
-            places = map(script.written.guarding.place_of, _paths(script, call))
+            places = map(script.written.guarding.uses.place_of, _paths(script, call))
             left.setdefault((frame, not temporary[frame].isdisjoint(places)), []).append(call)
     for call in script.program.calls:
         frame = script.program.frame(call)
@@ -400,7 +402,7 @@ def _left(script: Script) -> Iterator[Remark]:
         if (
             is_run
             and call not in script.written.guarding.covered
-            and not script.written.guarding.is_cached(call)
+            and not script.written.guarding.cached.holds(call)
             and any(map(names.runs_command, script.program.called(call)))
             and not _is_run_for_its_output(script, call)
         ):
@@ -461,7 +463,7 @@ def _is_run_by(training: Collection[Scope], script: Script, call: ast.Call) -> b
 
 def _temporary(script: Script) -> dict[Scope, set[object]]:
     """The places of the files that each function writes, and removes after that; none that it moves, and no folders."""
-    place_of, found = script.written.guarding.place_of, defaultdict[Scope, set[object]](set)
+    place_of, found = script.written.guarding.uses.place_of, defaultdict[Scope, set[object]](set)
     for removal in _rows_of(script, list(script.program.calls), Trait.REMOVES):
         frame = script.program.frame(removal)
         before = [c for c in script.program.calls_in(frame) if script.program.before(c, removal)]

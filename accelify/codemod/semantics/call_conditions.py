@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Set
 
-from accelify.codemod.semantics.conditions import Calls, Conditions, World, implied, worlds_where
+from accelify.codemod.semantics.conditions import Calls, Conditions, Process, World, implied, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -147,3 +147,24 @@ def _code(test: ast.expr, holds: bool, name: str) -> str:
     words = ("is", "is not") if isinstance(test.ops[0], (ast.Is, ast.IsNot)) else ("==", "!=")
     operand = ast.unparse(test.comparators[0]).replace("'", '"')
     return f"{name} {words[not is_same]} {operand}"
+
+
+def with_functions(program: Program, found: set[ast.AST]) -> set[ast.AST]:
+    """Some code, with the functions that nothing else calls."""
+    while True:
+        more = [
+            function
+            for function, calls in program.flow.callers.items()
+            if function.node not in found
+            and any(call in found for call in calls)
+            and all(call in found or not may_run(program, call) for call in calls)
+        ]
+        if not more:
+            return found
+        found = found.union(*(ast.walk(function.node) for function in more))
+
+
+def may_run(program: Program, call: ast.Call) -> bool:
+    """Whether a call is ever run: not one under `if __name__ == "__main__":` of a module that is imported."""
+    conditions = program.once(Conditions)
+    return any(conditions.runs(call, world) for world in worlds_where(Process.MAIN))

@@ -298,7 +298,7 @@ def made_first(body: str, before: str = "") -> list[str]:
         HEAD + DATA.format(body="        " + body.replace("\n", "\n        ")) + before + MAIN.format(call="Data('d')")
     )
     facts = Facts(text)
-    return [ast.unparse(s) for s in facts.script.written.guarding.cached]
+    return [ast.unparse(s) for s in facts.script.written.guarding.cached.caches.first]
 
 
 @pytest.mark.parametrize(

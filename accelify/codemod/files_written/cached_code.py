@@ -1,0 +1,64 @@
+"""Which code does one process run first, because it makes files that the others then find?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from functools import cached_property
+
+from accelify.codemod.files_written.caches import Caches
+from accelify.codemod.files_written.one_process import OneProcess
+from accelify.codemod.libraries.row import Trait
+from accelify.codemod.semantics.call_conditions import with_functions
+from accelify.codemod.semantics.scopes import Scope
+
+
+class CachedCode:
+    """Look at code by whether it belongs to a cache."""
+
+    def __init__(
+        self, alone: OneProcess, caches: Caches, own: Collection[ast.Call], run_by_all: Collection[Scope]
+    ) -> None:
+        self.program = alone.program
+        self.alone = alone
+        self.caches = caches
+        self.own = own  # the calls that write to a file of one rank's own
+        self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether one process runs a node first, and the others find what it has made."""
+        return node in self.found or any(self.program.inside(node, f.node) for f in self._makers)
+
+    @cached_property
+    def found(self) -> set[ast.AST]:
+        """All the code of caches."""
+        return with_functions(self.program, {n for s in self.caches.first for n in ast.walk(s)})
+
+    def is_made_anew(self, call: ast.Call) -> bool:
+        """Whether each process that comes to a cache later would save it again."""
+        return call in self.found and self.caches.are_written_anew(call)
+
+    @cached_property
+    def _makers(self) -> set[Scope]:
+        """The functions that make a file where it is missing, and that all processes run at once."""
+        return {self.program.frame(choice) for choice in self.caches.uncached}.union(self.run_by_all)
+
+    def is_for_one(self, statement: ast.stmt) -> bool:
+        """Whether one process alone may write what a statement does; a cache is made by the one that comes first."""
+        if statement not in self.found:
+            return True
+        return statement not in self.caches.first and self.is_written_anew(statement, in_all=True)
+
+    def is_written_anew(self, node: ast.AST, *, in_all: bool = False) -> bool:
+        """Whether code of a cache writes or removes files that the process which came first has made; it does so again.
+
+        in_all: all that it writes.
+        """
+        written = [c for c in ast.walk(node) if isinstance(c, ast.Call) and self._may_come_again(c)]
+        anew = map(self.caches.are_written_anew, written)
+        return bool(written) and (all(anew) if in_all else any(anew))
+
+    def _may_come_again(self, call: ast.Call) -> bool:
+        rows = self.alone.effects.kinds.called(call) or ()
+        is_fetched = any(row.has(Trait.DOWNLOADS) or row.has(Trait.FETCHES) for row in rows)
+        return self.alone.writes(call) and call not in self.own and not is_fetched

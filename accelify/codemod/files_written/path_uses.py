@@ -1,0 +1,77 @@
+"""Which calls use which paths, and do two of them mean one file by how they write it?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from accelify.codemod.files_written.one_process import OneProcess
+from accelify.codemod.files_written.paths import Files
+from accelify.codemod.semantics.effects.summary import FileUse
+from accelify.codemod.semantics.scopes import names_in
+
+_DEPTH = 2
+_PATHS = frozenset({"path", "string"})
+
+
+class PathUses:
+    """Look at the paths that calls read and write, themselves or by what their callers give them."""
+
+    def __init__(self, alone: OneProcess, stored: Files) -> None:
+        self.program = alone.program
+        self.effects = alone.effects
+        self.stored = stored
+
+    def looked_at(self, writes: Iterable[ast.Call]) -> Iterator[ast.Call]:
+        """The calls that may read a file, or look at it, after one of some calls has written it.
+
+        Not what stands by itself, and so is what a notebook shows: `Image("all.gif")`.
+        """
+        written: dict[object, list[tuple[ast.Call, ast.expr]]] = {}
+        for call in writes:
+            for path in self.written(call):
+                for use in self._uses(call, path):
+                    written.setdefault(self.place_of(use[1]), []).append(use)
+        for call in self.program.calls:
+            summary = self.effects.of_call(call)
+            is_shown = isinstance(self.program.parent(call), ast.Expr) and not summary.files_written
+            if is_shown or self.program.flow.callees.get(call):
+                continue
+            read = (use for path in self._paths(summary.files_read) for use in self._uses(call, path))
+            found = ((w, by) for by in read for w in written.get(self.place_of(by[1]), ()) if w[0] is not by[0])
+            if any(not self.stored.are_of_rounds(*w, *by) and self.stored.is_before(w[0], by[0]) for w, by in found):
+                yield call
+
+    def _uses(self, call: ast.Call, path: ast.expr, depth: int = _DEPTH) -> Iterator[tuple[ast.Call, ast.expr]]:
+        """A call with the path that it uses; where its function is given that, the function's calls with theirs."""
+        yield call, path
+        named, function = self._bare(path), self.program.frame(call)
+        if isinstance(named, ast.Name) and depth and function.kind == "function":
+            writes = function.writes.get(named.id, ())
+            callers = self.program.calls_of(function) if all(isinstance(w, ast.arg) for w in writes) else ()
+            for caller in callers if writes else ():
+                given = self.stored.tracer.given(caller, function, named.id)
+                yield from self._uses(caller, given, depth - 1) if given is not None else ()
+
+    def place_of(self, path: ast.expr) -> object:
+        """A key equal for paths of one spelling where they mean the same file: everywhere, or in a function."""
+        path = self._bare(path)
+        is_local = bool(names_in(path)) and not isinstance(path, ast.Attribute)
+        return self.program.frame(path) if is_local else None, ast.unparse(path)
+
+    def _bare(self, path: ast.expr) -> ast.expr:
+        """`path` of `Path(path)` and `str(path)`."""
+        while isinstance(path, ast.Call) and len(path.args) == 1 and self.effects.kinds.of(path) <= _PATHS:
+            path = path.args[0]
+        return path
+
+    def read(self, call: ast.Call) -> list[ast.expr]:
+        is_own = not self.program.flow.callees.get(call)
+        return self._paths(self.effects.of_call(call).files_read) if is_own else []
+
+    def written(self, call: ast.Call) -> list[ast.expr]:
+        return self._paths(self.effects.of_call(call).files_written)
+
+    @staticmethod
+    def _paths(uses: Iterable[FileUse]) -> list[ast.expr]:
+        return [p for use in uses if not use.is_folder for p in use.paths]

@@ -429,8 +429,17 @@ class Guarding:
                 reads = self.program.attribute_reads.get(node.attr, [])
                 if any(r not in covered for r in reads):
                     yield self.program.statement(node)
-            elif isinstance(node, ast.Call) and (sets_up(node) or self._closes_figures_of_all(node, covered)):
+            elif isinstance(node, ast.Call) and (
+                sets_up(node) or self._closes_figures_of_all(node, covered) or self._moves_handlers(node)
+            ):
                 yield self.program.statement(node)
+
+    def _moves_handlers(self, call: ast.Call) -> bool:
+        """Whether a call adds or removes one of a log's handlers, which code elsewhere counts: `logger.handlers[0]`."""
+        if not any(row.has(Trait.SETS_UP_LOG) for row in self.alone.effects.kinds.called(call) or ()):
+            return False
+        reads = self.program.attribute_reads.get("handlers", [])
+        return any(isinstance(self.program.parent(read), ast.Subscript) for read in reads)
 
     def _closes_figures_of_all(self, call: ast.Call, covered: set[ast.AST]) -> bool:
         """Whether a call closes a figure that all processes may have drawn, which would stay open in the others."""

@@ -118,7 +118,9 @@ class OneProcess:
         is_shown = Does.SHOWS in summary.effects and not may_plot and not self._is_progress(call)
         if (is_handed or all(row.effects & _SEEN for row in rows)) and (is_file or is_shown or "tracker" in kinds):
             return Effect.WRITES  # whatever kind of object its method belongs to
-        return Effect.DRAWS if Does.PLOTS in summary.effects or kinds & _FOR_WRITING else Effect.NOTHING
+        is_log = Does.LOGS in summary.effects and any(row.has(Trait.SETS_UP_LOG) for row in rows)
+        is_drawn = Does.PLOTS in summary.effects or kinds & _FOR_WRITING or is_log
+        return Effect.DRAWS if is_drawn else Effect.NOTHING
 
     def _is_progress(self, call: ast.Call) -> bool:
         owner = call.func.value if isinstance(call.func, ast.Attribute) else call
@@ -192,7 +194,10 @@ class OneProcess:
     def opens_to_write(self, call: ast.Call) -> bool:
         """Whether a call opens a file to be written to."""
         rows = self.effects.kinds.called(call) or ()
-        return any(r.has(Trait.OPENS) and r.returns == "file" for r in rows) and self.effects.of_call(call).writes_files
+        return (
+            any(r.has(Trait.OPENS) and r.returns in ("file", "handler") for r in rows)
+            and self.effects.of_call(call).writes_files
+        )
 
     # Statements.
 

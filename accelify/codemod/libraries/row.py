@@ -137,6 +137,7 @@ class Trait(Enum):
     IN_PLACE_OPTION = "in_place_option"  # changes its first argument if `inplace` says so
     OUT_OPTION = "out_option"  # writes to what is given as `out`
     LEAVES_GRAPH = "leaves_graph"  # the result has no graph of gradients
+    SETS_UP_LOG = "sets_up_log"  # changes nothing but what is in a log, where its handler writes to a file
     TAKES_TEXT = "takes_text"  # writes what it is given as text, wherever that lives
     NEEDS_HOST = "needs_host"  # fails for a tensor that lives elsewhere than on the CPU
     SHAPE_ONLY = "shape_only"  # depends on shapes and types only, not on values

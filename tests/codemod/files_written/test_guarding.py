@@ -234,3 +234,28 @@ def test_one_name_for_several_things(first: str, second: str) -> None:
     facts = training(before="rows = torch.ones(8, 2, 1)", set_up=code)
     tops = [ast.unparse(s) for run in facts.script.written.guarding.runs for s in run]
     assert first in tops
+
+
+FILE = "h = logging.FileHandler('a.log')\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "run"),
+    [
+        (
+            f"{FILE}h.setFormatter(form)\nlog.addHandler(h)\ns = logging.StreamHandler()\nlog.addHandler(s)\n",
+            ["h = logging.FileHandler('a.log')", "h.setFormatter(form)", "log.addHandler(h)"],
+        ),
+        ("log.addHandler(logging.FileHandler('a.log'))\n", ["log.addHandler(logging.FileHandler('a.log'))"]),
+        (
+            "all = [logging.StreamHandler(), logging.FileHandler('a.log')]\nlogging.basicConfig(handlers=all)\n",
+            ["all = [logging.StreamHandler(), logging.FileHandler('a.log')]", "logging.basicConfig(handlers=all)"],
+        ),
+        (f"{FILE}log.addHandler(h)\nuse(h)\n", None),
+        (f"{FILE}log.addHandler(h)\nlog.handlers[0].setLevel(10)\n", None),
+        ("log.addHandler(logging.StreamHandler())\n", None),
+    ],
+)
+def test_a_log_has_its_file_in_one_process_and_its_console_in_all(lines: str, run: list[str] | None) -> None:
+    begin = "import logging\nlog = logging.getLogger('a')\nform = logging.Formatter('%(message)s')\nuse(form)\n"
+    assert runs(begin + lines + "log.info('done')\n") == ([run] if run else [])

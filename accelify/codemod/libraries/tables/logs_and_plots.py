@@ -22,10 +22,14 @@ effects=changes_library+writes_files
     logging.config: dictConfig
 effects=changes_library
     logging: disable captureWarnings addLevelName setLoggerClass
+mutates=self keeps=0 traits=sets_up_log
+    <logger>: addHandler
 mutates=self keeps=0
-    <logger>: addHandler addFilter setLevel
+    <logger>: addFilter setLevel
+mutates=self traits=sets_up_log
+    <logger>: removeHandler
 mutates=self
-    <logger>: removeHandler add remove
+    <logger>: add remove
 returns=number
     <logger>: isEnabledFor getEffectiveLevel hasHandlers
 returns=handler
@@ -35,7 +39,7 @@ returns=handler effects=writes_files traits=opens
     logging.handlers: *
 -
     logging: Formatter LogRecord Filter
-mutates=self
+mutates=self traits=sets_up_log
     <handler>: setFormatter setLevel addFilter close flush
 
 # --- trackers ---

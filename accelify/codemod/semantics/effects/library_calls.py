@@ -29,6 +29,8 @@ class LibraryCalls:
         """The effects of a call by its row, apart from the functions that it is given and runs."""
         if row.has(Effect.RUNS_CODE):
             return Summary(unknown=frozenset({call}), effects=row.effects - {Effect.RUNS_CODE, Effect.CALLS, *OF_FILES})
+        if row.has(Trait.SETS_UP_LOG) and self._is_of_log_file(call):
+            return Summary(effects=frozenset({Effect.LOGS}))
         effects = row.effects - {Effect.CALLS, *OF_FILES}
         if Effect.DRAWS_IN_TRAINING in effects and self._is_always_in_training(call):
             effects = (effects - {Effect.DRAWS_IN_TRAINING}) | {Effect.DRAWS_TORCH}
@@ -88,7 +90,8 @@ class LibraryCalls:
             writes = bool(set(mode) & set("wax+"))
             reads = not writes or "+" in mode
         is_set = row.has(Effect.CHANGES_LIBRARY) and row.returns is None
-        if is_set and not call.args and all(k.arg != "filename" for k in call.keywords):
+        handlers = self._log_files(call) if is_set else ()
+        if is_set and not call.args and all(k.arg != "filename" for k in call.keywords) and not handlers:
             writes = False  # `logging.basicConfig` without a file
         unpacks = row.has(Trait.DOWNLOADS)  # into another place than the archive
         if writes and not unpacks and self._is_only_read(call):
@@ -98,6 +101,7 @@ class LibraryCalls:
         given = (*call.args, *(k.value for k in call.keywords))
         paths = self._opened_paths(call) if row.has(Trait.OPENS) else (unpacks and given) or self._paths(call)
         log = (call.func.value,) if row.has(Effect.LOGS) and isinstance(call.func, ast.Attribute) else ()
+        paths = handlers or paths
         if log and not reads:
             paths = log  # `writer.add_scalar("train/loss", ...)`: the names are those of values
         buffers = [p for p in paths if self.kinds.of(p) == {"buffer"}]
@@ -112,6 +116,24 @@ class LibraryCalls:
         use = frozenset({FileUse(call, paths, is_folder, is_gone)})
         made = frozenset({FileUse(call, log)}) if log else use  # `wandb.save(path)`: a copy, which belongs to the run
         return Summary(files_read=use if reads else frozenset(), files_written=made if writes else frozenset())
+
+    def _log_files(self, call: ast.Call) -> tuple[ast.expr, ...]:
+        """The paths of the files among the `handlers=` that a log is given."""
+        given = next((k.value for k in call.keywords if k.arg == "handlers"), None)
+        held = [v.node for v in self.program.values(given) if isinstance(v, Collection)] if given is not None else []
+        items = [item for node in held if isinstance(node, (ast.List, ast.Tuple)) for item in node.elts]
+        return tuple(path for item in items if self._opens_files(item) for path in self._opened(item))
+
+    def _is_of_log_file(self, call: ast.Call) -> bool:
+        """Whether a method belongs to a handler that writes to a file, or is given one: `logger.addHandler(file)`."""
+        owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        handlers = [node for node in (*owner, *call.args) if "handler" in self.kinds.of(node)]
+        return bool(handlers) and all(map(self._opens_files, handlers))
+
+    def _opens_files(self, node: ast.expr) -> bool:
+        """Whether each call that may have made an object opens a file."""
+        rows = [self.kinds.called(c) or () for c in self._makers(node)]
+        return bool(rows) and all(any(r.has(Trait.OPENS) for r in each) for each in rows)
 
     def _source_and_target(self, call: ast.Call) -> list[ast.expr] | None:
         """The paths from and to which a call copies or moves; None where these are not all plain arguments."""

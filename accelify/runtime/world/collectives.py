@@ -11,7 +11,14 @@ import torch
 from accelify.errors import AccelifyError
 from accelify.runtime.world.desync import call_site, disagreement, hash_of_text, missing
 from accelify.runtime.world.process_group import World
-from accelify.runtime.world.tensors import is_list_of_objects, leaves, map_leaves, signature
+from accelify.runtime.world.tensors import (
+    is_list_of_objects,
+    leaves,
+    map_leaves,
+    signature,
+    structure_of,
+    with_keys_of,
+)
 from accelify.runtime.world.transport import Transport
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -140,6 +147,8 @@ class GroupCollectives(Collectives):
 
     def _completed(self, asked: str, tree: Any) -> Any:
         """The tree of a sum with this rank's zeros as the others have them, where that is all in which they differ."""
+        structures = self._transport.objects(None if tree is None else structure_of(tree))
+        tree = tree if None in structures else with_keys_of(tree, structures)
         known = () if tree is None else tuple(kinds_of(tree, is_leaf) for is_leaf in _ZEROS)
         everyone: list[Any] = self._transport.objects((f"{call_site()} {asked}", known))
         for at, is_leaf in enumerate(_ZEROS if tree is not None else ()):
@@ -207,7 +216,8 @@ class GroupCollectives(Collectives):
     def reduce(self, tree: Any, reduction: str) -> Any:
         """The sum, mean, max or min over ranks of each tensor or number, in kind: a number stays a number.
 
-        The mean of integers is a float. In a sum a rank may have 0, or a list of zeros, for what is a tensor on others.
+        The mean of integers is a float. In a sum a rank may have 0, or a list of zeros, for what is a tensor on others,
+        and its dicts may lack keys that others have, or have them in another order.
         Raises: Desync when structure, dtype or shape differ between ranks otherwise.
         """
         _check_reduction(reduction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any  # a batch is whatever the user's collate function made
 
 import numpy
@@ -141,6 +141,38 @@ _SHORT = {
     torch.uint8: "u8",
     torch.bool: "bool",
 }
+
+
+def structure_of(tree: Any) -> Any:
+    """The containers of a tree without what is in them: dicts and tuples, None for a leaf."""
+    if isinstance(tree, Mapping):
+        return {key: structure_of(value) for key, value in tree.items()}
+    return tuple(map(structure_of, tree)) if isinstance(tree, (list, tuple)) else None
+
+
+def with_keys_of(tree: Any, everyone: Sequence[Any]) -> Any:
+    """A tree whose dicts have all keys of some structures, in their order, with a 0 for each that is new."""
+    if isinstance(tree, dict) and all(isinstance(structure, dict) for structure in everyone):
+        known = {key: [s[key] for s in everyone if key in s] for structure in everyone for key in structure}
+        items = {
+            key: with_keys_of(tree[key] if key in tree else _zeros_in(structures[0]), structures)
+            for key, structures in known.items()
+        }
+        changed = copy.copy(tree)
+        changed.clear()
+        for key, value in items.items():
+            changed[key] = value
+        return changed
+    if isinstance(tree, (list, tuple)) and all(isinstance(s, tuple) and len(s) == len(tree) for s in everyone):
+        parts = zip(tree, *everyone, strict=True)
+        return _like(tree, [with_keys_of(value, structures) for value, *structures in parts])
+    return tree
+
+
+def _zeros_in(structure: Any) -> Any:
+    if isinstance(structure, dict):
+        return {key: _zeros_in(inner) for key, inner in structure.items()}
+    return tuple(map(_zeros_in, structure)) if isinstance(structure, tuple) else 0
 
 
 def _with_items(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:

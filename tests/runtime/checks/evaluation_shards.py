@@ -117,6 +117,13 @@ def a_rank_without_a_batch_adds_nothing(accelerator):
     assert histogram.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
+def keys_that_a_rank_lacks_are_zeros(accelerator):
+    mine = {"b": 1, "a": torch.ones(2)} if accelerator.is_main_process else {"a": torch.ones(2), "c": {"d": 2.5}}
+    assert repr(accelerator.reduce(mine, "sum")) == repr({"b": 1, "a": torch.full((2,), 2.0), "c": {"d": 2.5}})
+    with pytest.raises(Desync):
+        accelerator.reduce(mine, "mean")
+
+
 def only_zeros_are_filled_in(accelerator):
     for other in (1, torch.zeros(2), "0"):
         mine = torch.zeros(1) if accelerator.is_main_process else other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from accelify.runtime.world.collectives import filled, is_list_of_zeros, kinds_of
+from accelify.runtime.world.tensors import structure_of, with_keys_of
 
 CPU = torch.device("cpu")
 
@@ -41,3 +43,18 @@ def test_other_lists_are_no_zeros(other: object) -> None:
 def test_a_list_of_tensors_beside_one_of_zeros() -> None:
     first, second = of_rank([[torch.ones(1), torch.ones(2)], [0, 0]], 1)
     assert (first.shape, second.shape) == ((1,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("trees", "expected"),
+    [
+        ([Counter(a=1), Counter(b=2, a=3)], Counter(a=3, b=2)),
+        ([(1, {"a": {"x": 1}}), (2, {})], (2, {"a": {"x": 0}})),
+        ([{}, {"a": [1, 2]}], {"a": [1, 2]}),
+    ],
+)
+def test_keys_that_other_ranks_have(trees: list[Any], expected: Any) -> None:
+    completed = with_keys_of(trees[1], [structure_of(tree) for tree in trees])
+    assert completed == expected
+    assert repr(completed) == repr(expected)  # in the same order
+    assert type(completed) is type(expected)

@@ -452,7 +452,8 @@ class Sums:
 
     def _how_it_adds(self, additions: Sequence[Addition], loop: Loop) -> str | None:
         summand = Summand(self.program, loop)
-        kinds = {self._is_for_each_row(a, loop) or summand.is_of_rows(part) for a in additions for part in a.parts}
+        parts = ((a, part) for a in additions for part in a.parts if not self.is_zero(part))
+        kinds = {self._is_for_each_row(a, loop) or summand.is_of_rows(part) for a, part in parts}
         kind = kinds.pop() if len(kinds) == 1 else None
         return None if kind is None else "sum" if kind else "mean"
 

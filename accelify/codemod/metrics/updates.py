@@ -1,6 +1,7 @@
 """How does a statement make a variable's next value from its last one: by adding, collecting, comparing?
 
 total += x      total = total + a + b      total, n = total + x, n + 1      torch.add(total, x, out=total)
+sums[key] = sums.get(key, 0) + x
 rows.append(x)      rows = torch.cat([rows, x])      best = max(best, x)      average = 0.9 * average + 0.1 * x
 """
 
@@ -13,6 +14,7 @@ from enum import Enum, auto
 
 from accelify.codemod.libraries.kinds import SEQUENCES
 from accelify.codemod.libraries.row import Rows, Trait
+from accelify.codemod.metrics.zeros import is_zero
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
@@ -58,8 +60,26 @@ def addition(chains: Chains, node: ast.AST) -> Addition | None:
             return Addition(node, statement, node, (statement.value,))
         return None
     value = assigned_to(program, node)
+    if value is not None and isinstance(node, ast.Subscript) and _begins_place(chains, node, value):
+        return Addition(node, statement, node, (value,))
     parts = _rest(chains, value, ast.unparse(node)) if value is not None else None
     return None if parts is None else Addition(node, statement, node, tuple(parts))
+
+
+def _begins_place(chains: Chains, place: ast.Subscript, value: ast.expr) -> bool:
+    """Whether a value is added to a dict's place that is not there yet: `if key not in sums: sums[key] = 0`."""
+    program = chains.program
+    branch, holds = next(iter(program.branches_round(place)), (None, False))
+    test = branch.test if isinstance(branch, ast.If) else None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.In, ast.NotIn)):
+        return False
+    if f"{ast.unparse(test.comparators[0])}[{ast.unparse(test.left)}]" != ast.unparse(place):
+        return False
+    if holds == isinstance(test.ops[0], ast.In) or not isinstance(branch, ast.If):
+        return False
+    others = branch.orelse if holds else branch.body
+    added = (s.target for s in others if isinstance(s, ast.AugAssign) and isinstance(s.op, (ast.Add, ast.Sub)))
+    return is_zero(chains, value) or ast.unparse(place) in map(ast.unparse, added)
 
 
 def assigned_to(program: Program, target: ast.AST) -> ast.expr | None:
@@ -80,7 +100,7 @@ def assigned_to(program: Program, target: ast.AST) -> ast.expr | None:
 
 def _rest(chains: Chains, value: ast.expr, text: str) -> list[ast.expr] | None:
     """The terms that an expression adds to a variable: `a` and `0.5 * b` of `total + a + 0.5 * b`."""
-    if ast.unparse(value) == text:
+    if ast.unparse(value) == text or _is_got(chains, value, text):
         return []
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
         left = _rest(chains, value.left, text)
@@ -98,6 +118,14 @@ def _rest(chains: Chains, value: ast.expr, text: str) -> list[ast.expr] | None:
     return None
 
 
+def _is_got(chains: Chains, value: ast.expr, text: str) -> bool:
+    """`sums.get(name, 0)`, the last value of `sums[name]`."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or len(value.args) != 2:
+        return False
+    place = f"{ast.unparse(value.func.value)}[{ast.unparse(value.args[0])}]"
+    return value.func.attr == "get" and place == text and is_zero(chains, value.args[1])
+
+
 def _operands(chains: Chains, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     """The sum and the summand of a call: `torch.add(a, b)`, `a.add(b)`, `table.index_add_(0, i, b)`."""
     rows = chains.kinds.called(call)
@@ -111,6 +139,9 @@ def _operands(chains: Chains, call: ast.Call) -> tuple[ast.expr, ast.expr] | Non
 def _added_by_call(chains: Chains, call: ast.Call) -> Addition | None:
     """`total.add_(x)`, `torch.add(total, x, out=total)`, `table.index_add_(0, i, x)`."""
     operands, changed = _operands(chains, call), chains.changed_by(call)
+    is_default = isinstance(call.func, ast.Attribute) and call.func.attr == "setdefault" and len(call.args) == 2
+    if is_default and len(changed) == 1 and is_zero(chains, call.args[1]):
+        return Addition(call, chains.program.statement(call), changed[0], (call.args[1],))
     if operands is None or len(changed) != 1:
         return None
     parts = _rest(chains, call, ast.unparse(changed[0]))

@@ -12,7 +12,7 @@ from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind, Variable
-from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.scopes import names_in
 
 _DEPTH = 3
@@ -88,11 +88,13 @@ class Uses:
                 yield replace(taken, others=taken.others | use.others)
 
     def named(self, node: ast.expr, depth: int = _DEPTH) -> set[str]:
-        """The variables in an expression, and those in what was assigned to them in one expression each."""
+        """The variables in an expression, those in what was assigned to them, and the tables whose parts they are."""
         parts = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
         attributes = [n for n in parts if isinstance(n, ast.Attribute) and is_self(self.program, n.value)]
         reads = [n for n in parts if isinstance(n, ast.Name) and not is_self(self.program, n)]
-        reads = [n for n in reads if not self._is_of_comprehension(n)]
+        held = [n for n in reads if self._is_of_comprehension(n)]
+        over = [table for n in held if depth for table in self._gone_over(n)]
+        reads = [n for n in reads if n not in held]
         found = {n.id for n in reads if not self.program.externals(n)} | set(map(ast.unparse, attributes))
         for read in reads:
             if not isinstance(read.ctx, ast.Load) or not depth:
@@ -101,7 +103,18 @@ class Uses:
                 value = assigned_to(self.program, definition.node) if definition.kind is Kind.ASSIGNMENT else None
                 if value is not None and not self.program.loops_round(definition.node)[:1]:
                     found |= self.named(value, depth - 1)
+                loop = self.program.statement(definition.node)
+                if definition.kind is Kind.LOOP and isinstance(loop, ast.For) and self.program.inside(read, loop):
+                    over.append(loop.iter)
+        for table in over:
+            found |= self.named(table, depth - 1)
         return found
+
+    def _gone_over(self, name: ast.Name) -> Iterator[ast.expr]:
+        """What a comprehension goes over that binds a name."""
+        around = (n for n in self.program.ancestors(name) if isinstance(n, COMPREHENSIONS))
+        every = (generator for comprehension in around for generator in comprehension.generators)
+        yield from (generator.iter for generator in every if name.id in names_in(generator.target))
 
     def _is_of_comprehension(self, name: ast.Name) -> bool:
         """Whether a comprehension binds a name for itself, whatever the loop calls so."""

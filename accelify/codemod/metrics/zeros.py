@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.semantics.chains import Chains
 
@@ -33,7 +33,12 @@ def is_zero(chains: Chains, value: ast.expr | None) -> bool:
 
 
 def is_table_of_zeros(chains: Chains, value: ast.expr | None) -> bool:
-    """Whether a list or a dict begins with a number of zeros."""
+    """Whether a list or a dict begins with a number of zeros, or a dict without keys.
+
+    {k: 0.0 for k in names}      [0] * 10      {}      Counter()      defaultdict(float)
+    """
+    if _is_empty_table(chains, value):
+        return True
     if isinstance(value, (ast.List, ast.Dict)):
         parts = value.elts if isinstance(value, ast.List) else value.values
         return bool(parts) and all(is_zero(chains, p) for p in parts)
@@ -45,3 +50,19 @@ def is_table_of_zeros(chains: Chains, value: ast.expr | None) -> bool:
         return is_zero(chains, value.value)
     is_list = isinstance(value, ast.Call) and ast.unparse(value.func) == "list"
     return is_list and any(is_table_of_zeros(chains, a) for a in value.args)  # type: ignore[union-attr]  # a call
+
+
+def _is_empty_table(chains: Chains, value: ast.expr | None) -> bool:
+    """Whether a dict has no key yet, and gets zeros if any: `{}`, `Counter()`, `defaultdict(lambda: [0, 0])`."""
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    if not isinstance(value, ast.Call) or value.keywords:
+        return False
+    kinds = {table.kind_made_by(name) for name in chains.program.called(value)}
+    if kinds == {"defaultdict"} and len(value.args) == 1:
+        factory = value.args[0]
+        makes_zeros = isinstance(factory, ast.Lambda) and any(
+            is_it(chains, factory.body) for is_it in (is_zero, is_table_of_zeros)
+        )
+        return makes_zeros or chains.kinds.name_of(factory) in ({"int"}, {"float"})
+    return bool(kinds) and kinds <= {"dict", "counter"} and not value.args

@@ -250,6 +250,30 @@ def test_the_sums_of_a_dict_are_divided_in_their_places(end: str, is_reduced: bo
     assert found == ([(("sums",), "sum")] if is_reduced else [])
 
 
+@pytest.mark.parametrize(
+    ("begin", "added", "is_reduced"),
+    [
+        ("{}", "sums[k] = sums.get(k, 0) + loss.item() * len(x)", True),
+        ("dict()", "sums.setdefault(k, 0.0); sums[k] += loss.item() * len(x)", True),
+        ("{}", "if k not in sums: sums[k] = 0\nsums[k] += loss.item() * len(x)", True),
+        ("{}", "if k in sums: sums[k] += loss.item() * len(x)\nelse: sums[k] = loss.item() * len(x)", True),
+        ("defaultdict(float)", "sums[k] += loss.item() * len(x)", True),
+        ("defaultdict(lambda: [0, 0])", "sums[k][1] += loss.item() * len(x)", True),
+        ("Counter()", "sums[k] += loss.item() * len(x)", True),
+        ("{}", "if k not in sums: sums[k] = loss.item()", False),
+        ("{}", "sums[k] = loss.item()", False),
+        ("{}", "sums[k] = sums.get(k, []) + [loss.item()]", False),
+        ("defaultdict(list)", "sums[k] += [loss.item()]", False),
+    ],
+)
+def test_a_dict_that_gets_its_keys_in_the_loop(begin: str, added: str, is_reduced: bool) -> None:
+    step = f"{STEP}n += len(x)\nfor k in scores:\n" + "".join(f"    {line}\n" for line in added.splitlines())
+    read = "print({k: v / n for k, v in sums.items()})"
+    imports = "from collections import Counter, defaultdict\n"
+    found = reductions(training(imports=imports, epoch=f"n, sums = 0, {begin}", step=step, end_of_epoch=read))
+    assert found == ([(("n", "sums"), "sum")] if is_reduced else [])  # no quotient of two kinds
+
+
 @pytest.mark.parametrize("added", ["n += 1", "if (i + 1) % 4 == 0: n += 1", "n = n + 1", "n, last = n + 1, loss"])
 def test_steps_are_counted_alike_by_all_processes(added: str) -> None:
     assert summed(added, "n, i = 0, 0", "print(n)") == []

@@ -11,7 +11,8 @@ from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
 from accelify.codemod.metrics.rows.empty_batches import takes_no_rows
 from accelify.codemod.metrics.rows.recomputation import Recomputation, recomputation_of
-from accelify.codemod.metrics.updates import added_in
+from accelify.codemod.metrics.updates import added_in, additions_in
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import names_written_in
@@ -193,6 +194,33 @@ def trim_of(
 
     updates: those of meters, which are then of each row once, too.
     """
+    trim = _trim_of_variables(program, loop, sums, updates)
+    parts = tuple(_parts_of_tables(program, loop, sums))
+    if not parts or (trim is None and added_in(loop).keys() & set(sums)):
+        return trim
+    return (
+        Trim(program.statement(parts[0]), (), parts=parts)
+        if trim is None
+        else replace(trim, parts=(*trim.parts, *parts))
+    )
+
+
+def _parts_of_tables(program: Program, loop: ast.For | ast.AsyncFor, sums: Collection[str]) -> Iterator[ast.expr]:
+    """The rows that are summed in what is added to places of tables: `x` of `sums[name] += score * len(x)`."""
+    for each in additions_in(program.once(Chains), loop):
+        table = each.target
+        while isinstance(table, ast.Subscript):
+            table = table.value
+        if isinstance(each.target, ast.Subscript) and isinstance(table, ast.Name) and table.id in sums:
+            listed = [_summed_parts(program, part) for part in each.parts]
+            found = [part for parts in listed if parts is not None for part in parts]
+            yield from found if None not in listed and all(_keeps_every_row(program, part) for part in found) else ()
+
+
+def _trim_of_variables(
+    program: Program, loop: ast.For | ast.AsyncFor, sums: Collection[str], updates: Collection[ast.Call]
+) -> Trim | None:
+    """The values to trim for the sums that are variables."""
     summand = Summand(program, loop)
     every = [s for name, listed in added_in(loop).items() if name in sums for s in listed]
     made = {s: parts for s in every if (parts := _parts_where_made(summand, s, every))}

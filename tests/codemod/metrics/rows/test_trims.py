@@ -105,6 +105,16 @@ def test_a_mean_is_taken_again_beside_a_metric_of_the_rows() -> None:
     assert (found.mean is not None, found.holds_means) == (True, False)
 
 
+@pytest.mark.parametrize(
+    "added", ["sums[k] += value * len(x)", "sums[k] = sums.get(k, 0) + value * len(x)", "sums['a'] += len(x)"]
+)
+def test_what_is_added_in_a_table_is_of_the_rows_that_count(added: str) -> None:
+    facts = training(step=f"{STEP}n += len(x)\nfor k, value in scores(x):\n    {added}\n")
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["n", "sums"])
+    assert found is not None
+    assert [ast.unparse(part) for part in found.parts] == ["x", "x"]
+
+
 def test_what_is_read_after_that_is_not_trimmed() -> None:
     assert trimmed("correct += (out.argmax(1) == y).sum().item()\nuse(out)") is None
 

@@ -12,7 +12,7 @@ from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.meters import Elements, Metering, statements_of_each_round, variable_of
 from accelify.codemod.metrics.rounds import Rounds, stored_in
 from accelify.codemod.metrics.rows.trims import is_of_each_row, rows_of
-from accelify.codemod.metrics.sums import Sums
+from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer

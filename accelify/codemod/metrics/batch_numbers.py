@@ -12,7 +12,7 @@ from collections.abc import Iterator, Set
 
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.ranks.shards import Loop
-from accelify.codemod.metrics.sums import bound_in
+from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.semantics.values import Element, Generated

@@ -15,7 +15,7 @@ from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.ranks.shards import Shards
 from accelify.codemod.metrics.reports import Report, Reports, updated_text
 from accelify.codemod.metrics.rows.trims import Trim, trim_of
-from accelify.codemod.metrics.sums import Reduction, Sums
+from accelify.codemod.metrics.sums.reductions import Reduction, Sums
 from accelify.codemod.options import Options
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared

@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from accelify.codemod.libraries.kinds import SEQUENCES
 from accelify.codemod.libraries.row import Rows, Trait
-from accelify.codemod.metrics.zeros import is_zero
+from accelify.codemod.metrics.sums.zeros import is_zero
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program

@@ -49,7 +49,7 @@ from accelify.codemod.metrics.counted_passes import CountedPass
 from accelify.codemod.metrics.meters import Metered
 from accelify.codemod.metrics.rows.recomputation import Recomputation
 from accelify.codemod.metrics.rows.trims import Trim
-from accelify.codemod.metrics.sums import Reduction
+from accelify.codemod.metrics.sums.reductions import Reduction
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in

@@ -40,7 +40,7 @@ from accelify.codemod.metrics.progress import (
     shrunken_schedules,
 )
 from accelify.codemod.metrics.reports import About
-from accelify.codemod.metrics.sums import bound_in
+from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.preparing.placing import EarlyCode, gpu_choices
 from accelify.codemod.result import Tier

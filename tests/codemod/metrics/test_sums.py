@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.sums import Reduction
+from accelify.codemod.metrics.sums.reductions import Reduction
 from accelify.codemod.options import Options
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script, training

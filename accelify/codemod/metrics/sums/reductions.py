@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.metrics.divisors import Divisors
 from accelify.codemod.metrics.ranks.expressions import is_self
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.ranks.round_methods import RoundMethods
 from accelify.codemod.metrics.rows.trims import Summand
+from accelify.codemod.metrics.sums.divisors import Divisors
+from accelify.codemod.metrics.sums.uses import Uses
+from accelify.codemod.metrics.sums.zeros import is_table_of_zeros, is_zero
 from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, extreme
-from accelify.codemod.metrics.uses import Uses
-from accelify.codemod.metrics.zeros import is_table_of_zeros, is_zero
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.rounds import stops
+from accelify.codemod.metrics.sums.uses import Use, Uses
 from accelify.codemod.metrics.updates import Addition, assigned_to
-from accelify.codemod.metrics.uses import Use, Uses
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind

@@ -1,0 +1,1 @@
+"""The sums of sharded loops: where each begins at zero, what it is divided by, and how it is reduced."""

@@ -182,7 +182,7 @@ def is_sharded(loader: Any, *, anew: bool = False) -> bool:
 
 
 def _search(value: Any, depth: int) -> Iterator[object]:
-    if isinstance(value, (*STAND_INS, SequenceShard, IterableShard)):
+    if issubclass(type(value), (*STAND_INS, SequenceShard, IterableShard)):  # some objects' `__class__` raises
         yield value
     elif depth:
         for part in _held(value):

@@ -1,5 +1,6 @@
 """What `prepare` and `shard` make of loaders and sequences, for one rank of two without a process group."""
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
@@ -178,6 +179,23 @@ def test_evaluation_shards_hold_each_batch_once():
     loader = DataLoader(ROWS[:10], batch_size=4)
     shards = [batches(data(rank=rank).shard(loader, is_even=False)) for rank in range(2)]
     assert shards == [[[0, 1, 2, 3], [8, 9]], [[4, 5, 6, 7]]]
+
+
+def test_data_that_hold_an_open_archive_are_prepared(tmp_path):
+    np.savez(tmp_path / "rows.npz", x=np.arange(12))
+
+    class Rows(Dataset):
+        def __init__(self):
+            self.archive = np.load(tmp_path / "rows.npz")
+
+        def __len__(self):
+            return len(self.archive["x"])
+
+        def __getitem__(self, index):
+            return int(self.archive["x"][index])
+
+    loader = data(rank=1).prepare(DataLoader(Rows(), batch_size=2), None)
+    assert batches(loader) == [[2, 3], [6, 7], [10, 11]]
 
 
 def test_in_one_process_nothing_is_sharded():

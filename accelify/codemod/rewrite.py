@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from accelify.codemod.edits.values import Facts, Obstacle, Plan, no_facts
 from accelify.codemod.files.cells import placed
 from accelify.codemod.files.disk import Disk
-from accelify.codemod.files.parse import Parsed, encoded, parse
+from accelify.codemod.files.parse import Parsed, encoded, parse, remedy
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.files.source import may_train
 from accelify.codemod.libraries import methods, vocabulary
@@ -220,10 +220,11 @@ def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[P
 def _in_broken_files(files: Sequence[Parsed], project: Project) -> dict[str, tuple[Note, ...]]:
     """The notes on imports of files that train and cannot be parsed, by the paths of those that import them."""
     found: dict[str, tuple[Note, ...]] = {}
+    is_torch = any("torch" in parsed.text for parsed in files)
     for parsed in files:
         for node, error in project.unreadable(parsed):
-            if project.disk.has(error.path, ".backward("):
-                message = f"this imports a file that trains and cannot be parsed ({error}): fix it, and migrate again"
+            if project.disk.has(error.path, ".backward(") and (is_torch or project.disk.has(error.path, "torch")):
+                message = f"this imports a file that trains and cannot be parsed ({error}): {remedy(error)}"
                 note = Note(parsed.statement(node).lineno, "callers", Tier.ADVICE, message)
                 found[parsed.path] = (*found.get(parsed.path, ()), note)
     return found

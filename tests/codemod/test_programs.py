@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -353,3 +354,48 @@ def test_a_module_of_a_package_is_no_tensor(imported: str) -> None:
     shown = "    print(model(torch.from_numpy(package.rows.Rows()[0]['x']).to(device)))\n\nif __name__"
     results = together(net=NET, train=script.replace("\nif __name__", shown))
     assert results["train.py"].status is MIGRATED
+
+
+TRAINS_IN_A_NEWER_PYTHON = """\
+import torch
+def start(rate):
+    model = torch.nn.Linear(3, 1)
+    model(torch.randn(2, 3)).sum().backward()
+    print(f"{rate if rate else}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "noted", "line"),
+    [
+        ({"main.py": "import os\nfrom lib import start\nstart(0.1)\n"}, "main.py", 2),
+        ({"main.py": "import pkg.lib as fitting\nfitting.start(0.1)\n"}, "main.py", 1),
+        ({"main.py": "from pkg import lib\nlib.start(0.1)\n"}, "main.py", 1),
+        ({"main.py": "import run\nrun.go()\n", "run.py": "def go():\n    from lib import start\n"}, "run.py", 2),
+    ],
+)
+def test_training_in_a_file_that_cannot_be_parsed(
+    files: dict[str, str], noted: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry script need not name torch itself."""
+    monkeypatch.chdir(tmp_path)
+    Path("pkg").mkdir()
+    for path, text in {**files, "lib.py": TRAINS_IN_A_NEWER_PYTHON, "pkg/lib.py": TRAINS_IN_A_NEWER_PYTHON}.items():
+        Path(path).write_text(text)
+    results = {r.path: r for r in rewrite_together(("main.py",), Options())}
+    (note,) = results[noted].notes
+    assert (note.line, note.rule) == (line, "callers")
+    assert "lib.py:5:" in note.message
+    assert f"newer Python than {sys.version_info.major}.{sys.version_info.minor}," in note.message
+    assert noted == "main.py" or noted in results["main.py"].because
+
+
+@pytest.mark.parametrize("replaced", ["torch", ".backward()"])  # another library's losses; a model that is only used
+def test_a_file_that_cannot_be_parsed_and_trains_nothing(
+    replaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.py").write_text("from lib import start\nstart(0.1)\n")
+    Path("lib.py").write_text(TRAINS_IN_A_NEWER_PYTHON.replace(replaced, "other" if replaced == "torch" else ""))
+    (result,) = rewrite_together(("main.py",), Options())
+    assert (result.status, result.notes, result.because) == (UNCHANGED, (), "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from accelify.codemod.files.lines import opcodes
 from accelify.codemod.files.source import Decoded, decode, encode
 from accelify.codemod.files.suppressions import Suppressions, suppressions
 from accelify.codemod.libraries import vocabulary
-from accelify.errors import CannotParse
+from accelify.errors import CannotParse, FileError
 
 # `print x`, `exec x`, `except E, e`, `raise E, x`, `0777`, `<>`, backquotes: what CPython says of each.
 _PYTHON_2 = (
@@ -270,6 +271,14 @@ def reason(error: SyntaxError, text: str) -> str:
     if message.startswith(_PYTHON_2) or stripped.startswith(("print ", "exec ")) or "<>" in stripped:
         return f"this is Python 2 ({message}): convert the file to Python 3 first"
     return message
+
+
+def remedy(error: FileError) -> str:
+    """What to do about an imported file that could not be read; that a later Python could is not known here."""
+    if error.line is None:
+        return "fix it, and migrate again"
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return f"fix it or, if it is for a newer Python than {own}, run accelify under that Python, and migrate again"
 
 
 def encoded(parsed: Parsed, text: str) -> bytes:

@@ -92,8 +92,11 @@ class Project:
         return list(found.values())
 
     def leads_to_training(self, path: str, signs: Collection[str] = (".backward",)) -> bool:
-        """Whether a file imports, itself or through others of the project, one that has a sign of training."""
-        return any(sign in other.text for other in self.imported_by(path) for sign in signs)
+        """Whether a file imports, itself or through others of the project, one that has a sign of training.
+
+        One that cannot be parsed counts too: to read it is the caller's concern.
+        """
+        return any(self._has_text(imported, sign) for imported in self._reached_from(path) for sign in signs)
 
     def readers(self, parsed: Parsed, word: str) -> list[Parsed]:
         """The files of the repository that have a word and import a file, themselves or through others."""
@@ -109,6 +112,10 @@ class Project:
 
     def imported_by(self, path: str) -> Iterator[Parsed]:
         """The files of the project that a file imports, itself or through others."""
+        return (other for p in self._reached_from(path) if (other := self._try(p)) is not None)
+
+    def _reached_from(self, path: str) -> Iterator[str]:
+        """The paths of what a file imports, itself or through others, whether or not it can be parsed."""
         first = self._try(path)
         seen, queue = {absolute(path)}, [first] if first is not None else []
         while queue and len(seen) < _MOST_FILES:
@@ -116,10 +123,15 @@ class Project:
                 if absolute(imported) in seen:
                     continue
                 seen.add(absolute(imported))
+                yield imported
                 other = self._try(imported)
                 if other is not None:
-                    yield other
                     queue.append(other)
+
+    def _has_text(self, path: str, text: str) -> bool:
+        """Whether a file holds a text, if it can be parsed or not."""
+        parsed = self._try(path)
+        return text in parsed.text if parsed is not None else self.disk.has(path, text)
 
     def import_line(self, parsed: Parsed, path: str) -> int:
         """The line of the import by which a file leads to another, itself or through others; 1 where none does."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from accelify.codemod.devices.destinations import is_where_another_is
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
+from accelify.codemod.files.parse import remedy
 from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
@@ -272,9 +273,7 @@ def _not_parsed(script: Script) -> Iterator[Remark]:
     """Files of the project that no Python of today can import, and so no script that imports them runs."""
     for path in sorted(script.files) if script.options.follow else ():
         for node, error in script.program.flow.project.unreadable(script.program.flow.parsed_of[path]):
-            message = (
-                f"this imports a file that cannot be parsed ({error}), so it was not read: fix it and migrate again"
-            )
+            message = f"this imports a file that cannot be parsed ({error}), so it was not read: {remedy(error)}"
             yield Remark(NAME, path, node, message, Tier.REVIEW)
 
 

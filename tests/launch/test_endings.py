@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from accelify.runtime.launch import bootstrap
 from tests.interpreters import ROOT
 from tests.launch.conftest import PATIENCE, Shell, wait_until
 from tests.ports import free_port
@@ -324,3 +325,19 @@ while not tee or not Path("stop").exists():
     assert tee or text == ""
     assert tee or shell.logs() == []
     wait_until(lambda: not shell.processes(), "every process to be gone")
+
+
+HOLDING = """
+import atexit, ctypes
+def function(): pass
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))  # as a library's own code may, and so the script's variables
+file = open("left_open.txt", "w")
+file.write("all")
+atexit.register(lambda: file.write(" of it"))
+"""
+
+
+def test_a_file_that_a_rank_leaves_open_is_written(tmp_path):
+    (tmp_path / "train.py").write_text(HOLDING)
+    subprocess.run([sys.executable, bootstrap.__file__, "script", "train.py"], cwd=tmp_path, check=True)
+    assert (tmp_path / "left_open.txt").read_text() == "all of it"

@@ -17,8 +17,10 @@ import sys
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
     del sys.path[0]  # this file's own folder: its `config.py` must never answer for somebody's `import config`
 
+import atexit
 import builtins
 import faulthandler
+import io
 import json
 import os
 import random
@@ -29,6 +31,7 @@ import socket
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType, TracebackType
 
@@ -171,9 +174,18 @@ def _run_script(path: str, arguments: list[str]) -> None:
     module.__loader__ = SourceFileLoader("__main__", full)
     vars(module).update(__builtins__=builtins, __cached__=None, __annotations__={})
     sys.modules["__main__"] = module
+    atexit.register(_flush_files, vars(module))  # behind what the script registers, which may still write
     with open(full, "rb") as file:
         source = file.read()
     exec(compile(source, full, "exec", dont_inherit=True), vars(module))
+
+
+def _flush_files(variables: dict[str, object]) -> None:
+    """Write out what the files hold that a script leaves open, even where a library keeps its variables to the end."""
+    for value in list(variables.values()):
+        if isinstance(value, io.IOBase) and not value.closed:
+            with suppress(OSError, ValueError):
+                value.flush()
 
 
 def _run_module(name: str, arguments: list[str]) -> None:

@@ -110,13 +110,21 @@ class Tracer:
         """The place in a container; where a literal was made of objects that have names, the names of the one there."""
         found: list[Chain] = []
         for chain in self.chains(node.value, seen):
-            listed = self.listed(chain[-1].value, node.slice)
+            listed = self.listed(self._literal(chain), node.slice)
             if not isinstance(listed, (ast.Name, ast.Attribute, ast.Call)) or not self.is_pass_through(listed):
                 listed = None
             outer = self.chains(listed, (*seen, node)) if listed is not None else []
             place = Binding("item", self.program.frame(node), node, self.program.statement(node))
             found.extend(outer or [(place, *chain)])
         return found
+
+    def _literal(self, chain: Chain) -> ast.expr | None:
+        """What a container was made as; one that another holds, as what stands at its place in the other's literal."""
+        literal = chain[-1].value
+        for place in (b.node for b in reversed(chain[:-1]) if b.kind == "item"):
+            assert isinstance(place, ast.Subscript)
+            literal = self.listed(literal, place.slice)
+        return literal
 
     def listed(self, literal: ast.expr | None, key: ast.expr) -> ast.expr | None:
         """What stands at a literal key of a container's literal, or of `dict(model=model)`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from accelify.codemod.libraries import names
@@ -18,7 +18,7 @@ from accelify.codemod.preparing.reach import node_of
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Collection, Generated, Made, View
+from accelify.codemod.semantics.values import Collection, Generated, Made, Value, View
 from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.loops.training import Data, Training
 from accelify.codemod.training.randomness.evaluating_calls import Evaluations
@@ -84,9 +84,9 @@ class Loaders:
                     self.found.add(self.bindings.item("loader", given))
             binding = self._loader_binding(chain)
             within = chain[: chain.index(binding)]  # what got its name from a container is taken out of it already
-            container = next((b for b in within if b.kind == "item"), None)
-            if container is not None and binding.kind != "item":
-                self._loader_in(container, binding, source, data.loop)
+            items = [b for b in within if b.kind == "item"]
+            if items and binding.kind != "item":
+                self._loader_in(items, binding, source, data.loop)
             elif self.bindings.may_be_refused(binding.value):
                 self._without_name(source, data.loop or source)
             elif self.generators.is_made_by(binding):
@@ -168,18 +168,22 @@ class Loaders:
                 return binding
         return outermost
 
-    def _loader_in(self, item: Binding, container: Binding, source: ast.expr, loop: ast.AST | None) -> None:
-        """`loaders[phase]`: prepare the loader of the phase that trains; the one below an iterator where it is made."""
+    def _loader_in(self, items: list[Binding], container: Binding, source: ast.expr, loop: ast.AST | None) -> None:
+        """`loaders[phase]`: prepare the loader of the phase that trains; where it is made, the one below an iterator,
+        and the one of a container in a container: `fit(found["loaders"])`.
+        """
+        item = items[0]
         assert isinstance(item.node, ast.Subscript)
         keys = self.containers.training_keys(item.node, loop)
-        is_nested = isinstance(item.node.value, ast.Subscript)
         held = self.program.values(item.node)
         if any(isinstance(v, Generated) for v in held):
             self.found.obstacles.append((item.node, UNKNOWN_LOADER))
             return
         is_pass = any(isinstance(v, View) for v in held)
-        if keys is None or is_nested or container.kind == "inline" or is_pass:
-            self._without_name(source, item.node)
+        if keys is None or len(items) > 1 or container.kind == "inline" or is_pass:
+            holders = self.program.values(item.node.value)
+            trained = {v for key in keys or () for v in self.program.flow.parts(holders, (key,))}
+            self._without_name(source, item.node, trained)
             return
         for key in keys:
             text = f"{container.text}[{key!r}]".replace("'", '"')
@@ -210,11 +214,12 @@ class Loaders:
                         statement = self.program.statement(write)
                         self.found.add(Item("loader", name, frame, statement, write.lineno))
 
-    def _without_name(self, source: ast.expr, site: ast.AST) -> None:
-        """Prepare loaders that have no name of their own where they are made."""
+    def _without_name(self, source: ast.expr, site: ast.AST, trained: Iterable[Value] = ()) -> None:
+        """Prepare loaders that have no name of their own where they are made; of several, those known to train."""
         owners = self.iterables.owners(source)  # through `iter(loader)`
-        held = {*self.program.values(source), *owners}
-        made = [v.node for v in held if isinstance(v, Made) and self.roles.is_loader(v)]
+        ways = (trained, {*self.program.values(source), *owners})
+        found = ([v.node for v in held if isinstance(v, Made) and self.roles.is_loader(v)] for held in ways)
+        made = next(filter(None, found), [])
         if not made:
             self.found.obstacles.append((site, f"cannot tell where `{ast.unparse(source)}` is built"))
         self.found.wrap_all(self.program, "loader", made)

@@ -228,7 +228,7 @@ class Containers(Memory):
             return frozenset({Member(value, f"[{key!r}]")} if _depth(value) < 3 else ())
         return NOTHING
 
-    def parts(self, values: Iterable[Value], path: Sequence[int]) -> Values:
+    def parts(self, values: Iterable[Value], path: Sequence[object]) -> Values:
         """What stands at a place inside values: at `(1, 0)` of an item for `x` of `for i, (x, y) in items`."""
         for position in path:
             values = [part for value in values for part in self._item(value, position)]

@@ -254,3 +254,54 @@ def test_a_list_of_the_script_s_own_and_a_loader_are_sharded_alike(listed: str, 
     after = migrated(HEAD + LISTED.format(listed=listed, loop="loader") + STEP)
     assert loop in after
     assert (", optimizer = accelerator.prepare(loader" in after) is (loop == "for x, y in loader:")
+
+
+HELD = """\
+def make():
+    train = DataLoader(data, batch_size=4)
+    val = DataLoader(data, batch_size=4)
+    return {returned}
+def fit(loaders):
+    for phase in ["train", "val"]:
+        for x, y in loaders[phase]:
+            loss = nn.functional.mse_loss(model(x), y)
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+found = {made}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+fit({given})
+"""
+BOTH = '{"train": train, "val": val}'
+
+
+@pytest.mark.parametrize(
+    ("returned", "made", "given"),
+    [
+        (f"dict(loaders={BOTH}, sizes=[8])", "make()", 'found["loaders"]'),
+        (f'{{"loaders": {BOTH}}}', "make()", 'found["loaders"]'),
+        (BOTH, '[{"train": torch.ones(2)}] * 2\nfor k in range(2):\n    found[k] = make()', "found[k]"),
+    ],
+)
+def test_the_loader_of_a_container_in_another_is_prepared_where_it_is_made(
+    returned: str, made: str, given: str
+) -> None:
+    after = migrated(HEAD + HELD.format(returned=returned, made=made, given=given))
+    assert "    train = accelerator.prepare(DataLoader(data, batch_size=4))\n    val = DataLoader(" in after
+    assert "\nmodel, optimizer = accelerator.prepare(model, optimizer)\n" in after
+    assert after.count("prepare(") == 2
+
+
+def test_the_loader_of_a_container_that_has_a_name_is_prepared_in_it() -> None:
+    after = migrated(HEAD + HELD.format(returned=BOTH, made="make()", given="found"))
+    assert '\nfound["train"], model, optimizer = accelerator.prepare(found["train"], model, optimizer)\n' in after
+
+
+def test_a_name_in_a_literal_in_a_literal_is_not_taken_from_the_outer_one() -> None:
+    made = 'a, b = DataLoader(data), DataLoader(data)\nfound = {"train": a, "inner": {"train": b}}\n'
+    models = "model = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    after = migrated(HEAD + made + models + 'for x, y in found["inner"]["train"]:\n' + STEP)
+    assert "b = accelerator.prepare(b)" in after
+    assert "prepare(a" not in after

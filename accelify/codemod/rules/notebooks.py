@@ -32,8 +32,11 @@ def find(script: Script) -> Iterator[Remark]:
             made = script.access.creation_edit(homes[0], "").node if homes else calls[0]
             frames = homes or list(dict.fromkeys(map(script.program.frame, calls)))
             functions = [frame for frame in frames if frame.kind == "function" and not frame.is_method]
-            launched = _launched_as(script, functions[0]) if functions and (homes or len(frames) == 1) else None
-            yield _launched(script, parsed.path, notebook, made, launched)
+            started = _starting(script, parsed.path, frames)
+            cells = _Cells(script, parsed.path, notebook, started or [made, *_trained_at(script, parsed.path)])
+            can_be_launched = functions and (homes or len(frames) == 1) and not cells.need_trained_after(started)
+            launched = _launched_as(script, functions[0]) if can_be_launched else None
+            yield _launched(script, parsed.path, cells, made, launched)
 
 
 def _leading(script: Script, path: str) -> list[ast.Call]:
@@ -46,8 +49,17 @@ def _leading(script: Script, path: str) -> list[ast.Call]:
     return sorted((c for c, run in others.items() if program.run_from(run) & trained), key=program.position)
 
 
+def _starting(script: Script, path: str, frames: list[Scope]) -> list[ast.Call]:
+    """The calls in a notebook's cells themselves of the functions that create the accelerator, where only these do."""
+    if any(frame.kind != "function" for frame in frames):
+        return []
+    program = script.program
+    calls = (c for c in program.calls if script.path(c) == path and program.frame(c).kind == "module")
+    return [call for call in calls if program.run_through([call]) & set(frames)]
+
+
 def _launched_as(script: Script, function: Scope) -> str:
-    """What `notebook_launcher` is given: `train, args=(model, 3)` for the one call `train(model, epochs=3)`."""
+    """How it is launched: `notebook_launcher(train, args=(model, 3))` for the one call `train(model, epochs=3)`."""
     node = function.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     parameters = [*node.args.posonlyargs, *node.args.args]
@@ -60,14 +72,20 @@ def _launched_as(script: Script, function: Scope) -> str:
         given |= said
         last = max([last, *(names.index(n) + 1 for n in said if n in names)])
     texts = [ast.unparse(given[n]) if n in given else n for n in names[:last]]
-    return f"{function.name}, args=({', '.join(texts)}{',' * (len(texts) == 1)})" if texts else function.name
+    given_to_it = f", args=({', '.join(texts)}{',' * (len(texts) == 1)})" if texts else ""
+    bound = _bound_to(script, calls[0]) if len(calls) == 1 else ""
+    return f"{bound}notebook_launcher({function.name}{given_to_it})"
 
 
-def _launched(script: Script, path: str, notebook: Notebook, made: ast.AST, name: str | None) -> Remark:
-    if name is not None:
-        what = f"start it with `notebook_launcher({name})`"
-    else:
-        what = _moved(_Cells(script, path, notebook, script.program.line(made)))
+def _bound_to(script: Script, call: ast.Call) -> str:
+    """The beginning `history = ` of the statement `history = train()`."""
+    statement = script.program.statement(call)
+    is_bound = isinstance(statement, ast.Assign) and statement.value is call
+    return script.program.text(statement).removesuffix(script.program.text(call)) if is_bound else ""
+
+
+def _launched(script: Script, path: str, cells: _Cells, made: ast.AST, launched: str | None) -> Remark:
+    what = f"start it with `{launched}`" if launched is not None else _moved(cells)
     source = f"`from {script.options.runtime.module} import notebook_launcher`"
     message = (
         f"a notebook runs in one process; to train in several, {what} ({source}). Figures do not appear: save them"
@@ -90,22 +108,38 @@ def _moved(cells: _Cells) -> str:
 
 
 class _Cells:
-    """The cells that a function has to hold: with those that train, all that use the variables which these bind."""
+    """The cells that a function has to hold: those that train, and all that use the variables which these change."""
 
-    def __init__(self, script: Script, path: str, notebook: Notebook, made: int) -> None:
+    def __init__(self, script: Script, path: str, notebook: Notebook, training: Iterable[ast.AST]) -> None:
         self.script = script
         self.notebook = notebook
         self.scope = script.program.scope(script.program.flow.parsed_of[path].tree)
-        trained = [notebook.place(line)[0] for line in (made, *_trained_at(script, path))]
+        trained = self._of(training)
         self._trained = min(trained), max(trained)
+
+    def need_trained_after(self, calls: list[ast.Call]) -> bool:
+        """Whether cells use what calls have changed: in processes of their own, these change copies."""
+        statements = {call: self.script.program.statement(call) for call in calls}
+        return any(
+            self._is_lost(read, self.scope.writes[name], statement) and self.script.program.may_follow(read, call)
+            for call, statement in statements.items()
+            for name in self._changed_by(statement)
+            for read in filter(self._is_python, self.script.program.reads_of(self.scope, name))
+        )
+
+    def _is_lost(self, read: ast.Name, writes: list[ast.AST], statement: ast.stmt) -> bool:
+        """Whether a variable may still hold what it held before a statement, and not what this binds to it."""
+        program = self.script.program
+        found = program.reaching(read, writes) if program.frame(read) is self.scope else writes
+        return not found or not all(program.inside(write, statement) for write in found)
 
     @cached_property
     def together(self) -> tuple[int, int]:
         """The first and the last: in a function, their variables are its own."""
         first, last = self._trained
         while True:
-            held = [at for at in self._used.values() if any(first <= cell <= last for cell in at.bound)]
-            cells = [cell for at in held for cell in (*at.bound, *at.read)]
+            held = [at for at in self._used.values() if any(first <= cell <= last for cell in at.changed)]
+            cells = [cell for at in held for cell in (*at.changed, *at.read)]
             wider = min([first, *cells]), max([last, *cells])
             if wider == (first, last):
                 return wider
@@ -114,9 +148,37 @@ class _Cells:
     @cached_property
     def _used(self) -> dict[str, _Places]:
         program = self.script.program
-        return {
+        used = {
             name: _Places(self._of(writes), self._of(filter(self._is_python, program.reads_of(self.scope, name))))
             for name, writes in self.scope.writes.items()
+        }
+        for statement in self.scope.body:
+            for name in self._changed_by(statement):
+                used[name].changed.update(self._of([statement]))
+        return used
+
+    def _changed_by(self, statement: ast.stmt) -> set[str]:
+        """The variables whose objects a statement changes, as it fills a list or trains a model."""
+        places = self.script.effects.of(statement).writes
+        found = {place.name for place in places if place.scope is self.scope} & self.scope.writes.keys()
+        found = {n for n in found if not all(isinstance(w, ast.alias) for w in self.scope.writes[n])}
+        return found | self._learning if self._trains(statement) else found
+
+    def _trains(self, statement: ast.stmt) -> bool:
+        program, backwards = self.script.program, self.script.training.backwards
+        calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and program.frame(n) is self.scope]
+        return bool({*calls} & {*backwards} or program.run_through(calls) & {*map(program.frame, backwards)})
+
+    @cached_property
+    def _learning(self) -> set[str]:
+        """The variables that hold a trained model, a part of one, or a model that it is a part of."""
+        program, roles = self.script.program, self.script.roles
+        wholes = {whole for model in roles.trained for whole in roles.wholes(model)}
+        held = {n: {v for r in program.reads_of(self.scope, n) for v in program.values(r)} for n in self.scope.writes}
+        return {
+            name
+            for name, values in held.items()
+            if any(v in wholes or (roles.is_model(v) and roles.wholes(v) & roles.trained) for v in values)
         }
 
     def _of(self, nodes: Iterable[ast.AST]) -> set[int]:
@@ -158,17 +220,17 @@ class _Cells:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """The cells that bind a variable, and those that read it."""
+    """The cells that bind a variable or change what it holds, and those that read it."""
 
-    bound: set[int]
+    changed: set[int]
     read: set[int]
 
 
-def _trained_at(script: Script, path: str) -> Iterator[int]:
-    """The lines of a file where something is prepared, trained, evaluated, moved, or written."""
+def _trained_at(script: Script, path: str) -> Iterator[ast.AST]:
+    """Where in a file something is prepared, trained, evaluated, moved, or written."""
     nodes: list[ast.AST] = [*script.training.backwards, *script.metrics.shared_loops, *script.metrics.evaluations]
     nodes += [g.anchor for g in script.preparation.groups if g.anchor is not None]
     nodes += [*(m.call for m in script.devices.moves), *(s.call for s in script.written.saves)]
     nodes += [run[-1] for run in script.written.guarding.runs]
     nodes += _leading(script, path)
-    yield from (script.program.line(n) for n in nodes if script.path(n) == path)
+    yield from (n for n in nodes if script.path(n) == path)

@@ -28,6 +28,7 @@ def note(*cells: str) -> str:
         (("X = 1", IMPORTS, SETUP, OPTIMIZER, TRAINING, "X = 2 * X"), "cells 2 to 5"),
         (("X = 1", IMPORTS, SETUP, OPTIMIZER, TRAINING, "X = 2 * len(data)"), "cells 1 to 6"),
         (("def shown():\n    print(model)", IMPORTS, SETUP, OPTIMIZER, TRAINING), "cells 1 to 5"),
+        (("seen = []", IMPORTS, SETUP, OPTIMIZER, TRAINING + "\nseen.append(1)", "print(seen)"), "cells 1 to 6"),
         ((IMPORTS, SETUP, OPTIMIZER, TRAINING, "!echo {len(data)}"), "cells 1 to 4"),
     ],
 )
@@ -72,6 +73,31 @@ WHOLE = """\
 def test_a_function_is_launched_with_its_arguments(head: str, call: str, launched: str) -> None:
     function = f"def {head}:\n{WHOLE if 'model' in head else f'    model = nn.Linear(4, 1){chr(10)}{WHOLE}'}"
     assert f"start it with `notebook_launcher({launched})`" in note(IMPORTS, "model = nn.Linear(4, 1)", function, call)
+
+
+GIVEN = f"def fit(model):\n{WHOLE}"
+SHOWN = "print(model.weight)"
+OF_ITS_OWN = f"def fit():\n    model = nn.Linear(4, 1)\n{WHOLE}"
+LOSSES = "        losses.append(loss.item())\n"
+TRAINER = "class Trainer:\n    def __init__(self, model):\n        self.model = model\n    def fit(self):\n"
+TRAINER += "".join(f"    {line}\n" for line in WHOLE.replace("model", "self.model").splitlines())
+MODEL = "model = nn.Linear(4, 1)"
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        ((IMPORTS, GIVEN, MODEL, "fit(model)", SHOWN, "print(1)"), "the cells 3 to 5 into"),
+        ((IMPORTS, MODEL, f"def fit():\n{WHOLE}", "fit()", f"def show():\n    {SHOWN}", "show()"), "the cells 2 to 6"),
+        ((IMPORTS, MODEL, TRAINER, "trainer = Trainer(model)", "trainer.fit()", SHOWN), "the cells 2 to 6 into"),
+        ((IMPORTS, "losses = []", OF_ITS_OWN + LOSSES, "fit()", "print(losses)"), "the cells 2 to 5 into"),
+        ((IMPORTS, OF_ITS_OWN + "    torch.save(model, 'm')", "fit()", MODEL, SHOWN), "with `notebook_launcher(fit)`"),
+        ((IMPORTS, GIVEN, MODEL, SHOWN, "fit(model)"), "with `notebook_launcher(fit, args=(model,))`"),
+        ((IMPORTS, OF_ITS_OWN + "    return model", "model = fit()", SHOWN), "with `model = notebook_launcher(fit)`"),
+    ],
+)
+def test_cells_that_use_what_a_function_has_trained_go_with_it(cells: tuple[str, ...], advice: str) -> None:
+    assert advice in note(*cells)
 
 
 FETCH = "import urllib.request\nurllib.request.urlretrieve('http://a.b/c', 'c')"

@@ -15,6 +15,7 @@ from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.rounds import stops
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.preparing.batch_sizes import is_same_size
+from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import Scope, names_in, returned
@@ -580,8 +581,9 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:
-    """The calls that make schedulers, with those of their `step`."""
+    """The calls that make schedulers, with those of their `step` that some call of their function reaches."""
     program = metrics.measured.program
+    conditions = program.once(Conditions)
     steps: dict[ast.Call, list[ast.Call]] = {}
     for step in program.calls:
         if isinstance(step.func, ast.Attribute) and step.func.attr == "step":
@@ -590,7 +592,7 @@ def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:
                 if isinstance(value, Instance):  # of the project's own class
                     made += [c for c in program.calls if ClassValue(value.cls) in program.values(c.func)]
                 for call in made:
-                    if isinstance(call, ast.Call):
+                    if isinstance(call, ast.Call) and conditions.worlds(step):
                         steps.setdefault(call, []).append(step)
     return steps
 

@@ -167,6 +167,42 @@ def test_a_learning_rate_that_no_process_can_give_the_others() -> None:
     assert any(n.rule == "schedules" and "from its own data" in n.message for n in notes)
 
 
+STEPPED = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+def train(model, optimizer, loader, scheduler=None, by_step=False, after_epoch=True):
+    for x, y in loader:
+        optimizer.zero_grad()
+        ((model(x) - y) ** 2).mean().backward()
+        optimizer.step()
+        {step}
+    if scheduler is not None and after_epoch: scheduler.step()
+loader = DataLoader(TensorDataset(torch.randn(9, 3), torch.randn(9, 1)), batch_size=2, shuffle=True)
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=10)
+for epoch in range(20):
+    train(model, optimizer, loader, {given})
+"""
+UNDER_FLAG = "if scheduler is not None and by_step: scheduler.step()"
+
+
+@pytest.mark.parametrize(
+    ("step", "given", "is_said"),
+    [
+        (UNDER_FLAG, "scheduler, by_step=False", False),
+        (UNDER_FLAG, "scheduler", False),
+        ("if by_step:\n            if scheduler is not None: scheduler.step()", "scheduler, False", False),
+        ("if not after_epoch: scheduler.step()", "scheduler", False),
+        (UNDER_FLAG, "scheduler, by_step=True", True),
+        (UNDER_FLAG, "scheduler, epoch < 5", True),
+    ],
+)
+def test_a_step_for_each_batch_under_a_flag(step: str, given: str, is_said: bool) -> None:
+    notes = run(STEPPED.format(step=step, given=given), Options()).notes
+    assert any("the learning rate depends" in n.message for n in notes) is is_said
+
+
 @pytest.mark.parametrize("total", ["total", "total / len(loader)"])
 def test_a_mean_that_is_reduced_counts_no_samples(total: str) -> None:
     text = script(

@@ -42,6 +42,26 @@ def test_only_the_process_that_saves_into_an_open_file_opens_it() -> None:
     assert 'if accelerator.is_main_process:\n    with open("model.pt", "wb") as f:\n        torch.save(' in after
 
 
+@pytest.mark.parametrize(
+    ("opened", "saved"),
+    [
+        ('with open("model.pt", "wb") as f:\n    ', "torch.save(model(x), f)"),
+        ('with open("model.pt", "wb") as f:\n    ', "torch.save(obj=model(x), f=f)"),
+        ('f = open("model.pt", mode="wb")\n', "torch.save(model(x), f)\nf.close()"),
+        ("", 'torch.save(model(x), open("model.pt", "wb"))'),
+    ],
+)
+def test_what_all_must_do_together_is_not_saved_by_one_process_into_a_file_that_all_open(
+    opened: str, saved: str
+) -> None:
+    result = run(script(end=opened + saved))
+    assert opened + saved in result.after.decode()
+    message = next(n.message for n in result.notes if n.rule == "writes")
+    assert "every process writes this" in message
+    assert not [n for n in result.notes if n.rule == "checkpoints"]
+    assert "accelerator.save(model(x)," in run(script(end='torch.save(model(x), "model.pt")')).after.decode()
+
+
 def test_a_file_that_all_write_does_not_keep_another_of_that_name_open() -> None:
     end = """\
         def tell():

@@ -31,11 +31,13 @@ from accelify.codemod.training.roles import Roles
 class Save:
     """A call of `torch.save`.
 
-    saver: what has the `save` there: the accelerator, or the library where that does not reach; None where neither can.
+    saver: what has the `save` there: the accelerator, or the library where that does not reach; None where neither can,
+    and for a file that is open already, to which those write that have opened it. is_open: whether it is.
     """
 
     call: ast.Call
     saver: str | None
+    is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ def written_of(
     """The table of some files; `together` is what the processes do together, None in a script that says so itself."""
     by_hand, runtime = together is None, options.runtime
     program, effects, tracer = ranks.program, ranks.chains.effects, ranks.chains.tracer
-    own_paths = OwnPaths(OneProcess(program, roles, effects, set(files), access.at), ranks)
+    one = OneProcess(program, roles, effects, set(files), access.at)
+    own_paths = OwnPaths(one, ranks)
     written = () if by_hand else filter(own_paths.is_written, program.calls)
     own = {call: own_paths.common_calls(call) for call in written}
     data, clocks = LoaderData(program, roles), Clocks(program, tracer)
@@ -81,7 +84,7 @@ def written_of(
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | run.trained
     saves = tuple(
-        Save(call, saver(call))
+        Save(call, None if (is_open := one.writes_to_open_file(call)) else saver(call), is_open)
         for call in program.calls
         if program.names_only(call.func, "torch.save")
         and call not in own

@@ -13,7 +13,7 @@ from accelify.codemod.files_written.asking import Asking
 from accelify.codemod.files_written.cached_code import CachedCode
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
-from accelify.codemod.files_written.path_uses import PathUses
+from accelify.codemod.files_written.path_uses import PathUses, ToldWaits
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
@@ -45,6 +45,7 @@ class Guarding:
         self.stored = stored
         self.files = alone.files
         self.uses = PathUses(alone, stored)
+        self.waits = ToldWaits(alone, stored, self.uses)
         self.cached = CachedCode(alone, caches, own, run_by_all)
         self.asking = asking  # where the library can be asked which process runs some code
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
@@ -261,23 +262,8 @@ class Guarding:
                 found = [(w, made) for w, made in is_one if self.stored.is_before(w, read)]
                 if found and not self.asking.clocks.is_own(path):
                     yield from (
-                        self.program.statement(w) for w, made in found if not self._is_waited_for(w, made, read)
+                        self.program.statement(w) for w, made in found if not self.waits.are_between(w, made, read)
                     )
-
-    def _is_waited_for(self, write: ast.Call, made: ast.expr, read: ast.Call) -> bool:
-        """Whether the accelerator reaches where all come to the function that reads a file, and a wait is put there."""
-        met = self.stored.meetings(write, read)
-        if not all(self.alone.accelerator(m) is not None and self.program.path(m) in self.files for m in met):
-            return False
-        beside = ((c, path) for c in self.program.calls_in(self.program.frame(read)) for path in self.uses.read(c))
-        return any(self._tells_to_wait(call, path, made) for call, path in beside)
-
-    def _tells_to_wait(self, read: ast.Call, path: ast.expr, made: ast.expr) -> bool:
-        rows, kinds = self.alone.effects.kinds.called(read) or (), self.alone.effects.kinds.of(read)
-        if any(row.has(Trait.LISTS) for row in rows):
-            return self.stored.is_told_to_hold(path, made)
-        is_content = not kinds <= {"number", "string"}
-        return is_content and self.stored.are_alike(path, made) and self.stored.is_told_as_one(path, made)
 
     def _logs(self, call: ast.Call) -> bool:
         rows = self.alone.effects.kinds.called(call) or ()

@@ -180,10 +180,15 @@ class OneProcess:
         return (
             self.program.names_only(call.func, "torch.save")
             and (is_reached or call in self._saved)
-            and not any(map(self.is_a_writer, call.args[1:2]))  # opened by every process before
+            and not self.writes_to_open_file(call)
         )
 
     # Opened files.
+
+    def writes_to_open_file(self, save: ast.Call) -> bool:
+        """Whether a `torch.save` gets a file that has been opened, and so emptied, by every process that came there."""
+        given = [*save.args[1:2], *(k.value for k in save.keywords if k.arg == "f")]
+        return any(map(self.is_a_writer, given))
 
     def is_a_writer(self, node: ast.expr) -> bool:
         """Whether an expression gives a file that is open for writing."""

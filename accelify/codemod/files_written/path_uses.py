@@ -1,13 +1,17 @@
-"""Which calls use which paths, and do two of them mean one file by how they write it?"""
+"""Which calls use which paths, and do two of them mean one file, for which all wait?"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
+from accelify.codemod.files_written.loads import may_be_of
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.effects.summary import FileUse
+from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import names_in
 
 _DEPTH = 2
@@ -75,3 +79,47 @@ class PathUses:
     @staticmethod
     def _paths(uses: Iterable[FileUse]) -> list[ast.expr]:
         return [p for use in uses if not use.is_folder for p in use.paths]
+
+
+@dataclass(frozen=True, slots=True)
+class ToldWaits:
+    """Will all processes wait before one reads what another writes, where the accelerator does not reach the read?
+
+    They can where it reaches the calls that lead there; the rules wait there if the paths tell that it is one file.
+    """
+
+    alone: OneProcess
+    stored: Files
+    uses: PathUses
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        return self.alone.program
+
+    def are_between(self, write: ast.Call, made: ast.expr, read: ast.Call) -> bool:
+        """Whether the accelerator reaches where all come to the function that reads a file, and a wait is put there."""
+        met = list(self.stored.meetings(write, read))
+        if not all(self.alone.accelerator(m) is not None and self.program.path(m) in self.alone.files for m in met):
+            return False
+        if "torch.load" in self.program.called(read) and self._is_loaded_from(write, read, met):
+            return True
+        beside = ((c, path) for c in self.program.calls_in(self.program.frame(read)) for path in self.uses.read(c))
+        return any(self._tells_to_wait(call, path, made) for call, path in beside)
+
+    def _is_loaded_from(self, write: ast.Call, load: ast.Call, met: Collection[ast.Call]) -> bool:
+        """Whether a load, for which all wait where its function is called, may read what is saved beside a write."""
+        beside = self.program.calls_in(self.program.frame(write))
+        saves = [c for c in beside if self.program.names_only(c.func, "torch.save")]
+        callers, paths = self.program.flow.callers.get(self.program.frame(load), ()), self.uses.read(load)
+        return all(
+            call in callers and any(may_be_of(self.stored, call, path, save) for path in paths for save in saves)
+            for call in met
+        )
+
+    def _tells_to_wait(self, read: ast.Call, path: ast.expr, made: ast.expr) -> bool:
+        rows, kinds = self.alone.effects.kinds.called(read) or (), self.alone.effects.kinds.of(read)
+        if any(row.has(Trait.LISTS) for row in rows):
+            return self.stored.is_told_to_hold(path, made)
+        is_content = not kinds <= {"number", "string"}
+        return is_content and self.stored.are_alike(path, made) and self.stored.is_told_as_one(path, made)

@@ -7,7 +7,7 @@ Where the accelerator does not reach, as in an imported file's `EarlyStopping`, 
 does the same. A process that loads what may have
 been saved before waits first, or behind the save where one statement does both: `torch.load(save(path))`. Where the
 accelerator does not reach what loads it, the training waits after the save.
-Left alone: what is saved before the accelerator is there; a note says so.
+Left alone, with a note: what is saved before the accelerator is there, and to a file that all processes have opened.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         elif save.saver is not None:
             yield _saved(script, save.call, save.saver)
         else:
-            if not _is_saved_by_one(script, save.call):
+            is_told = save.is_open and not script.is_by_hand  # by rule `writes`, which tells who is to open it
+            if not is_told and not _is_saved_by_one(script, save.call):
                 message = "every process writes this file: save it from the main process only"
                 yield Remark(NAME, script.path(save.call), save.call, message, Tier.ADVICE)
     if script.devices.is_unnamed:

@@ -386,13 +386,15 @@ def _left(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
     temporary, training = _temporary(script), script.run.trained
+    opened = {save.call for save in script.written.saves if save.is_open}
     for call in script.written.guarding.unguarded:
         if not _is_run_by(training, script, call) or _may_only_end(script, call):
             continue  # a script beside runs it, in one process; or nothing tells that it writes
         is_run = bool(_rows_of(script, [call], Trait.BEGINS_RUN))  # of which the rule `experiments` has its own note
         if is_run or "tracker" in script.program.once(Kinds).of(call):
             continue  # it only connects to a server: what is shown there is guarded by itself, or has its own note
-        if not script.program.names_only(call.func, "torch.save") and call not in script.written.guarding.handed_on:
+        is_path = script.program.names_only(call.func, "torch.save") and call not in opened
+        if not is_path and call not in script.written.guarding.handed_on:
             frame = script.program.frame(call)
             places = map(script.written.guarding.uses.place_of, _paths(script, call))
             left.setdefault((frame, not temporary[frame].isdisjoint(places)), []).append(call)

@@ -175,11 +175,19 @@ class Refusals:
         """Whether the branches of a choice do more than to make the folder, or to report."""
         if self.stored.program.inside(make, choice) and self._refuses([*choice.body, *choice.orelse]):
             return True
+        if any(deletion(self.stored.program, call) is not choice for call in self._deleting(choice)):
+            return True
         effects = self.stored.program.once(Effects)
         if any(not use.is_folder for use in effects.of(*choice.body, *choice.orelse).files_written):
             return True
         checks = ExistenceChecks(effects, self.stored)
         return checks.are_seen_later(choice.body) or checks.are_seen_later(choice.orelse)
+
+    def _deleting(self, choice: ast.If) -> list[ast.Call]:
+        """The calls in the branches of a choice that delete a folder."""
+        kinds, nodes = self.stored.program.once(Kinds), (n for s in (*choice.body, *choice.orelse) for n in _run_in(s))
+        calls = [n for n in nodes if isinstance(n, ast.Call)]
+        return [c for c in calls if any(row.has(Trait.REMOVES_FOLDERS) for row in kinds.called(c) or ())]
 
     def _refuses(self, statements: list[ast.stmt]) -> bool:
         return any(self._is_end(n) for s in statements for n in _run_in(s))
@@ -196,6 +204,28 @@ class Refusals:
             if self._refuses([s for s in handler.body if not (is_asked and isinstance(s, ast.If))]):
                 return True
         return False
+
+
+def deletion(program: Program, call: ast.Call) -> ast.stmt | None:
+    """The statement that deletes a folder, with the question whether it is there, where that does no more.
+
+    None where the call is only a part of a statement.
+    """
+    statement = program.statement(call)
+    if not isinstance(statement, ast.Expr) or statement.value is not call:
+        return None
+    asking = program.parent(statement)
+    if not isinstance(asking, ast.If) or not any(map(looks, ast.walk(asking.test))):
+        return statement
+    done = [s.value if isinstance(s, ast.Expr) else s for s in (*asking.body, *asking.orelse)]
+    made = (n for n in done if isinstance(n, ast.Call) and any(map(names.makes_folder, program.called(n))))
+    return asking if set(done) <= {call, *made} else statement
+
+
+def looks(node: ast.AST) -> bool:
+    """Whether something asks if a file or a folder is there."""
+    last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return methods.looks_for_a_file(last)
 
 
 def path_of(call: ast.Call) -> ast.expr:

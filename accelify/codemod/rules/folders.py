@@ -32,8 +32,15 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace, Wrap
-from accelify.codemod.files_written.refusals import Refusal, Refusals, handlers_round, path_of
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.files_written.refusals import (
+    Refusal,
+    Refusals,
+    deletion,
+    handlers_round,
+    looks,
+    path_of,
+)
+from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.preparing.placing import comes_before_selection
 from accelify.codemod.result import Tier
@@ -63,6 +70,10 @@ _TEMPORARY = (
 def find(script: Script) -> Iterator[Found]:
     """A change for each folder that is made, also in files that change for nothing else."""
     refusals = Refusals(script.written.stored, path_of)
+    refused = list(_refused(script, refusals))
+    settled = {r.statement for r, _ in refused}.difference(r.statement for r, edits in refused if not edits)
+    waiting = {script.program.statement(wait) for refusal, _ in refused for wait in refusal.waits}
+    deleting = set[ast.stmt]()
     clocks: dict[ast.expr, None] = {}
     counts: dict[ast.expr, None] = {}
     drawn: dict[ast.expr, None] = {}
@@ -71,7 +82,10 @@ def find(script: Script) -> Iterator[Found]:
             continue
         is_deleted = any(row.has(Trait.REMOVES_FOLDERS) for row in script.effects.kinds.called(call) or ())
         if is_deleted and call not in script.written.guarding.covered and not _is_temporary(script, call):
-            yield _deleted(script, call)
+            found = _deleted(script, call, settled, waiting)
+            if isinstance(found, Change):
+                deleting.add(script.program.statement(call))
+            yield found
         if _makes_a_folder(script, call):
             clocks.update(dict.fromkeys(_differing(script, path_of(call))))
             drawn.update(dict.fromkeys(_drawn_apart(script, path_of(call))))
@@ -98,12 +112,11 @@ def find(script: Script) -> Iterator[Found]:
             edits = [Replace(call, made_by_makedirs, keeps[1:], ("makedirs",)), imported]
         change = Change(NAME, path, call.lineno, reason, tuple(edits), tier)
         yield Attempt((change,), otherwise=(left,))
-    refused = list(_refused(script, refusals))
-    settled = {r.statement for r, _ in refused}.difference(r.statement for r, edits in refused if not edits)
     counting = list(_counting(script, refusals))
     chosen = {f: calls for f in map(script.program.frame, counting) if (calls := _choosing(script, f))}
     counting = [c for c in counting if script.program.statement(c) not in settled]
-    yield from _waits(script, [(r, e) for r, e in refused if script.program.frame(r.statement) not in chosen])
+    refused = [(r, e) for r, e in refused if script.program.frame(r.statement) not in chosen]
+    yield from _waits(script, refused, deleting)
     yield from _next_free(script, counting, chosen)
     for clock in clocks:
         yield _one_name(script, clock, _differs_by_clock(script, clock), settled)
@@ -170,9 +183,14 @@ def _differs_by_clock(script: Script, clock: ast.expr) -> tuple[str, str]:
     )
 
 
-def _deleted(script: Script, call: ast.Call) -> Change | Remark:
-    """One process deletes a folder, and the others wait for it; a note where not all of them come there."""
-    path, statement, state = script.path(call), _deletion(script, call), script.state(call)
+def _deleted(
+    script: Script, call: ast.Call, settled: Collection[ast.stmt], waiting: Collection[ast.stmt]
+) -> Change | Remark:
+    """One process deletes a folder, and the others wait for it; a note where not all of them come there.
+
+    settled: the statements that ask for files before any process makes them. waiting: those that make them then.
+    """
+    path, statement, state = script.path(call), deletion(script.program, call), script.state(call)
     written = script.written
     edits: tuple[Edit, ...]
     is_own = not call.args or any(True for _ in written.clocks.behind(call.args[0]))
@@ -183,7 +201,12 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     if statement is not None and written.guarding.cached.holds(call) and not (script.is_by_hand or is_own or is_taken):
         edits = (Wrap((statement,), f"if {state}.is_main_process:"), *script.library_import(call, state))
         return Change(NAME, path, call.lineno, "the main process, which is the first, deletes the folder", edits)
-    if statement is None or not is_safe or not _is_run_by_all(script, statement, _DEPTH):
+    if (
+        statement is None
+        or not is_safe
+        or not _is_run_by_all(script, statement, _DEPTH, settled)
+        or _is_made_at_once(script, statement, waiting)
+    ):
         message = (
             "every process deletes this folder, possibly after another has started to write to it: guard it with "
             f"`if {state}.is_main_process:`, and call `{state}.wait_for_everyone()` afterwards"
@@ -192,28 +215,30 @@ def _deleted(script: Script, call: ast.Call) -> Change | Remark:
     wait = Insert(statement, "after", f"{state}.wait_for_everyone()")
     alone = Wrap((statement,), f"if {state}.is_main_process:")
     edits = (alone, wait, *script.library_import(call, state))
-    if is_used or written.meetings.are_read_before((statement,)):
+    is_asked = not _is_run_by_all(script, statement, _DEPTH)  # all have looked before one deletes it
+    if is_used or is_asked or written.meetings.are_read_before((statement,)):
         edits = (Insert(statement, "before", f"{state}.wait_for_everyone()"), *edits)
     return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", edits)
+
+
+def _is_made_at_once(script: Script, deletes: ast.stmt, waiting: Collection[ast.stmt]) -> bool:
+    """Whether a process that finds no folder makes some before all have looked, so that a later one deletes it."""
+    child: ast.AST = deletes
+    for around in script.program.ancestors(deletes):
+        if isinstance(around, ast.If) and any(map(looks, ast.walk(around.test))):
+            for statement in around.body if child in around.orelse else around.orelse:
+                if statement in waiting:
+                    break
+                if any(isinstance(n, ast.Call) and _makes_a_folder(script, n) for n in ast.walk(statement)):
+                    return True
+        child = around
+    return False
 
 
 def _is_temporary(script: Script, deleted: ast.Call) -> bool:
     """Whether a process deletes the temporary folder that it has made for itself."""
     made = script.written.clocks.behind(deleted.args[0]) if deleted.args else []
     return bool(made) and all(map(script.written.clocks.is_temporary, made))
-
-
-def _deletion(script: Script, call: ast.Call) -> ast.stmt | None:
-    """The statement that deletes a folder, with the question whether it is there; None where that does more."""
-    statement = script.program.statement(call)
-    if not isinstance(statement, ast.Expr) or statement.value is not call:
-        return None
-    asking = script.program.parent(statement)
-    if not isinstance(asking, ast.If) or not any(map(_looks, ast.walk(asking.test))):
-        return statement
-    done = [s.value if isinstance(s, ast.Expr) else s for s in (*asking.body, *asking.orelse)]
-    made = (n for n in done if isinstance(n, ast.Call) and any(map(names.makes_folder, script.program.called(n))))
-    return asking if set(done) <= {call, *made} else None
 
 
 def _import_of(script: Script, name: ast.Name) -> Insert | None:
@@ -267,7 +292,7 @@ def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
 def _is_checked(script: Script, call: ast.Call) -> bool:
     """Whether a folder is made only where it was found missing."""
     for ancestor in script.program.ancestors(call):
-        if isinstance(ancestor, ast.If) and any(map(_looks, ast.walk(ancestor.test))):
+        if isinstance(ancestor, ast.If) and any(map(looks, ast.walk(ancestor.test))):
             return True
         if isinstance(ancestor, (ast.FunctionDef, ast.ClassDef)):
             return False
@@ -287,11 +312,20 @@ def _refused(script: Script, refusals: Refusals) -> Iterator[tuple[Refusal, list
             yield refusal, edits if is_met else []
 
 
-def _waits(script: Script, refused: Iterable[tuple[Refusal, list[tuple[Edit, ...]]]]) -> Iterator[Change | Remark]:
-    """The waits before a folder is made that other processes may be looking for, or a note."""
+def _waits(
+    script: Script, refused: Iterable[tuple[Refusal, list[tuple[Edit, ...]]]], deleting: Collection[ast.stmt]
+) -> Iterator[Change | Remark]:
+    """The waits before a folder is made that other processes may be looking for, or a note.
+
+    deleting: the statements that delete a folder, before and after which all wait already.
+    """
     noted = set[ast.stmt]()
     for refusal, edits in refused:
         for wait, some in zip(refusal.waits, edits, strict=False):
+            block = script.program.block(script.program.statement(wait))
+            above = block[: block.index(script.program.statement(wait))]
+            if any(s in deleting and script.program.inside(s, refusal.statement) for s in above):
+                continue
             reason = "no process creates the folder that another one is still to look for"
             yield Change(NAME, script.path(wait), wait.lineno, reason, some)
         if not edits and refusal.statement not in noted:
@@ -470,9 +504,3 @@ def made_by_makedirs(call: cst.CSTNode) -> cst.BaseExpression:
 
 def _is_exist_ok(argument: cst.Arg) -> bool:
     return argument.keyword is not None and argument.keyword.value == "exist_ok"
-
-
-def _looks(node: ast.AST) -> bool:
-    """Whether something asks if a file or a folder is there."""
-    last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return methods.looks_for_a_file(last)

@@ -208,6 +208,33 @@ def test_one_process_deletes_a_folder_in_a_helper_s_file(
     assert any("deletes this folder" in n.message for n in found["helper.py"].notes) is not may_wait
 
 
+@pytest.mark.parametrize(
+    ("before", "is_alone"),
+    [
+        ("if not os.path.isdir('out'):\n    os.makedirs('out')\nelif fresh:\n    {}\n    os.makedirs('out')", True),
+        ("if os.path.exists('out'):\n    print('old')\n    {}\nos.makedirs('out')", True),
+        ("def make(out):\n    if os.path.exists(out):\n        if fresh:\n            {}\n    os.makedirs(out)", True),
+        # a process that finds no folder makes it before another has looked
+        (
+            "if os.path.exists('out'):\n    if fresh:\n        {}\nelse:\n    os.makedirs('out/a')\nos.makedirs('out')",
+            False,
+        ),
+        ("if os.path.exists('out') and input():\n    print('old')\n    {}\nos.makedirs('out')", False),
+    ],
+)
+def test_all_have_looked_before_one_process_deletes(before: str, is_alone: bool) -> None:
+    path = "out" if before.startswith("def") else "'out'"
+    deleted = f"shutil.rmtree({path})"
+    before = before.format(deleted) + ("\nmake('out')" if path == "out" else "")
+    result = run(script(imports=IMPORTS, before=f"import sys\nfresh = len(sys.argv) > 1\n{before}"))
+    lines = [line.strip() for line in result.after.decode().splitlines()]
+    at = lines.index(deleted)
+    wait = "accelerator.wait_for_everyone()"
+    around = [wait, "if accelerator.is_main_process:", deleted, wait]
+    assert (lines[at - 2 : at + 2] == around) is is_alone
+    assert any("deletes this folder" in n.message for n in result.notes) is not is_alone
+
+
 RESUMES = (
     "if os.path.exists('out'):\n    resume = True\nelse:\n    os.makedirs('out')\n    resume = False\nprint(resume)"
 )

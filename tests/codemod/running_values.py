@@ -56,6 +56,9 @@ REDUCED = {
     "meter": Value("$ = Meter()", "$.update(loss.item(), len(x))", "$.avg"),
     "meters in a dict": Value("$ = {'a': Meter()}", "$['a'].update(loss.item(), len(x))", "$['a'].avg"),
     "under a condition": Value("$ = 0", "if loss.item() < 0.7: $ += 1", "$"),
+    "tensors": Value("$ = []", "$.append(loss.detach())", "torch.stack($).mean().item()"),
+    "defaultdict": Value("$ = defaultdict(float)", "$['loss'] += loss.item()", "$['loss'] / len(loader)"),
+    "get": Value("$ = {}", "$['a'] = $.get('a', 0.0) + loss.item()", "$['a'] / len(loader)"),
 }
 # Those that nobody can reduce for the script, or that the codemod does not: a note names them.
 NOTED = {
@@ -63,7 +66,6 @@ NOTED = {
     "average in place": Value("$ = torch.zeros(())", "$.mul_(0.9).add_(loss.detach(), alpha=0.1)", "$.item()"),
     "average by steps": Value("$ = 0.0", "$ += (loss.item() - $) / (i + 1)", "$"),
     "np.add.at": Value("$ = np.zeros(2)", "np.add.at($, y.numpy(), 1)", "$[0] / 8"),
-    "tensors": Value("$ = []", "$.append(loss.detach())", "torch.stack($).mean().item()"),
     "last of a list": Value("$ = []", "$.append(loss.item())", "$[-1]"),
     "whole list": Value("$ = []", "$.append(loss.item())", "str($)"),
     "list + list": Value("$ = []", "$ = $ + [loss.item()]", "np.mean($)"),
@@ -73,9 +75,7 @@ NOTED = {
     "appendleft": Value("$ = deque()", "$.appendleft(loss.item())", "sum($) / len($)"),
     "np.append": Value("$ = np.zeros(0)", "$ = np.append($, loss.item())", "$.mean()"),
     "cat": Value("$ = torch.zeros(0)", "$ = torch.cat([$, loss.detach()[None]])", "$.mean().item()"),
-    "defaultdict": Value("$ = defaultdict(float)", "$['loss'] += loss.item()", "$['loss'] / len(loader)"),
     "lists in a dict": Value("$ = defaultdict(list)", "$['loss'].append(loss.item())", "np.mean($['loss'])"),
-    "get": Value("$ = {}", "$['a'] = $.get('a', 0.0) + loss.item()", "$['a'] / len(loader)"),
     "Counter": Value("$ = Counter()", "$.update(y.tolist())", "$[0] / 8"),
     "set": Value("$ = set()", "$.update(y.tolist())", "len($)"),
     "meter that is called": Value("$ = Running()", "$(loss.item())", "$.total / $.n"),

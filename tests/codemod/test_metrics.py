@@ -247,7 +247,6 @@ def test_what_the_loop_shows_is_reported() -> None:
         ("loss.item()", "mean"),
         ("loss.data[0]", "mean"),
         ("float(criterion(out, y))", "mean"),
-        ("1", "mean"),
         ("loss.item() * x.size(0)", "sum"),
         ("len(x)", "sum"),
         ("out.argmax(1).eq(y).sum().item()", "sum"),

@@ -163,9 +163,9 @@ def test_results_name_cell_and_line() -> None:
     (prepared,) = (c for c in result.changes if c.rule == "prepare")
     assert "optimizer (optimizer, cell 4, line 1)" in prepared.reason
     assert any("at book.ipynb:cell 3, line 5" in fact for fact in prepared.evidence), prepared.evidence
-    (launch,) = (note for note in result.notes if note.rule == "notebooks")
-    assert "the cells 2 to 5" in launch.message
-    assert (launch.cell, launch.line) == (2, 5)  # of the new cell: line 4 of the old one
+    (size,) = (note for note in result.notes if note.rule == "batch_size")
+    assert "the cells 2 to 5" in size.message
+    assert (size.cell, size.line) == (3, 3)
 
 
 def test_a_cell_that_is_not_read_is_told_if_it_trains() -> None:

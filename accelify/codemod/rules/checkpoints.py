@@ -4,10 +4,10 @@
 
 Why: N processes that write one file at once damage it; a run that is stopped while it writes leaves half of it.
 Where the accelerator does not reach, as in an imported file's `EarlyStopping`, the function `accelify.runtime.save`
-does the same. A process that loads what may have
-been saved before waits first, or behind the save where one statement does both: `torch.load(save(path))`. Where the
-accelerator does not reach what loads it, the training waits after the save.
-Left alone, with a note: what is saved before the accelerator is there, and to a file that all processes have opened.
+does the same. A process that loads what may have been saved before waits first, or behind the save where one
+statement does both: `torch.load(save(path))`. Where the accelerator does not reach what loads it, the training waits
+after the save.
+Left alone: what is saved before the accelerator is there, and to a file that all processes have opened; a note says so.
 """
 
 from __future__ import annotations

@@ -321,8 +321,14 @@ def _is_wrapped(script: Script, model: ast.expr) -> bool:
     return any(_wrapped_on_each_way(script, model))
 
 
-def _wrapped_on_each_way(script: Script, model: ast.expr, depth: int = _DEPTH) -> list[bool]:
-    """The same, for each of the ways by which the model gets there, through functions that return it, too."""
+def _wrapped_on_each_way(
+    script: Script, model: ast.expr, depth: int = _DEPTH, known: dict[tuple[ast.AST, int], bool] | None = None
+) -> list[bool]:
+    """The same, for each of the ways by which the model gets there, through functions that return it, too.
+
+    `known`: what has been found of calls so far, as many ways lead through the same.
+    """
+    known = {} if known is None else known
     chains = (
         [model, *(v for b in chain if (v := _value(script, b)) is not None)] for chain in script.tracer.chains(model)
     )
@@ -330,7 +336,7 @@ def _wrapped_on_each_way(script: Script, model: ast.expr, depth: int = _DEPTH) -
     is_taken_out = _is_taken_out(script, model)
     return [
         not is_taken_out
-        and (any(n in script.wrappers for n in nodes) or any(_returns_wrapped(script, n, depth) for n in nodes))
+        and (any(n in script.wrappers for n in nodes) or any(_returns_wrapped(script, n, depth, known) for n in nodes))
         and not any(getattr(n, "attr", "") == "module" for n in nodes)
         for nodes in parts
     ]
@@ -355,13 +361,16 @@ def _value(script: Script, binding: Binding) -> ast.expr | None:
     return value if isinstance(value, ast.Call) else None
 
 
-def _returns_wrapped(script: Script, call: ast.AST, depth: int) -> bool:
+def _returns_wrapped(script: Script, call: ast.AST, depth: int, known: dict[tuple[ast.AST, int], bool]) -> bool:
     """Whether a function that is called returns a model that it, or a function that it calls, has wrapped."""
+    if (call, depth) in known:
+        return known[call, depth]
     callees = script.program.flow.callees.get(call, ()) if depth and isinstance(call, ast.Call) else ()
     given = returned(c for c in callees if c.kind == "function" and not c.is_method)
     parts = [part for g in given for part in (g.elts if isinstance(g, ast.Tuple) else [g]) if part is not None]
     models = [p for p in parts if any(map(script.roles.is_module, script.program.values(p)))]
-    return any(any(_wrapped_on_each_way(script, m, depth - 1)) for m in models)
+    known[call, depth] = any(any(_wrapped_on_each_way(script, m, depth - 1, known)) for m in models)
+    return known[call, depth]
 
 
 def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:

@@ -79,11 +79,17 @@ class Prepared:
     def _is_at_key(self, node: ast.expr, chain: Chain) -> bool:
         """Whether an expression, or what it is given, is the one place of a container where a loader is prepared.
 
-        `loaders["train"]`, and `loader` of `def train(loader):`, which is called with that.
+        `loaders["train"]`, `loaders[TRAIN]`, and `loader` of `def train(loader):`, which is called with that.
         """
         places = [self.tracer.inside(node), *(b.node for b in chain if b.kind == "item")]
-        keys = [p.slice for p in places if isinstance(p, ast.Subscript) and isinstance(p.slice, ast.Constant)]
-        return any(self.key_of(chain) == repr(key.value).replace("'", '"') for key in keys)
+        keys = [self._constant(p.slice) for p in places if isinstance(p, ast.Subscript)]
+        return any(self.key_of(chain) == repr(key.value).replace("'", '"') for key in keys if key is not None)
+
+    def _constant(self, key: ast.expr) -> ast.Constant | None:
+        """The one constant that a key is, by whatever name; None where it may be another, or is not known."""
+        ends = [key] if isinstance(key, ast.Constant) else [c[-1].value if c else None for c in self.tracer.chains(key)]
+        known = [end for end in ends if isinstance(end, ast.Constant)]
+        return known[0] if len(known) == len(ends) and len({repr(k.value) for k in known}) == 1 else None
 
     def _is_binding(self, binding: Binding) -> bool:
         if any(binding.node is node for kind, node in self.preparation.wrapped if kind == "loader"):

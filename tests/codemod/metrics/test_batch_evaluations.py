@@ -36,6 +36,33 @@ def test_an_evaluation_that_does_more_is_left_whole() -> None:
     assert sharded(LOOP.replace("        total +=", "        total = 0.5 * total +")) == ()
 
 
+KEPT_LOSS = """\
+class Tester:
+    def __init__(self, cfg):
+        self.cfg = cfg
+        self.ce = {made}
+    def test(self, data):
+        losses = []
+        for x, y in data:
+            loss = self.ce(model(x), y){moved}
+            losses.append(loss.detach())
+        return torch.stack(losses).mean()
+model.eval()
+tester = Tester(cfg)
+print(tester.test(DataLoader(rows, batch_size=2)))
+"""
+
+
+@pytest.mark.parametrize("moved", [".to(DEVICE)", ".to(self.cfg.device)", ".cuda()"])
+def test_a_loss_that_is_moved(moved: str) -> None:
+    (found,) = sharded(KEPT_LOSS.format(made="nn.MSELoss()", moved=moved))
+    assert [(each.name, each.per) for each in found.lists] == [("losses", "batch")]
+
+
+def test_what_an_unknown_object_gives_may_be_changed_where_it_is_moved() -> None:
+    assert sharded(KEPT_LOSS.format(made="unknown()", moved=".to(DEVICE)")) == ()
+
+
 ADDED_UP = """\
 import torch
 from torch import nn

@@ -143,6 +143,10 @@ def test_a_loader_is_prepared_for_some_where_calls_of_both_get_to(calls: str) ->
         ("batches = both['train']\nlearn(batches)", True),
         ("learn(both['train'])\nlearn(both['test'])", False),
         ("for phase in both:\n    learn(both[phase])", False),
+        ("TRAIN = 'train'\nlearn(both[TRAIN])", True),
+        ("def run(key):\n    learn(both[key])\nrun('train')\nrun('test')", False),
+        ("def run(key):\n    learn(both[key])\nrun('train')\nrun(ask())", False),
+        ("TRAIN = 'train' if flag else ask()\nlearn(both[TRAIN])", False),
     ],
 )
 def test_a_parameter_is_the_place_of_a_container_that_all_calls_give_it(run: str, is_loader: bool) -> None:

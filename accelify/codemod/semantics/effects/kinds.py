@@ -272,8 +272,10 @@ class Kinds:
         if named:
             return _united(self._of_row(table.function(n), node, None) for n in named)
         if isinstance(node.func, ast.Attribute):
-            return self._of_method(node, node.func.value, node.func.attr)
-        return self._of_method(node, node.func, "__call__")
+            found = self._of_method(node, node.func.value, node.func.attr)
+            if found != _UNKNOWN or UNKNOWN in self.of(node.func):
+                return found
+        return self._of_method(node, node.func, "__call__")  # also of an object in an attribute: `self.criterion(x, y)`
 
     def _of_method(self, node: ast.Call, owner: ast.expr, name: str) -> Held:
         held = self.of(owner)

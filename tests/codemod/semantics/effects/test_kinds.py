@@ -81,6 +81,15 @@ def test_a_container_of_another_file() -> None:
     assert Kinds(facts.program).of(facts.call("use(").args[0]) == {"dict"}
 
 
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [("nn.MSELoss()", {"tensor"}), ("nn.Linear(3, 1)", {"tensor"}), ("unknown()", {UNKNOWN})],
+)
+def test_what_an_object_in_an_attribute_gives_when_it_is_called(held: str, expected: set[str]) -> None:
+    facts = Facts(f"{BEFORE}own.part = {held}\nuse(own.part(x))\n")
+    assert Kinds(facts.program).of(facts.call("use(").args[0]) == expected
+
+
 def test_the_project_s_own() -> None:
     assert OWN in kinds("own")
     assert kinds("net") >= {OWN, "module"}

@@ -31,8 +31,6 @@ def map_leaves(
         return function(tree)
     if isinstance(tree, Mapping):
         return _with_items(tree, {key: map_leaves(function, value, is_leaf=is_leaf) for key, value in tree.items()})
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_leaves(function, value, is_leaf=is_leaf) for value in tree))
     if isinstance(tree, (list, tuple)):
         return _like(tree, [map_leaves(function, value, is_leaf=is_leaf) for value in tree])
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
@@ -89,10 +87,9 @@ def slice_rows(batch: Any, start: int, stop: int, length: int) -> Any:
         return batch[start:stop] if batch.ndim else batch
     if isinstance(batch, Mapping):
         return _with_items(batch, {key: slice_rows(value, start, stop, length) for key, value in batch.items()})
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(slice_rows(value, start, stop, length) for value in batch))
     if isinstance(batch, (list, tuple)):
-        if len(batch) == length and not any(isinstance(leaf, torch.Tensor) for leaf in batch):
+        is_list = len(batch) == length and not hasattr(batch, "_fields")
+        if is_list and not any(isinstance(leaf, torch.Tensor) for leaf in batch):
             return _like(batch, list(batch[start:stop]))
         return _like(batch, [slice_rows(value, start, stop, length) for value in batch])
     if batch is None or isinstance(batch, (bool, int, float, str)):
@@ -158,11 +155,9 @@ def with_keys_of(tree: Any, everyone: Sequence[Any]) -> Any:
             key: with_keys_of(tree[key] if key in tree else _zeros_in(structures[0]), structures)
             for key, structures in known.items()
         }
-        changed = copy.copy(tree)
-        changed.clear()
-        for key, value in items.items():
-            changed[key] = value
-        return changed
+        emptied = copy.copy(tree)
+        emptied.clear()  # for the order of the keys
+        return _with_items(emptied, items)
     if isinstance(tree, (list, tuple)) and all(isinstance(s, tuple) and len(s) == len(tree) for s in everyone):
         parts = zip(tree, *everyone, strict=True)
         return _like(tree, [with_keys_of(value, structures) for value, *structures in parts])
@@ -193,7 +188,7 @@ def _like(original: list[Any] | tuple[Any, ...], values: list[Any]) -> Any:
         return values
     if type(original) is tuple:
         return tuple(values)
-    return type(original)(values)
+    return type(original)(*values) if hasattr(original, "_fields") else type(original)(values)
 
 
 def content_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, namedtuple
 from typing import Any
 
 import numpy
@@ -13,6 +13,7 @@ from accelify.runtime.world.collectives import filled, is_list_of_zeros, kinds_o
 from accelify.runtime.world.tensors import structure_of, with_keys_of
 
 CPU = torch.device("cpu")
+Pair = namedtuple("Pair", "x y")
 
 
 def of_rank(trees: list[Any], rank: int) -> Any:
@@ -51,6 +52,7 @@ def test_a_list_of_tensors_beside_one_of_zeros() -> None:
         ([Counter(a=1), Counter(b=2, a=3)], Counter(a=3, b=2)),
         ([(1, {"a": {"x": 1}}), (2, {})], (2, {"a": {"x": 0}})),
         ([{}, {"a": [1, 2]}], {"a": [1, 2]}),
+        ([Pair({"a": 1}, 1), Pair({"b": 2}, 1)], Pair({"a": 0, "b": 2}, 1)),
     ],
 )
 def test_keys_that_other_ranks_have(trees: list[Any], expected: Any) -> None:

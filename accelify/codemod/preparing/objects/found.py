@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from accelify.codemod.preparing.grouping import Item
+from accelify.codemod.preparing.objects.bindings import Bindings
 from accelify.codemod.preparing.reach import node_of
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Binding
+from accelify.codemod.semantics.provenance import Binding, Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Value
-from accelify.codemod.training.loops.training import Data
+from accelify.codemod.training.loops.training import Data, Training
+from accelify.codemod.training.roles import Roles
 
 
 @dataclass
@@ -50,3 +52,17 @@ class Found:
             assert isinstance(node, ast.expr)
             self.wrap(kind, node)
             self.needed.add(node_of(program.frame(node)))
+
+
+class Finder:
+    """What finds objects of one kind: it knows the program and its training, and adds to what has been found."""
+
+    def __init__(
+        self, program: Program, roles: Roles, tracer: Tracer, training: Training, bindings: Bindings, found: Found
+    ) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.training = training
+        self.bindings = bindings
+        self.found = found

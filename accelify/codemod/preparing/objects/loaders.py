@@ -11,7 +11,7 @@ from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.handed_back import handed_back
 from accelify.codemod.preparing.objects.bindings import Bindings
 from accelify.codemod.preparing.objects.containers import Containers
-from accelify.codemod.preparing.objects.found import Found
+from accelify.codemod.preparing.objects.found import Finder, Found
 from accelify.codemod.preparing.objects.generators import UNKNOWN_LOADER, Generators
 from accelify.codemod.preparing.objects.optimizer_models import is_plain
 from accelify.codemod.preparing.reach import node_of
@@ -25,18 +25,13 @@ from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 from accelify.codemod.training.roles import Roles
 
 
-class Loaders:
+class Loaders(Finder):
     """Find loaders by the loops that go over them."""
 
     def __init__(
         self, program: Program, roles: Roles, tracer: Tracer, training: Training, bindings: Bindings, found: Found
     ) -> None:
-        self.program = program
-        self.roles = roles
-        self.tracer = tracer
-        self.training = training
-        self.bindings = bindings
-        self.found = found
+        super().__init__(program, roles, tracer, training, bindings, found)
         self.iterables = Iterables(program, roles, tracer)
         self.generators = Generators(program, roles, tracer, bindings)
         self.containers = Containers(program, training)

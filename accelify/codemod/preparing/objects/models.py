@@ -8,7 +8,7 @@ from dataclasses import replace
 from accelify.codemod.libraries import methods
 from accelify.codemod.preparing.grouping import Item, trains
 from accelify.codemod.preparing.objects.bindings import Bindings, within
-from accelify.codemod.preparing.objects.found import Found
+from accelify.codemod.preparing.objects.found import Finder, Found
 from accelify.codemod.preparing.objects.optimizer_models import Owners, is_plain
 from accelify.codemod.preparing.reach import node_of
 from accelify.codemod.semantics.in_place import is_fixed
@@ -19,18 +19,13 @@ from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles
 
 
-class Models:
+class Models(Finder):
     """Find models by the optimizers that are given their parameters, and by what asks for parameters."""
 
     def __init__(
         self, program: Program, roles: Roles, tracer: Tracer, training: Training, bindings: Bindings, found: Found
     ) -> None:
-        self.program = program
-        self.roles = roles
-        self.tracer = tracer
-        self.training = training
-        self.bindings = bindings
-        self.found = found
+        super().__init__(program, roles, tracer, training, bindings, found)
         self._owners = Owners(program, roles, tracer, training)
 
     def add(self, binding: Binding, chain: Chain, is_optional: bool = False) -> None:

@@ -11,7 +11,7 @@ from accelify.codemod.libraries import methods
 from accelify.codemod.preparing.grouping import any_trains
 from accelify.codemod.preparing.handed_back import is_handed_through
 from accelify.codemod.preparing.objects.bindings import Bindings, within
-from accelify.codemod.preparing.objects.found import Found
+from accelify.codemod.preparing.objects.found import Finder, Found
 from accelify.codemod.preparing.objects.models import Models
 from accelify.codemod.preparing.objects.optimizer_models import is_plain
 from accelify.codemod.preparing.reach import method_of
@@ -23,7 +23,7 @@ from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.roles import Roles, stepped
 
 
-class Optimizers:
+class Optimizers(Finder):
     """Find optimizers by the steps that they take."""
 
     def __init__(
@@ -36,13 +36,8 @@ class Optimizers:
         models: Models,
         found: Found,
     ) -> None:
-        self.program = program
-        self.roles = roles
-        self.tracer = tracer
-        self.training = training
-        self.bindings = bindings
+        super().__init__(program, roles, tracer, training, bindings, found)
         self.models = models
-        self.found = found
 
     def find(self) -> None:
         """Prepare each optimizer that takes a step, and its models."""

@@ -8,29 +8,16 @@ from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.preparing.objects.bindings import Bindings, within
-from accelify.codemod.preparing.objects.found import Found
+from accelify.codemod.preparing.objects.bindings import within
+from accelify.codemod.preparing.objects.found import Finder
 from accelify.codemod.preparing.objects.optimizer_models import is_plain
 from accelify.codemod.semantics.effects.kinds import Kinds
-from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
+from accelify.codemod.semantics.provenance import Binding, Chain
 from accelify.codemod.semantics.values import Value
-from accelify.codemod.training.loops.training import Training
-from accelify.codemod.training.roles import Roles
 
 
-class RunningStatistics:
+class RunningStatistics(Finder):
     """Find the models that run in training mode, or are given new statistics, beside those that learn."""
-
-    def __init__(
-        self, program: Program, roles: Roles, tracer: Tracer, training: Training, bindings: Bindings, found: Found
-    ) -> None:
-        self.program = program
-        self.roles = roles
-        self.tracer = tracer
-        self.training = training
-        self.bindings = bindings
-        self.found = found
 
     def add_switching(self) -> None:
         """Models that no optimizer has, but whose statistics the training updates, for what evaluates or saves them."""

@@ -197,13 +197,13 @@ def _deleted(
     is_used = any(written.stored.is_before(backward, call) for backward in script.training.backwards)
     is_taken = script.accelerator(call) is None and state.split(".")[0] in script.program.frame(call).root.writes
     is_met = not is_used or not script.run.ends_apart
-    is_safe = is_met and not (script.is_by_hand or is_own or is_taken)
-    if statement is not None and written.guarding.cached.holds(call) and not (script.is_by_hand or is_own or is_taken):
+    is_for_all = not (script.is_by_hand or is_own or is_taken)
+    if statement is not None and is_for_all and written.guarding.cached.holds(call):
         edits = (Wrap((statement,), f"if {state}.is_main_process:"), *script.library_import(call, state))
         return Change(NAME, path, call.lineno, "the main process, which is the first, deletes the folder", edits)
     if (
         statement is None
-        or not is_safe
+        or not (is_met and is_for_all)
         or not _is_run_by_all(script, statement, _DEPTH, settled)
         or _is_made_at_once(script, statement, waiting)
     ):

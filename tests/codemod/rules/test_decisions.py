@@ -123,7 +123,7 @@ for epoch in range(2):
 
 
 @pytest.mark.parametrize(
-    ("each", "told"),
+    ("each", "noted"),
     [
         ("out in outputs", True),
         ("i, out in enumerate(outputs)", True),
@@ -134,10 +134,10 @@ for epoch in range(2):
         ("out in [model(torch.ones(1)) for n in range(3)]", False),
     ],
 )
-def test_as_many_backward_passes_as_an_item_has_parts(each: str, told: bool) -> None:
+def test_as_many_backward_passes_as_an_item_has_parts(each: str, noted: bool) -> None:
     result = run(ITEMS.format(each=each))
     assert "accelerator.shard(words)" in result.after.decode()
-    assert any("as many backward passes" in n.message for n in result.notes) is told
+    assert any("as many backward passes" in n.message for n in result.notes) is noted
 
 
 def test_a_prepared_loader_s_batches_have_as_many_rows() -> None:
@@ -167,7 +167,7 @@ for xs, ys in loader:
 
 
 @pytest.mark.parametrize(
-    ("given", "items", "cut", "told"),
+    ("given", "items", "cut", "noted"),
     [
         ("batch_size=2, collate_fn=listed", "zip(xs, ys)", "zip(x.chunk(parts), y.chunk(parts))", True),
         ("batch_size=1", "[(xs[0], ys[0])]", "zip(xs[0].split(4), ys[0].split(4))", True),
@@ -177,10 +177,10 @@ for xs, ys in loader:
     ],
 )
 def test_as_many_backward_passes_as_an_item_of_a_batch_is_cut_into(
-    given: str, items: str, cut: str, told: bool
+    given: str, items: str, cut: str, noted: bool
 ) -> None:
     result = run(CUT.format(given=given, items=items, cut=cut))
-    assert any("as many backward passes" in n.message for n in result.notes) is told
+    assert any("as many backward passes" in n.message for n in result.notes) is noted
 
 
 EVALUATED = """\

@@ -22,8 +22,8 @@ from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.gradients.round_tensors import RoundTensors, owners_of_gradients
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
-_LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _GOES_ON = (ast.Break, ast.Continue, ast.Return)
+_LEAVES = (*_GOES_ON, ast.Raise)
 _LOOPS = (ast.For, ast.AsyncFor)
 _MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)
 _TRUE_OR_FALSE = (ast.If, ast.While, ast.IfExp)
@@ -253,12 +253,7 @@ def _given_up(metrics: Metrics) -> Iterator[ast.Try]:
         inside = [n for s in node.body for n in ast.walk(s)]
         if program.frame(node) not in program.reachable or steps.holds(inside):
             continue
-        left = (
-            n
-            for h in _errors(program, node, inside)
-            for n in ast.walk(h)
-            if isinstance(n, _LEAVES) and not isinstance(n, ast.Raise)
-        )
+        left = (n for h in _errors(program, node, inside) for n in ast.walk(h) if isinstance(n, _GOES_ON))
         if any(steps.are_left(n, node) for n in left) and any(_is_of_batch(metrics, n) for n in inside):
             yield node
 
@@ -270,8 +265,13 @@ def _errors(program: Program, node: ast.Try, inside: Collection[ast.AST]) -> Ite
         caught = _caught(handler)
         is_end = "StopIteration" in caught or (may_end and all(map(names.is_any_exception, caught)))
         may_end = may_end and not is_end
-        if not is_end and not (caught and all(map(names.stops_run, caught))):
+        if not is_end and not _is_stop(handler):
             yield handler
+
+
+def _is_stop(handler: ast.ExceptHandler) -> bool:
+    caught = _caught(handler)
+    return bool(caught) and all(map(names.stops_run, caught))
 
 
 def _caught(handler: ast.ExceptHandler) -> list[str]:
@@ -305,12 +305,10 @@ def _survived(
 
 def _goes_on(program: Program, handler: ast.ExceptHandler, is_step: bool) -> bool:
     """Whether a script may go on after an error of a step, or train again; what stops a run by hand is no error."""
-    caught = _caught(handler)
-    is_stop = bool(caught) and all(map(names.stops_run, caught))
     kinds = _GOES_ON if is_step else (ast.Continue,)
     leaves = any(isinstance(n, kinds) for n in ast.walk(handler))
     is_again = is_step or bool(program.loops_round(handler))
-    return not is_stop and is_again and (leaves or program.control_flow(handler).completes(handler.body[-1]))
+    return not _is_stop(handler) and is_again and (leaves or program.control_flow(handler).completes(handler.body[-1]))
 
 
 def _is_own(metrics: Metrics, test: ast.expr) -> bool:

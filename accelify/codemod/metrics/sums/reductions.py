@@ -168,8 +168,7 @@ class Sums:
         """The variables that a loop adds to, each with what is added, in the order of the text."""
         if loop not in self._added:
             found: dict[str, list[Addition]] = {}
-            places = (loop, *(method.node for method in self.methods.of(loop)))
-            made = (a for place in places for a in additions_in(self.chains, place))
+            made = (a for place in self._places(loop) for a in additions_in(self.chains, place))
             for each in sorted(made, key=lambda a: self.program.position(a.statement)):
                 variable = self._root(each.target)
                 is_there = self.program.inside(each.node, loop) or isinstance(variable, ast.Attribute)
@@ -238,8 +237,11 @@ class Sums:
 
     def _drop_the_unlinked(self, found: dict[str, _Sum], loop: Loop) -> None:
         """A sum that stands beside another of the loop's in one calculation is reduced with it, or not at all."""
-        places = (loop, *(method.node for method in self.methods.of(loop)))
-        local = self.added(loop).keys() | bound_in(loop) | {text for p in places for text in self._own_stored_in(p)}
+        local = (
+            self.added(loop).keys()
+            | bound_in(loop)
+            | {text for p in self._places(loop) for text in self._own_stored_in(p)}
+        )
         changed = True
         while changed:
             changed = False
@@ -248,6 +250,10 @@ class Sums:
                 if any(o not in found or (found[o].how, found[o].anchor) != (each.how, each.anchor) for o in beside):
                     del found[name]
                     changed = True
+
+    def _places(self, loop: Loop) -> list[ast.AST]:
+        """Where a loop may add to a sum: in itself, and in the methods of its object that its rounds run."""
+        return [loop, *(method.node for method in self.methods.of(loop))]
 
     def _own_stored_in(self, place: ast.AST) -> Iterator[str]:
         """The attributes of the object itself that a place gives values."""

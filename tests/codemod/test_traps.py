@@ -437,15 +437,27 @@ def test_rewrites_a_plain_script_line_by_line() -> None:
     )
 
 
-def test_a_move_that_is_the_models_own_method_stays_and_is_pointed_out() -> None:
-    text = script(
-        model="class Net(nn.Linear):\n    def cuda(self):\n        return self\n\nmodel = Net(4, 1)\nmodel.cuda()"
-    )
-    result = run(text)
-    assert "\nmodel.cuda()\n" in result.after.decode()
-    (note,) = (note for note in result.notes if note.rule == "own_methods")
-    assert result.after.decode().splitlines()[note.line - 1] == "model.cuda()"
-    assert "`Net.cuda`" in note.message
+_NET = "class Net(nn.Linear):\n    def cuda(self):\n        return self\n\nmodel = Net(4, 1)"
+_MADE = "\n\nmodel = nn.Linear(4, 1)"
+
+
+@pytest.mark.parametrize(
+    ("own", "call", "name"),
+    [
+        (_NET, "model.cuda()", "Net.cuda"),
+        (f"def cuda(x):\n    return x.cuda(){_MADE}", "model = cuda(model)", "cuda"),
+        (f"def to(x, where):\n    return x.to(where){_MADE}", "model = to(model, 'cuda')", "to"),
+        (f"def ours(x):\n    return x.cuda(){_MADE}", "model = ours(model)", None),
+    ],
+)
+def test_a_move_that_is_the_scripts_own_stays_and_is_on_record(own: str, call: str, name: str | None) -> None:
+    result = run(script(model=f"{own}\n{call}"))
+    lines = result.after.decode().splitlines()
+    kept = [(lines[n.line - 1], n.message) for n in result.kept if n.rule == "own_methods"]
+    said = f"stays: `{name}` is the script's own; the moves inside it are looked at there"
+    assert kept == ([(call, said)] if name else [])
+    assert call in lines
+    assert all(n.rule != "own_methods" for n in result.notes)
 
 
 def test_a_block_on_one_line_is_spread_out_where_something_new_comes_in() -> None:

@@ -192,7 +192,7 @@ class Trait(Enum):
     BLOCKS = "blocks"  # goes on once the user has closed a window
     UNBLOCKS = "unblocks"  # from there on, windows do not wait for the user, or there are none
     LISTS = "lists"  # says which files there are in a folder, or reads them all
-    GIVES_PATHS = "gives_paths"  # each file that it lists by a path that begins with the folder's, or the object's
+    GIVES_PATHS = "gives_paths"  # what it lists, by a path that begins with that of the folder, or of the object
     GIVES_NAMES = "gives_names"  # gives the names of files, or their paths, as texts
     HANDLES_SIGNALS = "handles_signals"  # the function that it is given runs when a signal comes
     LOOKS = "looks"  # asks whether a file or a folder is there

@@ -387,10 +387,12 @@ def test_what_is_unpacked_or_kept_in_a_list_is_written_once(lines: tuple[str, ..
 
 ROWS = "class Rows:\n    def __init__(self, folder):\n        self.all = list(Path(folder).glob('*'))\n"
 WRITTEN = "for i in range(4):\n    np.save(f'parts/{i}.npy', np.zeros(i))\n"
+REMOVED = "def clean(top):\n    for folder, _, files in os.walk(top):\n        for f in files:\n"
+REMOVED += "            os.remove(os.path.join(folder, f))\nclean('./parts')\n"
 WRITTEN_ELSEWHERE = "def store():\n    for i in range(4):\n        np.save(f'parts/{i}.npy', np.zeros(i))\nstore()\n"
 
 
-@pytest.mark.parametrize("written", [WRITTEN, WRITTEN_ELSEWHERE])
+@pytest.mark.parametrize("written", [WRITTEN, WRITTEN_ELSEWHERE, REMOVED])
 @pytest.mark.parametrize(
     ("listed", "waits_at"),
     [

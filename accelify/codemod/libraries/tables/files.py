@@ -248,6 +248,7 @@ returns=list traits=attribute
     os: listdir
     glob: glob iglob
 + traits=gives_paths
+    os: walk fwalk
     glob: glob iglob
     <path>: glob rglob iterdir
 + traits=ends_like_last

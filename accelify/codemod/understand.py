@@ -13,6 +13,7 @@ from accelify.codemod.distributed.distribution import Distributions
 from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files_written.facts import written_of
 from accelify.codemod.metrics.batch_evaluations import Batchwise, ShardedEvaluation
+from accelify.codemod.metrics.decisions import taken_by_rows
 from accelify.codemod.metrics.facts import Measured, metrics_of
 from accelify.codemod.obstacles import obstacles_of, updates_by_hand
 from accelify.codemod.options import Options
@@ -65,6 +66,10 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
             # The batch size was that of all GPUs together.
             code = replace(code, options=replace(options, keep_global_batch=True))
     script = _script(code, layout := _decided(code, precision_stays))
+    uneven = taken_by_rows(script.metrics) if not code.is_by_hand else {}
+    if uneven:
+        code = replace(code, training=code.training.left_whole(uneven))
+        script = _script(code, layout := _decided(code, precision_stays))
     obstacles = tuple(obstacles_of(script))
     if any(code.program.path(site) in layout.further for site, _, _ in obstacles):
         script = _script(code, _decided(replace(code, may_go_further=False), precision_stays))

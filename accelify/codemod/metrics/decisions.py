@@ -19,7 +19,10 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements, returned
 from accelify.codemod.semantics.values import Constant
+from accelify.codemod.training.experience import Results
 from accelify.codemod.training.gradients.round_tensors import RoundTensors, owners_of_gradients
+from accelify.codemod.training.loops.bodies import Loop
+from accelify.codemod.training.loops.model_runs import ModelRuns
 
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _GOES_ON = (ast.Break, ast.Continue, ast.Return)
@@ -61,6 +64,27 @@ def decided_by_one(metrics: Metrics, apart: Sequence[Choice]) -> set[Choice]:
     found = {c for c in unsignalled if _is_for_all(metrics, learning, comparisons, c)}
     while left := {c for c in found if not _is_met_by_all(metrics, c.node, {*apart} - found, found, _DEPTH)}:
         found -= left
+    return found
+
+
+def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.expr]:
+    """The loops over a script's own rows of which each rank takes a shard, though the rows say how many steps it takes.
+
+    Each with the condition of a step: `len(batch) == 16`, where some rows are left out of the batch. Not one that goes
+    by a model's results, as `isnan(loss)`, nor by the size of batches that are made before.
+    """
+    program, training = metrics.measured.program, metrics.measured.training
+    loops = [d.loop for d in training.data if d.loop and metrics.measured.prepared.is_sharded_sequence(d.loop)]
+    apart = list(decided_apart(metrics)) if loops else []
+    by_one = decided_by_one(metrics, apart) if apart else set()
+    results = Results(program, metrics.measured.tracer, ModelRuns(program, metrics.measured.roles).is_one)
+    found: dict[Loop, ast.expr] = {}
+    for choice in (c for c in apart if c not in by_one and not goes_by_size(metrics, c.test)):
+        if any(map(results.holds, ast.walk(choice.test))):
+            continue
+        origins = metrics.ranks.of(choice.test).of(Mark.BATCH, Mark.CHOSEN, Mark.ROWS, Mark.RUNNING)
+        for loop in (one for one in loops if any(program.inside(o.node, one) for o in origins)):
+            found.setdefault(loop, choice.test)
     return found
 
 

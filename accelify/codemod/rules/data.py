@@ -144,7 +144,7 @@ def _pass(script: Script, asked: ast.expr) -> Iterator[Obstacle]:
 
 def _same(script: Script) -> Iterator[Remark]:
     """Where nothing shards the data."""
-    yield from _asked_of_others(script, "full") or (_not_sharded(script),)
+    yield from _asked_of_others(script, "full") or _taken_by_rows(script) or (_not_sharded(script),)
 
 
 def _asked_of_others(script: Script, kind: str) -> list[Remark]:
@@ -173,6 +173,17 @@ def _not_sharded(script: Script) -> Remark:
             "process other rows of each batch"
         )
     return Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _taken_by_rows(script: Script) -> list[Remark]:
+    """Conditions of steps that go by what the rows hold, so that no process may leave some rows to the others."""
+    message = (
+        "whether a step is taken here depends on what the rows hold, so every process takes all of them: the result is "
+        "correct, but more processes make it no faster. To share the work, let a generator yield the batches, and "
+        "iterate over it here: `shard` then gives each process an equal number of them"
+    )
+    tests = dict.fromkeys(d.taken_by for d in script.training.data if d.taken_by is not None)
+    return [Remark(NAME, script.path(test), test, message, Tier.REVIEW) for test in tests]
 
 
 def _learning_from(script: Script, kinds: Collection[str]) -> ast.AST:

@@ -351,3 +351,40 @@ for step in range(9):
 def test_values_that_come_from_a_process_s_own_draws(end: str, is_shown: bool) -> None:
     (message,) = (n.message for n in run(DRAWN_IN_STEPS.format(end=end)).notes if n.rule == "data")
     assert ("Values shown (line 22) come from one process's own draws" in message) is is_shown
+
+
+ROWS = """\
+import torch
+from torch import nn
+lines = open("rows.txt").read().splitlines()
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    batch = []
+    for line in lines:
+        row = [float(t) for t in line.split()]
+        {put}
+        if len(batch) == 16:
+            loss = model(torch.stack(batch)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            batch = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("put", "is_sharded"),
+    [
+        ("batch.append(torch.tensor(row))", True),
+        ("if len(row) == 4: batch.append(torch.tensor(row))", False),
+        ("if not row: continue\n        batch.append(torch.tensor(row))", False),
+        ("if epoch: batch.append(torch.tensor(row))", True),
+    ],
+)
+def test_rows_that_say_how_many_steps_are_taken_are_not_sharded(put: str, is_sharded: bool) -> None:
+    result = run(ROWS.format(put=put))
+    assert result.status is Status.MIGRATED, result.notes
+    assert ("in accelerator.shard(lines)" in result.after.decode()) is is_sharded
+    assert any("depends on what the rows hold" in n.message for n in result.notes) is not is_sharded
+    assert not any(n.rule == "decisions" for n in result.notes)

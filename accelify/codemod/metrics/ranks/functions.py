@@ -166,13 +166,18 @@ class Functions(Solver):
             self._left_by[loop, how] = [t for t in tests if self.program.inside(t, loop)]
         return self._left_by[loop, how]
 
-    @staticmethod
-    def _chosen(labels: Labels, node: ast.AST) -> Labels:
-        """The labels of what a value decides about."""
+    def _chosen(self, labels: Labels, node: ast.AST, *, decides: bool = False) -> Labels:
+        """The labels of what a value chooses; decides: whether code is run, as for the rows of some sizes alone."""
         if not labels:
             return labels
         kept = {la for la in labels if isinstance(la, Given) or (la.differs and la.mark in _STAYS)}
         others = {la for la in labels if isinstance(la, Origin) and la.differs and la not in kept}
+        if decides:
+            others |= {la for la in labels if isinstance(la, Origin) and self._is_size_of_a_row(la)}
         if others:
             kept.add(Origin(Mark.PICKED if all(map(is_draw, others)) else Mark.CHOSEN, node))
         return frozenset(kept)
+
+    def _is_size_of_a_row(self, origin: Origin) -> bool:
+        """Whether a value counts the parts of a row of the script's own, which has another size than other ranks'."""
+        return origin.mark is Mark.ROWS and origin.node in self.shards.sequences

@@ -110,7 +110,7 @@ class Ranks(Expressions):
         if isinstance(key, Joined):
             return NONE.union(*map(self._get, key.definitions))
         if isinstance(key, Decided):
-            return self._chosen(self._of(key.test), key.about)
+            return self._chosen(self._of(key.test), key.about, decides=True)
         if isinstance(key, Rounds):
             return self._how_often(key.loop)
         return self._of_argument(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accelify.codemod.semantics.call_conditions import Way
 from accelify.codemod.semantics.scopes import Scope
@@ -21,13 +21,14 @@ class Data:
     step; `pass`, asked for batch by batch from one pass over all data, in an order drawn before; `given`, passed by
     callers that are not known; `full`, the same data in every step, or on all processes. sources: the loaders, the
     sequence, the pass; for `full`, iterators of libraries that are not known. state: what a model hands on from one
-    batch to the next, which has to be the one that follows.
+    batch to the next, which has to be the one that follows. taken_by: what decides about steps by what rows hold.
     """
 
     kind: str
     loop: Loop | None = None
     sources: tuple[ast.expr, ...] = ()
     state: ast.expr | None = None
+    taken_by: ast.expr | None = None
 
     @property
     def sharded_loop(self) -> Loop | None:
@@ -62,3 +63,9 @@ class Training:
     def rounds(self) -> frozenset[Loop]:
         """The loops over data."""
         return frozenset(d.loop for d in self.data if d.loop is not None)
+
+    def left_whole(self, loops: Mapping[Loop, ast.expr]) -> Training:
+        """With loops none of which is sharded, each with the condition that ranks would come to apart."""
+        given = ((d, loops.get(d.loop) if d.loop is not None else None) for d in self.data)
+        data = (d if test is None else Data("full", d.loop, taken_by=test) for d, test in given)
+        return replace(self, data=tuple(dict.fromkeys(data)))

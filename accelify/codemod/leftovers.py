@@ -69,8 +69,8 @@ class Uses:
 def settle(found: Sequence[Found], uses: Uses) -> Plan:
     """The plan that what the rules found comes to.
 
-    An attempt that leaves a name over is given up; a name that no attempt is to blame for goes as a parameter or, where
-    it is none, is an obstacle.
+    An attempt that leaves a name over is given up; a name that no attempt is to blame for goes as a parameter, stays
+    with a note where a call unpacks what it gives, or, where it is none, is an obstacle.
     """
     refused: set[Attempt] = set()
     spare: set[Variable] = set(uses.handed)
@@ -89,6 +89,7 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
         else:
             spare |= {variable for _, variable in left}
     plan = ledger.plan()
+    left = [(n, variable) for n, variable in left if not any(ledger.unpacked_for(*variable))]
     places = {(uses.program.statement(n), variable) for n, variable in left}
     for statement, (_, name) in sorted(places, key=lambda one: (uses.program.position(one[0]), one[1][1])):
         message = f"`{name}` would be unused, but this line still reads it: remove the line by hand first"
@@ -373,16 +374,9 @@ class _Ledger:
         """Whether a function has a parameter that nothing reads any more, and that no other change concerns."""
         taken = _parameters_changed([*self.changes, *self.made])
         is_there = any(p.arg == name for p in function.parameters)
-        is_known = not self._is_lent(function) and not self.uses.given_in(function, name)
-        calls = self.program.flow.callers.get(function, ())
-        is_written = not any(self.uses.tracer.is_handed_over(call, function, name) for call in calls)
-        return (
-            is_there
-            and is_known
-            and is_written
-            and self._all_gone(function, name)
-            and (function.node, name) not in taken
-        )
+        is_given = any(self._unknown_givers(function, name)) or any(self.unpacked_for(function, name))
+        is_free = not is_given and (function.node, name) not in taken
+        return is_there and is_free and self._all_gone(function, name)
 
     # Changes that are not needed.
 
@@ -480,12 +474,24 @@ class _Ledger:
         is_counter = isinstance(parent, (ast.For, ast.AsyncFor)) and parent.target is write
         is_instance = scope.is_method and bool(scope.parameters) and write is scope.parameters[0]
         is_dropped = isinstance(write, ast.alias) and (parent, name) in self.dropped
-        is_given = isinstance(write, ast.arg) and (self._is_lent(scope) or bool(self.uses.given_in(scope, name)))
+        is_given = isinstance(write, ast.arg) and any(self._unknown_givers(scope, name))
         return is_counter or is_part or is_instance or is_dropped or is_given or self._is_kept(write)
 
     def _is_lent(self, function: Scope) -> bool:
         """Whether a function is passed on as a value: nobody knows all that give its parameters something."""
         return function in self.program.flow.lost
+
+    def _unknown_givers(self, function: Scope, name: str) -> Iterator[str]:
+        """What may give a parameter something besides the calls of the program."""
+        yield from self.uses.given_in(function, name)
+        if self._is_lent(function):
+            yield f"others that call `{function.name}`"
+
+    def unpacked_for(self, function: Scope, name: str) -> Iterator[str]:
+        """The calls that give a parameter something which cannot be taken out, `f(**options)`."""
+        for call in sorted(self.program.flow.callers.get(function, ()), key=self.program.position):
+            if self.uses.tracer.is_handed_over(call, function, name):
+                yield f"the call of `{ast.unparse(call.func)}` in {self.program.path(call)}"
 
     def _is_kept(self, write: ast.AST) -> bool:
         """Whether the user wants the statement to stay that binds a name, or it tries an import."""
@@ -537,8 +543,8 @@ class _Ledger:
         gone = _parameters_changed([*self.changes, *self.made])
         for scope, name in self.touched:
             is_parameter = any(p.arg == name for p in scope.parameters) and (scope.node, name) not in gone
-            users = [*self.uses.given_in(scope, name), *([f"others that call `{scope.name}`"] * self._is_lent(scope))]
-            if is_parameter and users and self._all_gone(scope, name):
+            users = [*self._unknown_givers(scope, name), *self.unpacked_for(scope, name)] if is_parameter else []
+            if users and self._all_gone(scope, name):
                 yield scope, name, users
 
     def _apart(self, changes: list[Change]) -> Iterator[Change]:

@@ -97,6 +97,11 @@ class Destinations:
             return frozenset(replace(d, now=Where.ACCELERATOR, source=None) for d in named)
         return found
 
+    def is_own_by_itself(self, node: ast.expr) -> bool:
+        """Whether an expression names the process's own device even where nothing takes its place."""
+        named = self.resolved(self._of(node))
+        return bool(named) and all(d.now is Where.ACCELERATOR for d in named)
+
     def _of(self, node: ast.expr) -> Named:
         if gpu_texts_at(node):
             return frozenset({replace(NUMBERED, source=node)})

@@ -62,8 +62,8 @@ def find(script: Script) -> Iterator[Found]:
             yield from _unnumbered(script, binding)
             continue
         found = tuple(_bound_to(script, binding, accelerator, done))
-        if binding.value in script.devices.fixed:
-            yield from found
+        if binding.value in script.devices.fixed or not script.devices.lattice.devices.is_own_by_itself(binding.value):
+            yield from found  # all other facts go by it
         elif found:
             yield Attempt(found)
     compared = {comparison.named for comparison in script.devices.comparisons}

@@ -1,0 +1,66 @@
+"""The script's own devices get the accelerator's, wherever what is moved to them goes by that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
+
+TRAINER = """\
+import torch
+
+class Trainer:
+    def __init__(self, model, optimizer, device):
+        self.optimizer = optimizer
+        self.device = {chosen}
+        self.model = model.to(self.device)
+
+    def train(self, loader):
+        for x, y in loader:
+            x, y = x.to(self.device), y.to(self.device)
+            self.optimizer.zero_grad()
+            (self.model(x) - y).pow(2).mean().backward()
+            self.optimizer.step()
+"""
+ENTRY = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from trainer import Trainer
+
+config = {{"device": "cpu"}}
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+Trainer(model, optimizer, {given}).train(loader)
+"""
+ON_CPU = 'torch.device("cuda" if torch.cuda.is_available() and device == "cuda" else "cpu")'
+
+
+@pytest.mark.parametrize(
+    ("chosen", "other", "is_kept"),
+    [
+        (ON_CPU, "**config", True),
+        ("torch.device('cuda' if device == 'cuda' else 'cpu')", "**{**config}", True),
+        (ON_CPU, "config['device']", False),
+        ("torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "**config", None),
+    ],
+)
+def test_a_class_has_the_device_that_its_batches_are_on(
+    chosen: str, other: str, is_kept: bool | None, tmp_path: Path
+) -> None:
+    files = {"trainer.py": TRAINER.format(chosen=chosen), "a.py": ENTRY.format(given="device")}
+    files["b.py"] = ENTRY.format(given=other)
+    scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        results = {r.path: r for r in rewrite_together(("a.py", "b.py"), Options())}
+    after = results["trainer.py"].after.decode()
+    assert "self.device = self.accelerator.device\n" in after
+    assert "x, y = " not in after
+    assert ("device, accelerator):" in after) is (is_kept is not False)
+    notes = [n.message for n in results["trainer.py"].notes if n.rule == "unused"]
+    message = "`device` is kept for the call of `Trainer` in b.py, but has no effect any more"
+    assert notes == ([message] if is_kept else [])

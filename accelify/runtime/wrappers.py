@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from types import MethodType
 from typing import Any  # a model inside may be of any class
 
-import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 
 def is_compiled_module(module: nn.Module) -> bool:
     """Whether this is what `torch.compile(model)` gives; a model that is compiled in place is itself."""
-    return isinstance(module, torch._dynamo.eval_frame.OptimizedModule)
+    compiler = sys.modules.get("torch._dynamo")  # takes a second to import, and nothing is compiled before that
+    return compiler is not None and isinstance(module, compiler.eval_frame.OptimizedModule)
 
 
 def has_compiled_regions(module: nn.Module) -> bool:

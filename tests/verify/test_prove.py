@@ -71,7 +71,7 @@ def test_a_hang_shows_where_each_rank_stands(proving: Prove) -> None:
     found = row(verdict, "ending")
     assert found.status is Status.DIFFERS
     words = (
-        r"hangs, no sign of life for \d+ s: rank 0 stands at train_many.py:\d+; rank 1 stands at train_many.py:2[67]"
+        r"hangs, no sign of life for [\d.]+ s: rank 0 stands at train_many.py:\d+; rank 1 stands at train_many.py:2[67]"
     )
     assert re.fullmatch(words, found.words), found.words
 

@@ -75,13 +75,13 @@ def kill(pid: int) -> None:
 def _prepare() -> None:
     import numpy  # noqa: F401
     import torch
-    import torch._dynamo  # an optimizer imports it, which takes as long as torch itself
     import torch.distributed
     import torch.utils.data
 
     import accelify.runtime.accelerator  # noqa: F401
 
     torch.set_num_threads(1)
+    torch.optim.SGD([torch.zeros(1)])  # the first optimizer imports as much again as torch itself
     gc.collect()
     gc.freeze()  # what is imported stays: no rank's collector need go through it, and so copy it
 

@@ -250,7 +250,6 @@ class _Ledger:
             return
         if is_handed:
             yield from self._parameter(scope, name)
-            return
         for write in scope.writes[name]:
             yield from (c for c in self._binding(scope, name, write) if not self.uses.stays(c.path, c.line))
 

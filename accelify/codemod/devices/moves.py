@@ -103,7 +103,8 @@ class Moves:
         if not isinstance(device, ast.Name) or owner is None:
             return False
         writes = self.tracer.writes(owner, device.id)
-        values = [self.tracer.assigned(w) for w in self.program.reaching(device, writes) if isinstance(w, ast.Name)]
+        reaching = self.program.reaching(device, writes)
+        values = [self.tracer.assigned(w) if isinstance(w, ast.Name) else None for w in reaching]
         return 0 < len(values) < len(writes) and all(v is not None and is_cpu(v) for v in values)
 
     def is_the_cpu(self, variable: str) -> bool:
@@ -223,9 +224,11 @@ class Moves:
 
     @cached_property
     def _devices(self) -> dict[str, list[ast.expr]]:
-        """The variables that hold devices, with what they are given."""
+        """The variables that hold devices, with what they are given; no parameters, which hold what calls give, too."""
         found: dict[str, list[ast.expr]] = {}
         for each in self._assignments:
+            if any(p.arg == code(each.target) for p in self.program.scope(each.target).parameters):
+                continue
             values = self.program.values(each.value)
             is_default = is_default_setting(self.program, each.target, each.value)
             if values and all(map(self.roles.is_device, values)) and not is_default:

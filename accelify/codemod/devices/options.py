@@ -328,14 +328,26 @@ class Cpu:
         return any(self.roles.is_cuda_test(v) or self.roles.is_device(v) for v in held)
 
     def _alternatives(self, choice: ast.If | ast.IfExp) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """The two values of a choice: of its branches, or the other one from above an `if`, or below its `return`."""
+        """The two values of a choice: of its branches, or the other one from above an `if`, or below its `return`.
+
+        Above the first statement of a function are its parameters.
+        """
         if isinstance(choice, ast.IfExp):
             body, other = (self.tracer.value_at(v) or v for v in (choice.body, choice.orelse))
             yield body, other
             return
         for place, value in self._values(choice.body):
             others = choice.orelse or self._otherwise(choice, is_returned=not place)
-            yield from ((value, other) for target, other in self._values(others) if target == place)
+            given = [other for target, other in self._values(others) if target == place]
+            yield from ((value, other) for other in given or ([] if choice.orelse else self._given(choice, place)))
+
+    def _given(self, choice: ast.If, parameter: str) -> list[ast.expr]:
+        """What the function of a choice gets for a parameter: from its callers, or its default."""
+        function = self.program.frame(choice)
+        if function.kind != "function" or all(p.arg != parameter for p in function.parameters):
+            return []
+        given = [self.tracer.given(call, function, parameter) for call in self.program.calls_of(function)]
+        return [g for g in given or [function.defaults.get(parameter)] if g is not None]
 
     def _values(self, statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
         """What some statements give to variables, and return, which is none; also where only a GPU is asked for."""

@@ -8,6 +8,7 @@ import pytest
 
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests import scripts
+from tests.codemod.pairs import run
 
 TRAINER = """\
 import torch
@@ -64,3 +65,40 @@ def test_a_class_has_the_device_that_its_batches_are_on(
     notes = [n.message for n in results["trainer.py"].notes if n.rule == "unused"]
     message = "`device` is kept for the call of `Trainer` in b.py, but has no effect any more"
     assert notes == ([message] if is_kept else [])
+
+
+OVERWRITTEN = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def main(debug=False, *, device{default}):
+    if {test}:
+        device = "cpu"
+    model = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.rand(8, 4)), 2)
+    for (x,) in loader:
+        x = x.to(device)
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+
+main({given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "test", "given", "created", "is_gone"),
+    [
+        ("='cuda:0'", "debug", "True", "cpu=debug", True),
+        (": str = 'cuda:0'", "not torch.cuda.is_available()", "", "", True),
+        ("=None", "debug", "device='cuda'", "cpu=debug", False),
+        ("", "debug", "device=input()", "", False),
+    ],
+)
+def test_a_parameter_that_a_branch_overwrites_is_a_device(
+    default: str, test: str, given: str, created: str, is_gone: bool
+) -> None:
+    after = run(OVERWRITTEN.format(default=default, test=test, given=given)).after.decode()
+    assert f"    accelerator = Accelerator({created})\n" in after
+    assert ("device" not in after) is is_gone

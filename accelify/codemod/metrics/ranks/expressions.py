@@ -18,6 +18,7 @@ from accelify.codemod.metrics.ranks.labels import (
     Mark,
     Origin,
 )
+from accelify.codemod.metrics.ranks.own_gradients import OwnGradients
 from accelify.codemod.metrics.ranks.shards import Shards
 from accelify.codemod.metrics.ranks.solver import Filled, Joined, Outside, OwnArgument, Returned
 from accelify.codemod.metrics.sinks import leaves
@@ -38,6 +39,7 @@ class Expressions(Functions):
     def __init__(self, chains: Chains, shards: Shards) -> None:
         super().__init__(chains, shards)
         self._seen_at = cache(self._find_seen)
+        self.own_gradients = OwnGradients(chains, self.rounds)
 
     def _of(self, node: ast.expr) -> Labels:
         if isinstance(node, ast.Constant) or node in self.shards.whole or self.shards.is_alike(node):
@@ -172,6 +174,8 @@ class Expressions(Functions):
         if _says_of_what_sort(node.attr):
             return NONE
         owners = self.program.values(base)
+        if node.attr == "grad" and (around := self.own_gradients.loop_of(node)) is not None:
+            return frozenset({Origin(Mark.BATCH, around)})
         module = next((v for v in owners if isinstance(v, ModuleValue)), None)
         if module is not None:
             return self._of_global(module.root, node.attr)

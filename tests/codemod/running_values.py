@@ -58,6 +58,7 @@ REDUCED = {
     "under a condition": Value("$ = 0", "if loss.item() < 0.7: $ += 1", "$"),
     "tensors": Value("$ = []", "$.append(loss.detach())", "torch.stack($).mean().item()"),
     "defaultdict": Value("$ = defaultdict(float)", "$['loss'] += loss.item()", "$['loss'] / len(loader)"),
+    "extend": Value("$ = []", "$.extend(out.argmax(1).tolist())", "sum($)"),
     "get": Value("$ = {}", "$['a'] = $.get('a', 0.0) + loss.item()", "$['a'] / len(loader)"),
 }
 # Those that nobody can reduce for the script, or that the codemod does not: a note names them.
@@ -69,7 +70,6 @@ NOTED = {
     "last of a list": Value("$ = []", "$.append(loss.item())", "$[-1]"),
     "whole list": Value("$ = []", "$.append(loss.item())", "str($)"),
     "list + list": Value("$ = []", "$ = $ + [loss.item()]", "np.mean($)"),
-    "extend": Value("$ = []", "$.extend(out.argmax(1).tolist())", "sum($)"),
     "list by a function": Value("$ = []", "put($, loss.item())", "np.mean($)"),
     "deque": Value("$ = deque(maxlen=3)", "$.append(loss.item())", "sum($) / len($)"),
     "appendleft": Value("$ = deque()", "$.appendleft(loss.item())", "sum($) / len($)"),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, table
-from accelify.codemod.libraries.row import Trait
-from accelify.codemod.metrics.meters import Elements, Metering, statements_of_each_round, variable_of
+from accelify.codemod.metrics.meters import Metering, variable_of
 from accelify.codemod.metrics.rounds import Rounds, stored_in
-from accelify.codemod.metrics.rows.trims import is_of_each_row, rows_of
+from accelify.codemod.metrics.rows.elements import Elements
+from accelify.codemod.metrics.rows.lists import Collected, statements_of_each_round
 from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
@@ -29,15 +29,6 @@ from accelify.codemod.training.modes import Modes
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles
-
-
-@dataclass(frozen=True)
-class Collected:
-    """A list that is gathered after its loop. per: what each element stands for, None where that may vary."""
-
-    name: str
-    per: str | None
-    is_of_numbers: bool
 
 
 @dataclass(frozen=True)
@@ -77,7 +68,7 @@ class Batchwise:
         self.harmless = Harmless(program, roles, steps)
         self.certainty = Certainty(program, training, self._is_alike)
         self.meters = Meters(program)
-        self.metering = Metering(program, tracer, prepared, self.harmless)
+        self.metering = Metering(program, tracer, prepared, self.harmless, sums)
         self.modes = Modes(program, roles, tracer, self.harmless)
 
     def find(self, files: Iterable[str]) -> list[ShardedEvaluation]:
@@ -165,7 +156,7 @@ class Batchwise:
             return None
         meters = tuple((n, rounds.meters[n]) for n in rounds.accumulators if n in rounds.meters)
         lists = [
-            Collected(name, self._unit(parts, loop), all(map(elements.is_number, parts)))
+            Collected(name, self._unit(parts, elements), all(map(elements.is_number, parts)))
             for name, parts in rounds.lists.items()
         ]
         if any(each.per is None and not self._is_order_lost(each.name, loop) for each in lists):
@@ -174,8 +165,9 @@ class Batchwise:
             return None
         return ShardedEvaluation(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase, lengths)
 
-    def _unit(self, parts: list[ast.expr], loop: ast.For) -> str | None:
+    def _unit(self, parts: list[ast.expr], elements: Elements) -> str | None:
         """The unit that one element of a list stands for, where each round appends the same."""
+        loop = elements.loop
         (first, *others) = parts
         value = first.value if isinstance(first, ast.Starred) else first
         ends = any(isinstance(n, ast.Continue) and self.program.loops_round(n)[0] is loop for n in ast.walk(loop))
@@ -183,27 +175,7 @@ class Batchwise:
             return None
         if not isinstance(first, ast.Starred):
             return "batch"
-        return None if any(map(self._may_select, ast.walk(value))) else "row"
-
-    def _may_select(self, node: ast.AST) -> bool:
-        """Whether a part of an expression may take some of the rows, or none: `y[y > 0]`, `[total, 0]`."""
-        if isinstance(node, ast.Subscript):
-            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
-            is_whole = isinstance(first, ast.Slice) and not (first.lower or first.upper or first.step)
-            is_key = isinstance(first, ast.Constant) and (isinstance(first.value, str) or first.value is ...)
-            return not (is_whole or is_key or self._is_of_pair(node))
-        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            return len(node.generators) > 1 or bool(node.generators[0].ifs)
-        return isinstance(node, ast.List)
-
-    def _is_of_pair(self, node: ast.Subscript) -> bool:
-        """Whether a part is one of the two tensors of `x.max(1)`, which have a row for each of the batch."""
-        call = node.value
-        if not isinstance(call, ast.Call) or not isinstance(node.slice, ast.Constant):
-            return False
-        rows = rows_of(self.program, call)
-        gives_pair = bool(rows) and all(row.has(Trait.WITH_PLACES) for row in rows)
-        return gives_pair and type(node.slice.value) is int and is_of_each_row(self.program, call)
+        return None if any(map(elements.may_select, ast.walk(value))) else "row"
 
     def _is_order_lost(self, name: str, loop: ast.For) -> bool:
         """Whether a list is read for what it says of all elements alike, so that their order does not count."""
@@ -218,7 +190,7 @@ class Batchwise:
 
     def _are_shared(self, names: Collection[str], lists: Collection[str], loop: ast.For) -> bool:
         """Whether the sums and lists of a loop are those that are reduced and gathered after it where it trains."""
-        if not set(lists) <= set(self.metering.lists_of(loop)):
+        if not set(lists) <= {each.name for each in self.metering.lists_of(loop)}:
             return False
         reductions = self.sums.of(loop)
         reduced = [n for r in reductions if set(r.names) & set(names) and r.anchor is loop for n in r.names]

@@ -249,7 +249,7 @@ def metrics_of(
     sums = measured.sums(shared)
     reductions = tuple(_in_all_phases(reduction, sharded) for loop in loops for reduction in sums.of(loop))
     asking = frozenset(n for n in loops if measured.asks_prepared_loaders(n))
-    metering = Metering(program, measured.tracer, measured.prepared, Harmless(program, measured.roles), asking)
+    metering = Metering(program, measured.tracer, measured.prepared, Harmless(program, measured.roles), sums, asking)
     metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in sharded})
     reduced = [((r.anchor, *(f.node for f in r.methods)), name) for r in reductions for name in r.names]
     reduced += [((loop,), name) for loop, names in _put_together(sharded, metered) for name in names]
@@ -372,6 +372,6 @@ def _in_all_phases(reduction: Reduction, sharded: Sequence[ShardedEvaluation]) -
 def _put_together(sharded: Sequence[ShardedEvaluation], metered: Sequence[Metered]) -> list[tuple[Loop, list[str]]]:
     listed = [
         *((d.loop, d.meters, tuple(c.name for c in d.lists)) for d in sharded),
-        *((m.loop, m.together, m.lists) for m in metered),
+        *((m.loop, m.together, tuple(c.name for c in m.lists)) for m in metered),
     ]
     return [(loop, [*(name for name, _ in meters), *lists]) for loop, meters, lists in listed]

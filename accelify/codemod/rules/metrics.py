@@ -21,7 +21,8 @@ the batches of one process, is reduced by its mean. The rows that a prepared loa
 an epoch are trimmed off before rows are counted, where nothing else in the loop needs them. They may be all rows that
 a process has: what cannot be computed of none comes under `if len(y):`.
 The meters of a loop, objects whose `update` adds to sums, are combined where they are read after it. So are lists
-that get a number, an array or a detached tensor from each batch, where their mean is read.
+that get a number, an array or a detached tensor from each batch, where their mean is read, and lists of the rows of
+its batches, predictions and labels say, from which a metric is computed.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag says, is sharded like the
 latter where it evaluates: `for x, y in loader if training else accelerator.shard(loader, even=False)`.
 A loop that evaluates, where all that leaves it is added up or collected, has its batches sharded as they are, and
@@ -44,9 +45,10 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
-from accelify.codemod.metrics.batch_evaluations import Collected, ShardedEvaluation
+from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
 from accelify.codemod.metrics.counted_passes import CountedPass
 from accelify.codemod.metrics.meters import Metered
+from accelify.codemod.metrics.rows.lists import Collected
 from accelify.codemod.metrics.rows.recomputation import Recomputation
 from accelify.codemod.metrics.rows.trims import Trim
 from accelify.codemod.metrics.sums.reductions import Reduction
@@ -205,12 +207,14 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
     assert accelerator is not None
     source = script.program.parsed(loop).text
     code = list(_together(metered.together, accelerator, indent, source))
-    code.extend(_gathered(Collected(name, "batch", True), accelerator, indent, source) for name in metered.lists)
-    edits = tuple(Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS))
+    code.extend(_gathered(each, accelerator, indent, source) for each in metered.lists)
+    edits: list[Edit] = [Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS)]
+    edits.extend(_trimmed(each.trimmed, accelerator) for each in metered.lists if each.trimmed is not None)
     if edits:
-        names = "`, `".join([*(name for name, _ in metered.together), *metered.lists])
-        whole = _of_all(script, loop)
-        yield Change(NAME, path, loop.end_lineno or loop.lineno, f"`{names}`: of {whole}", edits, Tier.REVIEW)
+        names = "`, `".join([*(name for name, _ in metered.together), *(each.name for each in metered.lists)])
+        is_trimmed = not metered.together and all(c.per == "row" or c.trimmed is not None for c in metered.lists)
+        whole = _of_rows_once() if is_trimmed else _of_all(script, loop)
+        yield Change(NAME, path, loop.end_lineno or loop.lineno, f"`{names}`: of {whole}", tuple(edits), Tier.REVIEW)
 
 
 def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None, source: str) -> cst.CSTNode:
@@ -271,9 +275,12 @@ def _of_whom(script: Script, reduction: Reduction, trim: Trim | None) -> str:
         is_even = script.metrics.has_full_steps(reduction.loop)
         return whole if is_even else f"{whole}; a smaller last batch counts as much as a full one"
     if trim is not None:
-        added = "without the samples that are repeated to fill the last step of an epoch"
-        return f"all processes, {added}" + ("; a mean within that step includes them" if trim.holds_means else "")
+        return _of_rows_once() + ("; a mean within that step includes them" if trim.holds_means else "")
     return _of_all(script, reduction.loop)
+
+
+def _of_rows_once() -> str:
+    return "all processes, without the samples that are repeated to fill the last step of an epoch"
 
 
 def _of_all(script: Script, loop: ast.For | ast.AsyncFor) -> str:

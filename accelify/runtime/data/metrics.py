@@ -64,7 +64,7 @@ class Metrics:
         """The rows of all ranks in the order of one process; `by_element`: each element of a list is a row.
 
         per: what an element of the values stands for that the loop left last has collected, "row" or "batch"; None
-        for values of the batch that the script is at.
+        for values of the batch that the script is at. A row may have several elements, as many as any other.
         Raises: CannotGather where that is not known.
         """
         if per not in (None, "row", "batch"):
@@ -146,6 +146,8 @@ def _of_loop(tree: Any, per: str, all_left: Sequence[Left], collectives: Collect
     everyone = collectives.gather_object(mine)
     lengths = [own for _, own in everyone]
     readings = _readings(left.steps, per) if all(taken == mine[0] for taken, _ in everyone) else []
+    if per == "row":
+        readings += [scaled for reading in readings if (scaled := _several(reading, lengths)) is not None]
     found = [begin for reading in readings if (begin := _begin_of(reading, lengths, left.is_broken)) is not None]
     if not found:
         totals = (
@@ -167,6 +169,17 @@ def _readings(steps: Sequence[Step], per: str) -> list[list[Step]]:
     if per == "batch":
         return [[_of_batches(step) for step in steps]]
     return [] if any(step.rows is None for step in steps) else [list(steps), [_trimmed(step) for step in steps]]
+
+
+def _several(reading: list[Step], lengths: list[list[int]]) -> list[Step] | None:
+    """The steps with several elements for each row, as of flattened masks; None where not each row has as many."""
+    steps = [(step.rows or (), step.valid) for step in reading]
+    totals = [sum(counts) for counts in zip(*(rows for rows, _ in steps), strict=True)]
+    counts = {own[0] / total for own, total in zip(lengths, totals, strict=True) if len(own) == 1 and total}
+    count = int(counts.pop()) if len(counts) == 1 else 0
+    if [[total * count] for total in totals] != lengths:
+        return None
+    return [Step(rows=tuple(n * count for n in rows), valid=tuple(n * count for n in valid)) for rows, valid in steps]
 
 
 def _begin_of(reading: list[Step], lengths: list[list[int]], is_broken: bool) -> list[Step] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.metrics.sums.reductions import Sums
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import training
 
@@ -27,3 +28,9 @@ def evaluation(body: str, before: str = "", end: str = "") -> Facts:
     """A script that evaluates after its training."""
     lines = "\n".join(f"        {line}" for line in body.split("\n"))
     return training(end=before + EVALUATION.format(body=lines) + end)
+
+
+def sums_of(facts: Facts) -> Sums:
+    """The sums that the loops of a script make."""
+    metrics = facts.script.metrics
+    return metrics.measured.sums(metrics.shared_loops)

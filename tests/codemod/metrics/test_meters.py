@@ -1,84 +1,14 @@
-"""Facts about the meters and lists that a loop fills, and what is put into them."""
+"""Facts about the meters that a loop fills."""
 
 from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.meters import Elements, Lists, Metering
+from accelify.codemod.metrics.meters import Metering
 from accelify.codemod.training.harmless import Harmless
 from tests.codemod.facts import Facts
-from tests.codemod.metrics.loops import in_loop
+from tests.codemod.metrics.loops import in_loop, sums_of
 from tests.codemod.training_scripts import STEP, script
-
-
-def lists(body: str, end: str, before: str = "losses = []") -> tuple[str, ...]:
-    facts, loop = in_loop(body, end, f"import numpy as np\n{before}")
-    found = Lists(facts.program, facts.tracer, Harmless(facts.program, facts.roles))
-    block = facts.program.block(loop)
-    return found.of(loop, block[: block.index(loop)])
-
-
-@pytest.mark.parametrize(
-    ("value", "mean"),
-    [
-        ("model(x).mean().item()", "np.mean(losses)"),
-        ("model(x).mean().detach()", "torch.stack(losses).mean()"),
-        ("model(x).detach()", "torch.cat(losses).max()"),
-    ],
-)
-def test_a_list_that_is_read_for_its_mean(value: str, mean: str) -> None:
-    assert lists(f"losses.append({value})", f"print({mean})\n") == ("losses",)
-
-
-@pytest.mark.parametrize(
-    ("body", "end", "before"),
-    [
-        ("losses.append(model(x).mean().item())", "print(losses[-1])\n", "losses = []"),
-        ("losses.append(model(x))", "print(np.mean(losses))\n", "losses = []"),
-        ("losses.append(model(x).detach())", "print(torch.stack(losses)[0])\n", "losses = []"),
-        ("losses.append(1.0)\nbreak", "print(np.mean(losses))\n", "losses = []"),
-        ("losses.append(1.0)", "print(np.mean(losses))\n", "losses = [0.0]"),
-    ],
-)
-def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
-    assert lists(body, end, before) == ()
-
-
-@pytest.mark.parametrize(
-    ("value", "number", "plain"),
-    [
-        ("3", True, True),
-        ("loss.item()", True, True),
-        ("float(x)", True, True),
-        ("named", True, True),
-        ("loss.item() * 2", True, True),
-        ("config['weight'] * loss.item()", True, True),
-        ("loss.item() / args.accumulate", True, True),
-        ("args.loss.weight * args.scale * loss.item()", True, True),
-        ("(loss.item() - settings['loss']['mean']) / spread", True, True),
-        ("spread * loss.item()", True, True),
-        ("tensor * loss.item()", False, False),
-        ("tensor[0] * loss.item()", False, False),
-        ("x.weight * loss.item()", False, True),
-        ("state['last'] * loss.item()", False, False),
-        ("config[key] * loss.item()", False, False),
-        ("config['weight'] * config['scale']", False, False),
-        ("*x.tolist()", True, True),
-        ("x", False, True),
-        ("model(x)", False, True),
-        ("x.cpu().numpy()", False, True),
-        ("(x, y)", False, True),
-        ("open(p)", False, False),
-        ("unknown", False, False),
-    ],
-)
-def test_numbers_and_what_processes_can_hand_each_other(value: str, number: bool, plain: bool) -> None:
-    before = "config, spread, tensor = {'weight': 0.5}, 2.0, torch.ones(2)\nsettings = json.load(open('s.json'))"
-    facts, loop = in_loop(f"named = loss.item()\nstate['last'] = loss\nuse({value})", before=before)
-    found = Elements(facts.program, facts.tracer, Harmless(facts.program, facts.roles), loop)
-    node = facts.call("use(").args[0]
-    assert (found.is_number(node), found.is_plain(node)) == (number, plain)
-
 
 METER = """\
 class Meter:
@@ -95,7 +25,7 @@ class Meter:
 def metered(body: str, end: str, before: str) -> list[str]:
     facts, loop = in_loop(body, end, METER + before)
     harmless = Harmless(facts.program, facts.roles)
-    found = Metering(facts.program, facts.tracer, facts.script.prepared, harmless).of(loop)
+    found = Metering(facts.program, facts.tracer, facts.script.prepared, harmless, sums_of(facts)).of(loop)
     return [name for name, _ in found.together]
 
 

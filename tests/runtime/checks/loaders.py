@@ -805,6 +805,8 @@ def metrics_after_a_break_at_the_last_batch_are_all_there(accelerator):
             if number == len(loader):
                 break
         assert accelerator.gather_for_metrics(torch.cat(rows), per="row").tolist() == list(range(length))
+        several = torch.cat(rows).repeat_interleave(3)  # of each row, as of a flattened mask
+        assert accelerator.gather_for_metrics(several, per="row").tolist() == [n // 3 for n in range(3 * length)]
         if length == 21:
             with pytest.raises(CannotGather, match="the DataLoader over 21 elements of a Numbers"):
                 accelerator.gather_for_metrics(torch.cat(rows))

@@ -102,9 +102,11 @@ role=iteration passes=zip returns=iterator
 role=iteration passes=same returns=iterator
     -: iter
     -: reversed
-role=iteration passes=same returns=list traits=keeps_items
-    -: list sorted
-role=iteration passes=same returns=tuple traits=keeps_items
+role=iteration passes=same returns=list rows=each traits=keeps_items
+    -: list
+role=iteration passes=same returns=list rows=shuffles traits=keeps_items
+    -: sorted
+role=iteration passes=same returns=tuple rows=each traits=keeps_items
     -: tuple
 role=iteration passes=same returns=set
     -: set

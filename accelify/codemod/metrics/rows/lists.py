@@ -1,0 +1,258 @@
+"""Which lists does a loop over shared data fill, so that they can be gathered after it?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries.row import Rows
+from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.metrics.reports import updated_text
+from accelify.codemod.metrics.rows.elements import Elements
+from accelify.codemod.metrics.sums.reductions import Sums
+from accelify.codemod.metrics.updates import assigned_to
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.definitions import Kind
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.training.harmless import Harmless
+
+Loop = ast.For | ast.AsyncFor
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A list that is gathered after its loop.
+
+    per: what each element stands for, None where that may vary. trimmed: what is put into it of a batch's rows, from
+    which those have to be left out that are repeated to fill a step.
+    """
+
+    name: str
+    per: str | None
+    is_of_numbers: bool
+    trimmed: ast.expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Addition:
+    """A statement that puts a value at the end of what a variable holds: `rows.append(x)`, `a = np.append(a, x)`.
+
+    of_rows: whether what the value holds is put there one by one: `rows.extend(y.tolist())`.
+    """
+
+    statement: ast.stmt
+    place: ast.Name
+    value: ast.expr
+    of_rows: bool = False
+
+
+class Lists:
+    """Find lists that can be gathered after their loop, so that they are as in one process.
+
+    They get a number or an array for each batch, of which the mean is read; or each row of a batch, for a metric.
+    """
+
+    def __init__(self, program: Program, tracer: Tracer, harmless: Harmless, sums: Sums) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.harmless = harmless
+        self.sums = sums
+        self.chains = program.once(Chains)
+
+    def of(self, loop: Loop, before: list[ast.stmt]) -> tuple[Collected, ...]:
+        """The lists of a loop; `before` are the statements that are run once before it."""
+        if self._ends(loop) or self._is_over_several(loop):
+            return ()
+        each_round = statements_of_each_round(loop.body)
+        additions = {each.place.id: each for each in map(self._addition, each_round) if each is not None}
+        found = {name: c for name, each in additions.items() if (c := self._collected(each, loop, before)) is not None}
+        rows = {name: additions[name] for name, each in found.items() if not self._is_of_means(each)}
+        apart = rows.keys() - self._together(rows, found.keys(), loop) if rows else set()
+        return tuple(each for name, each in found.items() if name not in apart)
+
+    def _is_over_several(self, loop: Loop) -> bool:
+        """Whether a loop goes over something else than one loader: `zip(these, those)`, a call that is unknown."""
+        source = self.tracer.inside(loop.iter)
+        values = self.program.values(source)
+        return isinstance(source, ast.Call) and not (values and all(map(self.harmless.roles.is_loader, values)))
+
+    def _addition(self, statement: ast.stmt) -> _Addition | None:
+        """What a statement puts at the end of a variable's list or array, if it does."""
+        value = getattr(statement, "value", None)
+        place: ast.expr | None
+        one: ast.expr | None
+        of_rows = not isinstance(statement, ast.Expr)
+        if isinstance(statement, ast.AugAssign):
+            place, one = statement.target, value if isinstance(statement.op, ast.Add) else None
+        elif not isinstance(value, ast.Call):
+            return None
+        elif isinstance(statement, ast.Assign):
+            place, one = self._joined(value)
+            if [ast.unparse(target) for target in statement.targets] != [place and ast.unparse(place)]:
+                return None
+        else:
+            is_put_in = isinstance(value.func, ast.Attribute) and methods.extends(value.func.attr)
+            of_rows = is_put_in and isinstance(value.func, ast.Attribute) and value.func.attr != "append"
+            place, one = (
+                getattr(value.func, "value", None),
+                value.args[0] if is_put_in and len(value.args) == 1 else None,
+            )
+        if of_rows and isinstance(one, ast.List):
+            one, of_rows = one.elts[0] if len(one.elts) == 1 else None, False
+        return _Addition(statement, place, one, of_rows) if isinstance(place, ast.Name) and one is not None else None
+
+    def _joined(self, call: ast.Call) -> tuple[ast.expr, ast.expr] | tuple[None, None]:
+        """The two parts of `np.append(losses, x)` and of `np.hstack((losses, x))`."""
+        rows = self.chains.kinds.called(call)
+        if not rows or any(row.rows is not Rows.CONCATENATES for row in rows) or call.keywords:
+            return None, None
+        first = call.args[0] if len(call.args) == 1 else None
+        parts = first.elts if isinstance(first, (ast.List, ast.Tuple)) else call.args
+        return (parts[0], parts[1]) if len(parts) == 2 else (None, None)
+
+    def _ends(self, loop: Loop) -> bool:
+        """Whether a round may be the last, or may end early."""
+        for node in ast.walk(loop):
+            if isinstance(node, (ast.Return, ast.Raise)):
+                return True
+            if isinstance(node, (ast.Break, ast.Continue)) and self.program.loops_round(node)[0] is loop:
+                return True
+        return False
+
+    def _collected(self, each: _Addition, loop: Loop, before: list[ast.stmt]) -> Collected | None:
+        """A list that begins empty just before a loop, gets something in each round, and is read after it."""
+        facts, frame, variable = self.chains.facts(loop), self.program.frame(loop), self.chains.variable(each.place)
+        if variable is None or variable.scope is not frame:
+            return None
+        inside = {d for d in facts.all_of(variable) if self.program.inside(d.node, loop)}
+        begun = facts.definitions(each.place) - inside
+        if len(begun) != 1 or any(self.program.statement(d.node) is not each.statement for d in inside):
+            return None
+        first = next(iter(begun))
+        if first.kind is not Kind.ASSIGNMENT or self.program.statement(first.node) not in before:
+            return None
+        if not self._is_empty(assigned_to(self.program, first.node)):
+            return None
+        if any(self.program.frame(r) is not frame for r in self.program.reads_of(frame, variable.name)):
+            return None
+        reads = {r for d in (first, *inside) for r in facts.uses(d)}
+        within = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, each.statement)]
+        outside = [r for r in reads if not self.program.inside(r, loop)]
+        return self._unit(each, outside, loop) if outside and all(map(self._is_shown, within)) else None
+
+    def _unit(self, each: _Addition, outside: Sequence[ast.expr], loop: Loop) -> Collected | None:
+        """A list with what its elements stand for, where the reads after its loop may have all that is gathered."""
+        elements, name = Elements(self.program, self.tracer, self.harmless, loop), each.place.id
+        is_number = elements.is_number(each.value)
+        if elements.has_rows(each.value):
+            if each.of_rows:
+                return Collected(name, "row", elements.is_number(ast.Starred(each.value, ast.Load())))
+            is_value = elements.is_data(each.value) or self._has_no_graph(each.value)
+            return Collected(name, "batch", False, each.value) if is_value else None
+        is_value = is_number or (not isinstance(each.statement, ast.Assign) and self._has_no_graph(each.value))
+        is_mean = is_value and (is_number or not each.of_rows) and all(map(self.is_meant, outside))
+        return Collected(name, "batch", is_number) if is_mean else None
+
+    def _is_of_means(self, each: Collected) -> bool:
+        return each.per == "batch" and each.trimmed is None
+
+    def _together(self, rows: Mapping[str, _Addition], gathered: Collection[str], loop: Loop) -> set[str]:
+        """The lists of rows that nothing sets beside what stays one process's own, or a count of its steps."""
+        names_at = {each.statement: name for name, each in rows.items()}
+        reduced = {*gathered, *(name for r in self.sums.of(loop) for name in r.names)}
+        kept = set(rows)
+        for node in self._computed(loop):
+            used = self._updates_behind(node, loop)
+            if lists := {names_at[s] for s in used if s in names_at}:
+                others = {updated_text(self.chains, o) for s, o in used.items() if s not in names_at}
+                is_alone = others <= reduced and not self._is_by_steps(node)
+                kept -= set() if is_alone else lists
+        return kept
+
+    def _updates_behind(self, node: ast.expr, loop: Loop) -> dict[ast.stmt, ast.AST]:
+        """The statements of a loop that update what a value is computed from."""
+        origins = self.sums.ranks.of(node).of(Mark.RUNNING)
+        return {self.program.statement(o.node): o.node for o in origins if self.program.inside(o.node, loop)}
+
+    def _computed(self, loop: Loop) -> Iterator[ast.expr]:
+        """What is computed after a loop, in its function, and all quotients."""
+        for node in (n for parsed in self.program.files for n in parsed.parents):
+            if isinstance(node, ast.BinOp):
+                yield node
+            elif isinstance(node, (ast.Call, ast.Compare)) and self.program.is_after(node, loop):
+                is_said = isinstance(node, ast.Call) and self.harmless.shows(node)
+                is_text = self.chains.kinds.of(node) == {"text"}
+                yield from [node] if not is_said and not is_text else []
+
+    def _is_by_steps(self, node: ast.expr) -> bool:
+        is_quotient = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mult))
+        return is_quotient and isinstance(node, ast.BinOp) and self.sums.ranks.of(node.right).steps
+
+    def _has_no_graph(self, value: ast.expr) -> bool:
+        """Whether a value is an array, or a tensor that nothing is learned from: `loss.detach()`, `loss.cpu().data`."""
+        kinds = self.chains.kinds.of(value)
+        if isinstance(value, ast.Name):
+            given = self.tracer.only_value(value)
+            return kinds == {"ndarray"} or (given is not None and given is not value and self._has_no_graph(given))
+        return kinds == {"ndarray"} or (kinds == {"tensor"} and _is_detached(value))
+
+    def _is_empty(self, value: ast.expr | None) -> bool:
+        """`[]`, `list()`, `np.array([])`."""
+        if isinstance(value, ast.Call):
+            called, given = self.program.called(value), value.args
+            if "list" in called:
+                return not given
+            return any(map(names.makes_of_values, called)) and len(given) == 1 and self._is_empty(given[0])
+        return isinstance(value, ast.List) and not value.elts
+
+    def is_meant(self, read: ast.expr) -> bool:
+        """Whether a list is read for what it says of all batches alike: `np.mean(losses)`, `losses.mean()`."""
+        call = self.program.parent(read)
+        if isinstance(call, ast.Attribute):
+            return methods.summarizes(call.attr)
+        if not isinstance(call, ast.Call) or call.args[:1] != [read]:
+            return False
+        called, taken = self.program.called(call), self.program.parent(call)
+        if not all(isinstance(n, ast.Constant) for n in (*call.args[1:], *(k.value for k in call.keywords))):
+            return False
+        if any(map(names.summarizes, called)):
+            return True
+        if any(map(names.sums_up, called)):
+            if not isinstance(taken, ast.BinOp) or not isinstance(taken.op, ast.Div) or taken.left is not call:
+                return False
+            return ast.unparse(taken.right) == f"len({ast.unparse(read)})"
+        rows = self.chains.kinds.called(call)
+        is_array = any(map(names.makes_of_values, called))
+        is_array = is_array or bool(
+            rows and all(row.rows is Rows.CONCATENATES for row in rows)
+        )  # `torch.stack(losses)`
+        return is_array and isinstance(taken, ast.Attribute) and methods.summarizes(taken.attr)
+
+    def _is_shown(self, read: ast.expr, depth: int = 3) -> bool:
+        """Whether a value is only shown, itself or by way of variables: `recent = sum(losses[-9:]); print(recent)`."""
+        statement = self.program.statement(read)
+        if isinstance(statement, ast.Expr):
+            return isinstance(statement.value, ast.Call) and self.harmless.shows(statement.value)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        variable = self.chains.variable(target) if isinstance(target, ast.Name) else None
+        if variable is None or not depth or variable.scope is not self.program.frame(read):
+            return False
+        reads = self.program.reads_of(self.program.frame(read), variable.name)
+        return all(self._is_shown(r, depth - 1) for r in reads)
+
+
+def statements_of_each_round(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements that each round runs."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        found.extend(statements_of_each_round(statement.body) if isinstance(statement, ast.With) else [statement])
+    return found
+
+
+def _is_detached(value: ast.expr) -> bool:
+    """`loss.detach()`, `loss.data`, and of these `.cpu()`."""
+    part = value.func if isinstance(value, ast.Call) else value
+    return isinstance(part, ast.Attribute) and (methods.leaves_the_graph(part.attr) or _is_detached(part.value))

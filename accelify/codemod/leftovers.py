@@ -6,8 +6,8 @@
 
 Why: a migrated script should read as if it had been written so.
 Left alone: names that nothing read before either, and values whose making has an effect. A change that would leave such
-a name over is not made, if the script is right without it; else the file is declined. A parameter of a function that
-is passed on as a value stays, with a note.
+a name over is not made, if the script is right without it; else the name stays, with a note, as does a parameter of a
+function that is passed on as a value.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Uses:
 def settle(found: Sequence[Found], uses: Uses) -> Plan:
     """The plan that what the rules found comes to.
 
-    An attempt that leaves a name over is given up; a name that no attempt is to blame for goes as a parameter, stays
-    with a note where a call unpacks what it gives, or, where it is none, is an obstacle.
+    An attempt that leaves a name over is given up; a name that no attempt is to blame for goes as a parameter or, where
+    it is none or a call unpacks what it gives, stays with a note.
     """
     refused: set[Attempt] = set()
     spare: set[Variable] = set(uses.handed)
@@ -89,11 +89,12 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
         else:
             spare |= {variable for _, variable in left}
     plan = ledger.plan()
-    left = [(n, variable) for n, variable in left if not any(ledger.unpacked_for(*variable))]
-    places = {(uses.program.statement(n), variable) for n, variable in left}
-    for statement, (_, name) in sorted(places, key=lambda one: (uses.program.position(one[0]), one[1][1])):
-        message = f"`{name}` would be unused, but this line still reads it: remove the line by hand first"
-        plan.obstacles.append(Obstacle(NAME, uses.program.path(statement), statement, message))
+    over = {variable for _, variable in left if not any(ledger.unpacked_for(*variable))}
+    for scope, name in sorted(over, key=lambda v: (uses.program.position(v[0].node), v[1])):
+        plan.kept.append((scope.name, name))
+        message = f"nothing reads `{name}` any more: it stays, as what gives it its value may do more than that"
+        plan.left_over.append(Remark(NAME, scope.module, scope.writes[name][0], message))
+    plan.remarks += plan.left_over
     return plan
 
 
@@ -458,9 +459,10 @@ class _Ledger:
         for scope, name in self.touched:
             if scope.kind != "function" or not scope.binds(name) or (scope, name) in added:
                 continue
-            if not self.is_dead((scope, name)) or (scope.node, name) in renamed:
+            if not self.is_dead((scope, name)):
                 continue
-            left = [w for w in scope.writes[name] if w not in removed and not self._may_stay(scope, name, w)]
+            writes = [w for w in scope.writes[name] if not (isinstance(w, ast.arg) and (scope.node, name) in renamed)]
+            left = [w for w in writes if w not in removed and not self._may_stay(scope, name, w)]
             if left:
                 yield from ((read, (scope, name)) for read in self.program.reads_of(scope, name))
 

@@ -38,6 +38,20 @@ def test_what_has_an_effect_stays() -> None:
     assert removed(settled(facts, removal(facts, "print(a)"))) == ["print(a)"]
 
 
+def test_a_name_whose_value_may_do_more_stays_with_a_note() -> None:
+    facts = Facts("def f(path):\n    a = open(path) if path else None\n    print(a)\nf('')")
+    plan = settled(facts, removal(facts, "print(a)"))
+    assert removed(plan) == ["print(a)"]
+    assert [r.message.partition(":")[0] for r in plan.remarks] == ["nothing reads `a` any more"]
+    assert ("f", "a") in plan.kept
+    assert not plan.obstacles
+
+
+def test_a_parameter_goes_with_what_replaces_it() -> None:
+    facts = Facts("def f(a='x'):\n    if 1 > 2:\n        a = 'y'\n    print(a)\nf()")
+    assert removed(settled(facts, removal(facts, "print(a)"))) == ["if 1 > 2:", "print(a)"]
+
+
 def test_a_condition_with_nothing_left_goes() -> None:
     facts = Facts("a = 1\nif a:\n    for x in range(3):\n        print(x)")
     assert removed(settled(facts, removal(facts, "print(x)"))) == ["a = 1", "for x in range(3):", "if a:", "print(x)"]

@@ -269,6 +269,7 @@ class Plan:
     stands_alone: bool = False  # whether these are methods of a class that can be used as before
     is_trial: bool = False  # whether this is a module that only tries itself out
     evidence: Facts = no_facts
+    left_over: list[Remark] = field(default_factory=list)  # the notes on names that stay though nothing reads them
     kept: list[tuple[str, str]] = field(
         default_factory=list
     )  # names of functions and modules that only others still use

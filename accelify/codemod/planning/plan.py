@@ -69,9 +69,9 @@ def plan(verdict: Verdict) -> Plan:
     assert script is not None
     made = _settled(verdict, script)
     precision = script.precision
-    if made.obstacles and precision is not None and precision.is_taken_over and not precision.library:
-        trouble = made.obstacles[0]
-        return plan(understand(script.program, script.options, (trouble.node, trouble.message)))
+    troubles: list[Obstacle | Remark] = [*made.obstacles, *made.left_over]
+    if troubles and precision is not None and precision.is_taken_over and not precision.library:
+        return plan(understand(script.program, script.options, (troubles[0].node, troubles[0].message)))
     return made
 
 
@@ -129,8 +129,7 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     stays = partial(left_out.stays, leftovers.NAME)
     uses = Uses(program, script.tracer, script.handed, script.changes_nothing, given_in, stays)
     made = settle(left_out.without(found), uses)
-    is_left_over = any(o.rule == leftovers.NAME for o in made.obstacles)
-    made.obstacles = [*(_started_by_hand(script) if is_left_over else ()), *made.obstacles]
+    made.obstacles = [*(_started_by_hand(script) if made.left_over else ()), *made.obstacles]
     made.obstacles += left_out.needed(made)
     made.obstacles += [] if made.obstacles else list(program.once(Inserted).obstacles(made.changes))
     made.remarks += left_out.notes(made, script.effects)

@@ -15,11 +15,13 @@ from functools import cached_property
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.files.notebook import Notebook
+from accelify.codemod.libraries.row import Effect
 from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
 
 NAME = "notebooks"
+_SHOWN = frozenset({Effect.PLOTS, Effect.SHOWS})
 
 
 def find(script: Script) -> Iterator[Remark]:
@@ -36,7 +38,7 @@ def find(script: Script) -> Iterator[Remark]:
             cells = _Cells(script, parsed.path, notebook, started or [made, *_trained_at(script, parsed.path)])
             can_be_launched = functions and (homes or len(frames) == 1) and not cells.need_trained_after(started)
             launched = _launched_as(script, functions[0]) if can_be_launched else None
-            yield _launched(script, parsed.path, cells, made, launched)
+            yield _launched(script, parsed.path, cells, made, launched, started)
 
 
 def _leading(script: Script, path: str) -> list[ast.Call]:
@@ -84,12 +86,15 @@ def _bound_to(script: Script, call: ast.Call) -> str:
     return script.program.text(statement).removesuffix(script.program.text(call)) if is_bound else ""
 
 
-def _launched(script: Script, path: str, cells: _Cells, made: ast.AST, launched: str | None) -> Remark:
+def _launched(
+    script: Script, path: str, cells: _Cells, made: ast.AST, launched: str | None, started: Iterable[ast.Call]
+) -> Remark:
     what = f"start it with `{launched}`" if launched is not None else _moved(cells)
     source = f"`from {script.options.runtime.module} import notebook_launcher`"
-    message = (
-        f"a notebook runs in one process; to train in several, {what} ({source}). Figures do not appear: save them"
-    )
+    message = f"a notebook runs in one process; to train in several, {what} ({source})"
+    run = map(script.program.statement, started) if launched is not None else cells.statements
+    if any(script.effects.of(statement).effects & _SHOWN for statement in run):
+        message += ". Figures do not appear: save them"
     return Remark(NAME, path, made, message, within=("batch_size", "data"))
 
 
@@ -190,6 +195,11 @@ class _Cells:
         texts = [f'"""{n.value}"""' for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
         stand_ins = [stand_in for cell in self.notebook.cells for stand_in in cell.stand_ins]
         return not any(text in stand_in for text in texts for stand_in in stand_ins)
+
+    @property
+    def statements(self) -> Iterator[ast.stmt]:
+        """The statements that go into the function."""
+        return (s for s in self.scope.body if any(map(self._has, self._of([s]))))
 
     def _has(self, cell: int) -> bool:
         first, last = self.together

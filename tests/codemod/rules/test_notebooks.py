@@ -36,6 +36,22 @@ def test_all_that_uses_the_variables_goes_into_the_function(cells: tuple[str, ..
     assert f"move the code of the {expected} into a function `train`" in note(*cells)
 
 
+DRAWN = "import matplotlib.pyplot as plt\ndef draw(values):\n    plt.plot(values)\n    plt.show()"
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_said"),
+    [
+        ((DRAWN, SETUP, OPTIMIZER, TRAINING, "draw(model.weight.detach())"), True),
+        ((DRAWN, SETUP, OPTIMIZER, TRAINING + "\ndraw([1])"), True),
+        ((DRAWN, SETUP, FIT + "\n    draw([1])", "fit(nn.Linear(4, 1))"), True),
+        ((SETUP, OPTIMIZER, TRAINING), False),
+    ],
+)
+def test_figures_are_spoken_of_where_the_function_draws_some(cells: tuple[str, ...], is_said: bool) -> None:
+    assert ("Figures do not appear" in note(IMPORTS, *cells)) is is_said
+
+
 def test_what_a_function_cannot_hold_is_named() -> None:
     start = "from math import *\ndef train():\n    global best\n    best = 2\nbest = 1"
     said = note(IMPORTS, f"{SETUP}\n{start}", OPTIMIZER, TRAINING)

@@ -515,7 +515,7 @@ class _Ledger:
         ]
         dead = [(s, n) for s, n in self.touched if self.is_dead((s, n))]
         unread = {self.program.assigned(w)[0] for s, n in dead for w in s.writes[n]} - {None}
-        said: set[tuple[str, str]] = set()  # what is gone is gone for all files
+        said: set[tuple[str, str]] = set()
         plan.kept += [(s.name, n) for s, n in self.touched if n in self._exported(s) and self._all_gone(s, n)]
         remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]
         for function, name, users in self._kept_for_others():
@@ -533,7 +533,7 @@ class _Ledger:
                 When.CHANGED: remark.path in changed,
                 When.LEFT: at not in out and remark.path in changed,
             }
-            key = ("" if remark.when is When.GONE else remark.path, remark.message)
+            key = (remark.path, remark.message)
             if holds[remark.when] and not (remark.once and key in said):
                 said.add(key)
                 plan.remarks.append(remark)

@@ -135,3 +135,11 @@ def test_a_line_that_two_changes_put_in_one_place_is_put_there_once() -> None:
     before = Change("rule", "main.py", 2, "before", (Insert(second, "before", "wait()"),))
     other = Change("rule", "main.py", 2, "other", (Insert(second, "after", "wait()"),))
     assert [c.reason for c in settled(facts, after, before, other).changes] == ["after", "other"]
+
+
+def test_a_note_on_what_goes_is_given_once_in_each_file() -> None:
+    facts = Facts({"main.py": "a = 1\nprint(a)\nprint(-a)", "other.py": "a = 1\nprint(a)"})
+    nodes = [s for parsed in facts.files for s in parsed.tree.body[1:]]
+    goes = [Change("rule", facts.program.path(n), n.lineno, "", (Remove(n),)) for n in nodes]
+    said = [Remark("rule", facts.program.path(n), n, "gone", when=When.GONE, once=True) for n in nodes]
+    assert settled(facts, *goes, *said).remarks == [said[0], said[2]]

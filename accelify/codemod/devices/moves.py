@@ -215,8 +215,17 @@ class Moves:
 
     def _is_for_models(self, target: ast.expr) -> bool:
         """Whether a model that is prepared was moved by a variable: `device = settings.get("device", "cuda")`."""
-        moved = (m.device for m in self.found if isinstance(m.device, ast.Name) and self.prepared.is_model(m.receiver))
-        return isinstance(target, ast.Name) and any(self.is_from(d, target) for d in moved if d.id == target.id)
+        moved = self._moving_models.get(target.id, ()) if isinstance(target, ast.Name) else ()
+        return any(self.is_from(device, target) for device in moved)
+
+    @cached_property
+    def _moving_models(self) -> dict[str, list[ast.expr]]:
+        """The variables by which prepared models are moved, under their names."""
+        found: dict[str, list[ast.expr]] = {}
+        for move in self.found:
+            if isinstance(move.device, ast.Name) and self.prepared.is_model(move.receiver):
+                found.setdefault(move.device.id, []).append(move.device)
+        return found
 
     def _is_from_outside(self, value: ast.expr) -> bool:
         """Whether an attribute is a setting that the script does not give a value: `args.device`."""

@@ -20,6 +20,7 @@ import builtins
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.paths import Files
@@ -45,7 +46,7 @@ class Refusal:
     stops: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Refusals:
     """Look at what is done where a folder is found; `path_of` is what a call makes."""
 
@@ -56,13 +57,16 @@ class Refusals:
         """What stops, or does something else, where it finds the folder that a call makes."""
         if self._is_stopped_by(make):
             yield Refusal(self.stored.program.statement(make), ())
-        for call in self.stored.program.calls:
-            if not self.asks(call):
-                continue
+        for call in self._looks:
             stops = self._stops(call)
             meetings = self.stored.meetings(call, make) if stops or self._is_told(call, make) else ()
             if found := tuple(m for m in meetings if self._is_of(call, make, m)):
                 yield Refusal(self.stored.program.statement(call), found, stops)
+
+    @cached_property
+    def _looks(self) -> list[ast.Call]:
+        """The calls that look for files."""
+        return [call for call in self.stored.program.calls if self.asks(call)]
 
     def asks(self, call: ast.Call) -> bool:
         """Whether a call looks for a file, or is searched for its name in a loop: `while name in os.listdir(out):`."""

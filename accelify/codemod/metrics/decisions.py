@@ -398,6 +398,7 @@ class _Steps:
         self.nodes = set(others) or self.nodes
         self.frames = {self.program.frame(n) for n in self.nodes}
         self._runs: dict[Scope, bool] = {}
+        self._holding: dict[ast.AST, bool] = {}
 
     def depend_on(self, choice: Choice) -> bool:
         """Whether a condition decides about a step, or whether what holds one goes on."""
@@ -421,7 +422,7 @@ class _Steps:
         if isinstance(choice.node, ast.While):
             return self.holds(choice.nodes()) and files.are_in(choice.test)
         leaving = (n for n in choice.nodes() if not isinstance(n, (ast.Continue, ast.Raise)))
-        around = [loop for loop in self.program.loops_round(choice.node) if self.holds(ast.walk(loop))]
+        around = [loop for loop in self.program.loops_round(choice.node) if self._holds_inside(loop)]
         return bool(around) and any(self._are_left_by(n, choice) for n in leaving) and files.are_in(choice.test)
 
     def _are_left_by(self, leaving: ast.AST, choice: Choice) -> bool:
@@ -434,9 +435,9 @@ class _Steps:
         if frame is not self.program.frame(node):
             return False
         if not isinstance(leaving, (ast.Break, ast.Continue)):
-            return self.holds(n for s in frame.body for n in ast.walk(s))
+            return any(map(self._holds_inside, frame.body))
         loop = next(iter(self.program.loops_round(leaving)), None)
-        return loop is not None and not self.program.inside(loop, node) and self.holds(ast.walk(loop))
+        return loop is not None and not self.program.inside(loop, node) and self._holds_inside(loop)
 
     def _ends(self, call: ast.Call, test: ast.expr) -> bool:
         """Whether a call ends one rank alone; where it says that the run failed, only by the clock."""
@@ -446,6 +447,12 @@ class _Steps:
     def holds(self, nodes: Iterable[ast.AST]) -> bool:
         """Whether some of these nodes take steps."""
         return any(n in self.nodes or (isinstance(n, ast.Call) and self._are_run_by(n)) for n in nodes)
+
+    def _holds_inside(self, statement: ast.AST) -> bool:
+        """Whether something in a statement takes steps."""
+        if statement not in self._holding:
+            self._holding[statement] = self.holds(ast.walk(statement))
+        return self._holding[statement]
 
     def _are_run_by(self, call: ast.Call) -> bool:
         """Whether a call takes a step in one of the project's functions."""

@@ -357,11 +357,16 @@ class _Fixed:
 
     def _asked(self, size: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Where the training compares something with the size, as what leaves out smaller batches does; and what."""
-        loops = sorted({loop for loops in self.training.loops.values() for loop in loops}, key=self.program.position)
-        for node in dict.fromkeys(n for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Compare)):
+        for node in self._comparisons:
             for side, other in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
                 if self._is_size(size, side, "batch"):
                     yield side, other
+
+    @cached_property
+    def _comparisons(self) -> tuple[ast.Compare, ...]:
+        """What the training compares."""
+        loops = sorted({loop for loops in self.training.loops.values() for loop in loops}, key=self.program.position)
+        return tuple(dict.fromkeys(n for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Compare)))
 
 
 def is_same_size(tracer: Tracer, size: ast.expr, given: ast.expr, name: str = "") -> bool:

@@ -18,7 +18,7 @@ A move that stays is on record with its reason: in JSON as a note of tier `info`
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import libcst as cst
@@ -40,10 +40,12 @@ NAME = "device_moves"
 def find(script: Script) -> Iterator[Found]:
     """A change for each statement whose moves go, and for each move that gets another device."""
     dropped = {m.call: m for m in script.devices.moves if script.devices.is_needless(m)}
-    for statement in dict.fromkeys(script.program.statement(call) for call in dropped):
-        kept = [m for call, m in dropped.items() if script.program.statement(call) is statement]
+    by_statement: dict[ast.stmt, list[Move]] = {}
+    for move in dropped.values():
+        by_statement.setdefault(script.program.statement(move.call), []).append(move)
+    for statement, kept in by_statement.items():
         otherwise = tuple(found for move in kept for found in _redirect(script, move))
-        change = _drop(script, statement, dropped)
+        change = _drop(script, statement, kept, dropped)
         if not all(script.devices.may_stay(m) for m in kept):
             yield change
         else:
@@ -101,9 +103,10 @@ def _goes_to_accelerator(script: Script, move: Move) -> bool:
     return script.devices.is_of_process(move.device) or move.device in script.devices.named
 
 
-def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> Change:
+def _drop(script: Script, statement: ast.stmt, moves: Sequence[Move], dropped: dict[ast.Call, Move]) -> Change:
+    """A statement without its moves; `dropped` are those of all statements."""
     reason = "the prepared loader yields batches on the device"
-    first = next(m for c, m in dropped.items() if script.program.statement(c) is statement)
+    first = moves[0]
     if script.devices.known.moves_nothing(first):
         reason = "it has no tensors that could be moved"
     elif not script.prepared.is_batch(first.receiver):
@@ -112,9 +115,8 @@ def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) ->
     if _is_nothing(script, statement, dropped) or _is_needless_copy(script, statement, first.call):
         return Change(NAME, path, line, reason, (Remove(statement),))
     edits: list[Edit] = []
-    for call, move in dropped.items():
-        if script.program.statement(call) is not statement:
-            continue
+    for move in moves:
+        call = move.call
         container = rebuilt(script.program, call) if not _casts(call) else None
         if container is not None and (container.kind or is_unpacked(script.program, container.node)):
             kind = None if is_unpacked(script.program, container.node) else container.kind

@@ -52,6 +52,7 @@ class Definitions:
         self._names = Names(flow, bindings) if seen is None else seen.names
         self._given = seen
         self._reaching: dict[ast.expr, frozenset[Definition]] = {}
+        self._uses: dict[str, dict[Definition, frozenset[ast.expr]]] = {}
 
     def changed_by_calls(
         self,
@@ -88,8 +89,17 @@ class Definitions:
 
     def uses(self, definition: Definition) -> frozenset[ast.expr]:
         """The names and attributes that may read what a definition gave."""
-        reads = self._reads_by_name.get(definition.variable.name, ())
-        return frozenset(read for read in reads if definition in self.definitions(read))
+        return self._uses_by_name(definition.variable.name).get(definition, frozenset())
+
+    def _uses_by_name(self, name: str) -> dict[Definition, frozenset[ast.expr]]:
+        """What reads each definition that a name or an attribute has."""
+        if name not in self._uses:
+            found: dict[Definition, set[ast.expr]] = {}
+            for read in self._reads_by_name.get(name, ()):
+                for definition in self.definitions(read):
+                    found.setdefault(definition, set()).add(read)
+            self._uses[name] = {definition: frozenset(reads) for definition, reads in found.items()}
+        return self._uses[name]
 
     def all_of(self, variable: Variable) -> tuple[Definition, ...]:
         """Every definition of a variable in this file, in the order of the text."""

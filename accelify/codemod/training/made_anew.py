@@ -63,6 +63,7 @@ class Anew:
         self.tracer = tracer
         self.stack = stack
         self.origins = Origins(program, roles, tracer)
+        self._made: dict[Value, tuple[list[ast.Call], list[ast.Call]]] = {}
 
     def begins(self, round_: ast.AST, stepped: Iterable[ast.expr]) -> bool:
         """Whether each round of a loop, or of a comprehension, trains what it makes itself.
@@ -346,11 +347,17 @@ class Anew:
 
     def _makers(self, values: Iterable[Value]) -> list[list[ast.Call]]:
         """For each of some values that the script may hold, the calls that make it; none if it comes from elsewhere."""
-        conditions = self.program.once(Conditions)
-        made = [list(self._calls_making(value)) for value in values]
-        run = [[call for call in calls if conditions.worlds(call)] for calls in made]
-        found = [kept for kept, calls in zip(run, made, strict=True) if kept or not calls]
-        return found or made  # where no options that are known lead to any of them, they are asked about all the same
+        makers = [self._made_by(value) for value in values]
+        found = [run for calls, run in makers if run or not calls]
+        # Where no options that are known lead to any of them, they are asked about all the same.
+        return found or [calls for calls, _ in makers]
+
+    def _made_by(self, value: Value) -> tuple[list[ast.Call], list[ast.Call]]:
+        """The calls that make a value, and those of them that some options run."""
+        if value not in self._made:
+            calls, conditions = list(self._calls_making(value)), self.program.once(Conditions)
+            self._made[value] = calls, [call for call in calls if conditions.worlds(call)]
+        return self._made[value]
 
     def _calls_making(self, value: Value) -> Iterator[ast.Call]:
         while isinstance(value, Member):

@@ -38,6 +38,7 @@ _UNKNOWN: Held = frozenset({UNKNOWN})
 _NOTHING: Held = frozenset()
 _NUMBER: Held = frozenset({"number"})
 _DEEPEST = 40  # variables whose kinds wait for that of another
+_LISTED = frozenset({"list", "tuple", "set", "iterator"})
 _ITSELF = frozenset({"tensor", "ndarray", "string", "bytes"})  # kinds whose items are of the same kind
 
 
@@ -292,7 +293,17 @@ class Kinds:
             return frozenset({kind or UNKNOWN})
         if row.returns == "argument":
             return self.of(node.args[0]) if node.args else _UNKNOWN
+        if row.returns == "number" and row.has(Trait.LIKE_ARGUMENT):
+            return _united(map(self._number_or_items, node.args)) or _NUMBER
         return frozenset({row.returns})
+
+    def _number_or_items(self, given: ast.expr) -> Held:
+        """What a function of numbers makes of an argument, or of its items: `abs(x)`, `sum(losses)`, `max(x, 0)`."""
+        held = self.of(given)
+        comprehensions = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+        items = self.of(given.elt) if isinstance(given, comprehensions) else self._element(given)
+        known = (held | items) & {"tensor", "ndarray", "number"}
+        return known or (_NUMBER | items if held <= _LISTED else _NUMBER)
 
     def _of_class(self, cls: Scope) -> Held:
         rows = [table.function(name) for name in self.flow.external_bases(cls)]

@@ -47,6 +47,22 @@ def test_what_is_known(expression: str, expected: set[str]) -> None:
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
+        ("abs(x)", {"tensor"}),
+        ("sum([x.mean() for _ in names])", {"tensor"}),
+        ("sum([x, x])", {"tensor"}),
+        ("max(x, 0)", {"tensor", "number"}),
+        ("sum(x.item() for _ in names)", {"number"}),
+        ("sum([f(n) for n in names])", {UNKNOWN, "number"}),
+        ("round(f(x), 2)", {"number"}),
+    ],
+)
+def test_functions_of_numbers_give_what_they_are_given(expression: str, expected: set[str]) -> None:
+    assert kinds(expression) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
         ("datetime.now() - start", {"timedelta"}),
         ("start - timedelta(1)", {"datetime", "timedelta"}),
         ("(datetime.now() - start).days", {"number"}),

@@ -15,6 +15,7 @@ from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.path_uses import PathUses, ToldWaits
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.files_written.writers import Writers
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.libraries.row import Trait
@@ -47,6 +48,7 @@ class Guarding:
         self.uses = PathUses(alone, stored)
         self.waits = ToldWaits(alone, stored, self.uses)
         self.cached = CachedCode(alone, caches, own, run_by_all)
+        self._writers = Writers(alone, asking)
         self.asking = asking  # where the library can be asked which process runs some code
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self.decided = set[ast.stmt]()  # what writes a file by which all processes have decided to come there
@@ -172,15 +174,7 @@ class Guarding:
         return frame in self.program.reachable or (frame.kind == "module" and may_run(self.program, call))
 
     def _handed_on(self, covered: set[ast.AST]) -> list[ast.Call]:
-        return [
-            call
-            for call in self._unguarded(covered)
-            if self.program.path(call) in self.files
-            and self.alone.accelerator(call) is not None
-            and isinstance(self.program.parent(call), ast.Assign)
-            and any(isinstance(v, Made) and v.node is call for v in self.program.values(call))
-            and self._only_main_uses(call, covered)
-        ]
+        return self._writers.of_main(self._unguarded(covered), covered)
 
     def _with_what_all_open(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that write to a file which every process opens, and so empties: all of them, or none."""
@@ -276,26 +270,6 @@ class Guarding:
             return True
         calls = [m for m in made if isinstance(m, ast.Call) and self.alone.effect(m) is Effect.DRAWS] if depth else []
         return any(self._writes_to(a, opened, depth - 1) for c in calls for a in c.args)
-
-    def _only_main_uses(self, made: ast.Call, covered: set[ast.AST]) -> bool:
-        """Whether all that other processes do with a value is to pass it on."""
-        value = next(v for v in self.program.values(made) if isinstance(v, Made))
-        for node, values in self.program.flow.values.items():
-            if node is made or value not in values or node in covered:
-                continue
-            parent = self.program.parent(node)
-            if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(parent, ast.Starred):
-                return False
-            if isinstance(node.ctx, ast.Store):
-                if not isinstance(parent, ast.Assign):
-                    return False
-                continue
-            call = self.program.parent(parent) if isinstance(parent, ast.keyword) else parent
-            is_given = isinstance(call, ast.Call) and call.func is not node and self.program.flow.callees.get(call)
-            is_kept = isinstance(parent, ast.Assign) and parent.value is node and _is_place(parent.targets[0])
-            if not is_given and not is_kept:
-                return False
-        return True
 
     # Runs.
 
@@ -486,10 +460,6 @@ class Guarding:
 def sets_up(call: ast.Call) -> bool:
     """Whether a call runs a base class's constructor, without which the object would be half made."""
     return isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
-
-
-def _is_place(target: ast.expr) -> bool:
-    return isinstance(target, (ast.Name, ast.Attribute))
 
 
 def _nodes(runs: Iterable[Run]) -> set[ast.AST]:

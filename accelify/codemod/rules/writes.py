@@ -364,10 +364,10 @@ def _place(script: Script, argument: ast.expr) -> object:
 def _handed_on(script: Script) -> Iterator[Change]:
     """A writer that is passed on is made by the process that writes; the others pass on nothing."""
     for call in script.written.guarding.handed_on:
-        accelerator = script.accelerator(call)
-        assert accelerator is not None
-        edit = Replace(call, partial(only_main, accelerator=accelerator), (call,), (accelerator.split(".")[0],))
-        yield Change(NAME, script.path(call), call.lineno, "only the main process writes with it", (edit,))
+        state = script.state(call)
+        edit = Replace(call, partial(only_main, accelerator=state), (call,), (state.split(".")[0],))
+        edits: tuple[Edit, ...] = (edit, *script.library_import(call, state))
+        yield Change(NAME, script.path(call), call.lineno, "only the main process writes with it", edits)
 
 
 def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

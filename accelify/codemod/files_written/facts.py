@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.files.exemptions import exemption
-from accelify.codemod.files_written.asking import Asking
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
-from accelify.codemod.files_written.guarding import Guarding
+from accelify.codemod.files_written.guards.asking import Asking
+from accelify.codemod.files_written.guards.guarding import Guarding
 from accelify.codemod.files_written.loader_data import LoaderData
 from accelify.codemod.files_written.meetings import Meetings
 from accelify.codemod.files_written.one_process import OneProcess

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark
 from accelify.codemod.files_written.existence_checks import LEAVING, ExistenceChecks
-from accelify.codemod.files_written.guarding import Guarding, Run
+from accelify.codemod.files_written.guards.guarding import Guarding, Run
 from accelify.codemod.files_written.loads import leads_to, lists_files
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Trait

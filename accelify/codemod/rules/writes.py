@@ -26,7 +26,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
-from accelify.codemod.files_written.guarding import sets_up
+from accelify.codemod.files_written.guards.guarding import sets_up
 from accelify.codemod.files_written.loads import leads_to, lists_files, waits_as_well
 from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
 from accelify.codemod.files_written.refusals import Refusals, path_of

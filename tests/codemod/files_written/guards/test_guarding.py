@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.files_written.guarding import Guarding
+from accelify.codemod.files_written.guards.guarding import Guarding
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import script, training
 

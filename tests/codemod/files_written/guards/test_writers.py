@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.codemod.files_written.guards.writers import Writers
 from tests.codemod.facts import texts
-from tests.codemod.files_written.test_guarding import guarding
+from tests.codemod.files_written.guards.test_guarding import guarding
 
 MADE = "SummaryWriter('runs')"
+
+
+def of_main(end: str, function: str) -> list[str]:
+    found = guarding(end, before=function)
+    return texts(Writers(found.alone, found.asking).of_main(found.unguarded, found.covered))
 
 
 @pytest.mark.parametrize(
@@ -20,12 +26,12 @@ MADE = "SummaryWriter('runs')"
 )
 @pytest.mark.parametrize(("end", "is_found"), [("writer.flush()\n", True), ("print(writer.log_dir)\n", False)])
 def test_a_writer_that_a_function_returns(function: str, end: str, is_found: bool) -> None:
-    found = guarding(f"writer = make()\nwriter.add_scalar('n', 1)\n{end}", before=function)
-    assert texts(found.handed_on) == ([MADE] if is_found else [])
+    found = of_main(f"writer = make()\nwriter.add_scalar('n', 1)\n{end}", function)
+    assert found == ([MADE] if is_found else [])
 
 
 def test_a_writer_that_is_returned_with_something_else() -> None:
     function = f"def make():\n    writer = {MADE}\n    return 'runs', writer\n"
     used = "folder, writer = make()\nwriter.add_scalar('n', 1)\n"
-    assert texts(guarding(used, before=function).handed_on) == [MADE]
-    assert guarding(f"{used}keep(make())\n", before=function).handed_on == []
+    assert of_main(used, function) == [MADE]
+    assert of_main(f"{used}keep(make())\n", function) == []

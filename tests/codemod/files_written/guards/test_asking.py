@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.files_written.asking import Asking
+from accelify.codemod.files_written.guards.asking import Asking
 from tests.codemod.facts import Facts
 
 TEXT = """\

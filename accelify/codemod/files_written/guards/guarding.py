@@ -9,13 +9,13 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
-from accelify.codemod.files_written.asking import Asking
-from accelify.codemod.files_written.cached_code import CachedCode
 from accelify.codemod.files_written.caches import Caches
+from accelify.codemod.files_written.guards.asking import Asking
+from accelify.codemod.files_written.guards.cached_code import CachedCode
+from accelify.codemod.files_written.guards.writers import Writers
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.path_uses import PathUses, ToldWaits
 from accelify.codemod.files_written.paths import Files
-from accelify.codemod.files_written.writers import Writers
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.libraries.row import Trait

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accelify.codemod.files_written.asking import Asking
+from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.files_written.cached_code import CachedCode
+from accelify.codemod.files_written.guards.cached_code import CachedCode
 from tests.codemod.training_scripts import training
 
 

@@ -18,7 +18,8 @@ from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Value
 from accelify.codemod.training.loops.iterables import Iterables
-from accelify.codemod.training.loops.training import Data, Training
+from accelify.codemod.training.loops.training import Training
+from accelify.codemod.training.phases import Phases
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
 from accelify.codemod.training.row_groups import regroups
@@ -58,13 +59,14 @@ def batch_sizes_of(
     are_divided: bool = False,
 ) -> BatchSizes:
     """The sizes of what is prepared and sharded for training; are_divided: each process gets a part of each batch."""
-    loaders = tuple(dict.fromkeys(_sizes(program, roles, Iterables(program, roles, tracer), training.data)))
+    learned_from = list(_learned_from(program, roles, tracer, training))
+    loaders = tuple(dict.fromkeys(_sizes(program, learned_from)))
     return BatchSizes(
         loaders=loaders,
         loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
         parallel=parallel_models(program),
         fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders, are_divided)),
-        chosen=tuple(dict.fromkeys(_samplers(program, roles, Iterables(program, roles, tracer), training.data))),
+        chosen=tuple(dict.fromkeys(_samplers(program, learned_from))),
         single=tuple(size for size in loaders if _is_one(program, roles, size)),
     )
 
@@ -95,13 +97,10 @@ def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Tra
 
     Not where a batch sampler of the project's own chooses what is in a batch: a part may lack what the step needs.
     """
-    iterables = Iterables(program, roles, tracer)
-    loaders = [v for s in _sources(training.data) for v in iterables.owners(s) if roles.is_loader(v)]
-    is_divided = all(roles.is_torch_loader(v) and not regroups(program, v) for v in loaders)
-    sizes = list(_sizes(program, roles, iterables, training.data))
-    is_whole = any(_is_one(program, roles, size) for size in sizes) or any(
-        _samplers(program, roles, iterables, training.data)
-    )
+    learned_from = list(_learned_from(program, roles, tracer, training))
+    is_divided = all(roles.is_torch_loader(v) and not regroups(program, v) for _, held in learned_from for v in held)
+    sizes = list(_sizes(program, learned_from))
+    is_whole = any(_is_one(program, roles, size) for size in sizes) or any(_samplers(program, learned_from))
     return any(d.kind == "loaders" for d in training.data) and is_divided and not is_whole
 
 
@@ -113,30 +112,44 @@ def _is_one(program: Program, roles: Roles, size: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value == 1
 
 
-def _sources(data: Iterable[Data]) -> Iterator[ast.expr]:
-    yield from (source for one in data if one.kind == "loaders" for source in one.sources)
+_LearnedFrom = tuple[ast.expr, list[Value]]  # a source of batches, and the loaders that it may be
 
 
-def _sizes(program: Program, roles: Roles, iterables: Iterables, data: Iterable[Data]) -> Iterator[ast.expr]:
-    for source in _sources(data):
-        built = _built(program, roles, iterables, source)
+def _learned_from(program: Program, roles: Roles, tracer: Tracer, training: Training) -> Iterator[_LearnedFrom]:
+    """The sources of the batches that are trained on; of `loaders[phase]`, the loader of the phase that trains."""
+    iterables = Iterables(program, roles, tracer)
+    for one in (one for one in training.data if one.kind == "loaders"):
+        phase = training.phases.get(one.loop) if one.loop is not None else None
+        taken = Phases(program, tracer).source(phase.loop) if phase is not None and phase.key is not None else None
+        at_key = (
+            program.flow.parts(program.values(taken.value), (phase.key,))
+            if phase is not None and isinstance(taken, ast.Subscript)
+            else frozenset()
+        )
+        for source in one.sources:
+            loaders = [v for v in iterables.owners(source) if roles.is_loader(v)]
+            yield source, [v for v in loaders if v in at_key] or loaders
+
+
+def _sizes(program: Program, learned_from: Iterable[_LearnedFrom]) -> Iterator[ast.expr]:
+    for source, loaders in learned_from:
+        built = _built(program, source, loaders)
         yield from sorted((size_of(program.once(Tracer), call) for call in built), key=program.position)
         if not built:
             yield source
 
 
-def _samplers(program: Program, roles: Roles, iterables: Iterables, data: Iterable[Data]) -> Iterator[ast.expr]:
+def _samplers(program: Program, learned_from: Iterable[_LearnedFrom]) -> Iterator[ast.expr]:
     """The batch samplers of the project's own that loaders are given, by name or in a dictionary of options."""
-    for call in (call for source in _sources(data) for call in _built(program, roles, iterables, source)):
+    for call in (call for source, loaders in learned_from for call in _built(program, source, loaders)):
         for given in program.once(Tracer).options(call, "batch_sampler"):
             if any(isinstance(v, Instance) for v in program.values(given)):
                 yield given
 
 
-def _built(program: Program, roles: Roles, iterables: Iterables, source: ast.expr) -> list[ast.Call]:
+def _built(program: Program, source: ast.expr, loaders: Iterable[Value]) -> list[ast.Call]:
     """The calls that build the loaders of a source of batches."""
-    built = [c for v in iterables.owners(source) if roles.is_loader(v) for c in _built_at(program, v)]
-    return _held_there(program, source, built)
+    return _held_there(program, source, [call for loader in loaders for call in _built_at(program, loader)])
 
 
 def _held_there(program: Program, source: ast.expr, built: list[ast.Call]) -> list[ast.Call]:

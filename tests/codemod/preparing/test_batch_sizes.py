@@ -99,6 +99,31 @@ def test_a_loader_that_only_evaluates_has_no_say() -> None:
     assert texts(found(facts).loaders) == ["2"]
 
 
+@pytest.mark.parametrize(
+    ("over", "sizes"),
+    [
+        ("for x, y in loaders[phase]:", ["2"]),
+        ("for i, (x, y) in enumerate(loaders[phase]):", ["2"]),
+        ("for x, y in loaders[key(phase)]:", ["2", "64"]),
+    ],
+)
+def test_a_loader_of_a_phase_that_only_evaluates_has_no_say(over: str, sizes: list[str]) -> None:
+    text = f"""\
+        import torch
+        from torch.utils.data import DataLoader
+        loaders = {{"train": DataLoader(rows, batch_size=2), "val": DataLoader(rows, batch_size=64)}}
+        model = torch.nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for phase in ["train", "val"]:
+            {over}
+                loss = (model(x) - y).mean()
+                if phase == "train":
+                    loss.backward()
+                    optimizer.step()
+        """
+    assert texts(found(Facts(text)).loaders) == sizes
+
+
 def test_items_of_the_scripts_own_are_counted_by_their_loop() -> None:
     facts = Facts(
         script().replace("for x, y in loader:", "for i in range(0, len(rows), 8):\n        x, y = rows[i : i + 8]")

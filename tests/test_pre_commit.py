@@ -56,8 +56,17 @@ def scratch(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def pre_commit(*arguments: str, scratch: Path, store: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pre_commit", *arguments, "--all-files", "--verbose"]
+def configure(scratch: Path, hooks: Path, hook: str) -> None:
+    """Have a repository run one hook; both tests name one revision, for which one environment is built."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=hooks, check=True, capture_output=True, text=True)
+    (scratch / ".pre-commit-config.yaml").write_text(
+        f"repos:\n- repo: {hooks}\n  rev: {head.stdout.strip()}\n  hooks:\n  - id: {hook}\n"
+    )
+    git("add", ".pre-commit-config.yaml", cwd=scratch)
+
+
+def pre_commit(scratch: Path, store: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pre_commit", "run", "--all-files", "--verbose"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"PRE_COMMIT_HOME": str(store), "PYTHONPATH": ""}
     return subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True, check=False)
@@ -65,32 +74,29 @@ def pre_commit(*arguments: str, scratch: Path, store: Path) -> subprocess.Comple
 
 @pytest.mark.timeout(600)
 def test_the_rewriting_hook_fails_once_and_then_passes(hooks: Path, store: Path, scratch: Path) -> None:
-    first = pre_commit("try-repo", str(hooks), "accelify-rewrite", scratch=scratch, store=store)
+    configure(scratch, hooks, "accelify-rewrite")
+    first = pre_commit(scratch, store)
     assert first.returncode == 1, first.stdout + first.stderr
     assert "files were modified by this hook" in first.stdout
     assert "train.py: migrated" in first.stdout
     assert "accelerator.backward(loss)" in (scratch / "train.py").read_text()
     assert (scratch / "notes.txt").read_text() == PLAIN
     git("commit", "-qam", "migrate", cwd=scratch)
-    second = pre_commit("try-repo", str(hooks), "accelify-rewrite", scratch=scratch, store=store)
+    second = pre_commit(scratch, store)
     assert second.returncode == 0, second.stdout + second.stderr
     git("diff", "--exit-code", cwd=scratch)
 
 
 @pytest.mark.timeout(600)
 def test_the_checking_hook_fails_writes_nothing_and_needs_no_torch(hooks: Path, store: Path, scratch: Path) -> None:
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=hooks, check=True, capture_output=True, text=True)
-    (scratch / ".pre-commit-config.yaml").write_text(
-        f"repos:\n- repo: {hooks}\n  rev: {head.stdout.strip()}\n  hooks:\n  - id: accelify-check\n"
-    )
-    git("add", ".pre-commit-config.yaml", cwd=scratch)
-    done = pre_commit("run", scratch=scratch, store=store)
+    configure(scratch, hooks, "accelify-check")
+    done = pre_commit(scratch, store)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "train.py: would be migrated" in done.stdout
     git("diff", "--exit-code", cwd=scratch)
     assert list(store.rglob("site-packages/libcst"))
     assert not list(store.rglob("site-packages/torch"))
     (scratch / "train.py").write_text(DECLINED)
-    assert "train.py: declined" in pre_commit("run", scratch=scratch, store=store).stdout
+    assert "train.py: declined" in pre_commit(scratch, store).stdout
     (scratch / "train.py").write_text("x = 1\n")
-    assert pre_commit("run", scratch=scratch, store=store).returncode == 0
+    assert pre_commit(scratch, store).returncode == 0

@@ -28,6 +28,7 @@ def in_the_first_epoch(accelerator):
         "generator",
         "subset",
         "weighted",
+        "replacement",
         "drop_last",
         "drawing",
         "iterable",
@@ -42,7 +43,7 @@ def in_a_later_epoch_and_twice(accelerator):
 
 
 def with_workers(accelerator):
-    for kind in ("sequential", "shuffle", "drawing", "pairs", "replacement", "augmented"):
+    for kind in ("shuffle", "drawing", "pairs", "augmented"):
         _resumes(accelerator, kind, 2, [1, 5])
 
 

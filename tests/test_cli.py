@@ -24,6 +24,7 @@ from accelify import __version__
 from accelify.codemod import batch
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options
+from tests import forked
 
 CELLS = int(os.environ.get("ACCELIFY_TEST_CELLS", "1000"))  # `make soak`: 20,000, which take a minute
 PLAIN = """\
@@ -76,10 +77,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def accelify(*arguments: str, stdin: str = "", timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+def accelify(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run the command; nothing that it prints may be a traceback."""
-    command = [sys.executable, "-m", "accelify", *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, encoding="utf-8", check=False, timeout=timeout)
+    done = forked.accelify(*arguments, stdin=stdin)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     return done
 
@@ -358,10 +358,10 @@ HOSTILE = {
 def test_hostile_input_is_one_line_and_valid_json(kind: str, here: Path) -> None:
     name, data, reason = HOSTILE[kind]
     Path(name).write_bytes(data)
-    done = accelify("rewrite", name, timeout=PATIENCE)
+    done = rewrite(name)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert reason in done.stderr
-    (file,) = json.loads(accelify("rewrite", name, "--output-format=json", timeout=PATIENCE).stdout)["files"]
+    (file,) = json.loads(rewrite(name, "--output-format=json").stdout)["files"]
     assert reason in file["error"]["message"]
     assert Path(name).read_bytes() == data
 
@@ -370,7 +370,7 @@ def test_a_line_of_10_mb_and_a_thousand_cells_are_rewritten(here: Path) -> None:
     Path("line.py").write_text(f"{PLAIN}x = '{'a' * 10_000_000}'\n")
     Path("cells.ipynb").write_bytes(notebook(PLAIN, *["x = 1\ny = x\n"] * CELLS))
     for name in ("line.py", "cells.ipynb"):
-        assert accelify("rewrite", name, timeout=PATIENCE).returncode == 0
+        assert rewrite(name).returncode == 0
         assert "accelerator.backward" in Path(name).read_text()
 
 

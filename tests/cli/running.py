@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
+from tests import forked
 from tests.test_cli import DECLINED, NO_LOOP, PLAIN
 
 __all__ = ["DECLINED", "NO_LOOP", "PLAIN", "WRITES", "accelify", "rewrite", "write"]
@@ -17,9 +16,7 @@ WRITES = PLAIN.replace("        optimizer.step()\n", f"        optimizer.step()\
 
 def accelify(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command; nothing that it prints may be a traceback."""
-    command = [sys.executable, "-m", "accelify", *arguments]
-    environment = {**os.environ, **variables}
-    done = subprocess.run(command, input=stdin, capture_output=True, encoding="utf-8", check=False, env=environment)
+    done = forked.accelify(*arguments, stdin=stdin, **variables)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     return done
 

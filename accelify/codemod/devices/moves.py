@@ -156,13 +156,15 @@ class Moves:
     def is_binding(self, assigned: Assignment) -> bool:
         """Whether an assignment gives a variable such a device."""
         target, value = assigned.target, assigned.value
-        if not isinstance(target, (ast.Name, ast.Attribute)) or self.is_the_cpu(code(target)):
+        if not isinstance(target, (ast.Name, ast.Attribute)) or not self._is_given_device(target, value):
             return False
-        if is_default_setting(self.program, assigned.target, assigned.value):
+        if self.is_the_cpu(code(target)) or is_default_setting(self.program, target, value):
             return False
+        return not self.is_of_round(value) and not self._may_be_where_another_is(value)
+
+    def _is_given_device(self, target: ast.Name | ast.Attribute, value: ast.expr) -> bool:
+        """Whether what is assigned is a device, as far as the values and the names say."""
         values = self.program.values(value)
-        if self.is_of_round(value) or self._may_be_where_another_is(value):
-            return False
         if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Call)):
             values = frozenset(v for v in values if not _is_left_out(v))  # `device or torch.device("cuda")`
         name = target.id if isinstance(target, ast.Name) else target.attr
@@ -174,8 +176,8 @@ class Moves:
                 return False
             return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
         is_named = name == "device" and is_setting and last_name(value) in ("device", "dev")
-        is_called = isinstance(value, ast.Call) and self.program.once(Kinds).of(value) != {"number"}
-        return is_named or (is_called and self._is_for_models(target))
+        is_called = isinstance(value, ast.Call) and self._is_for_models(target)
+        return is_named or (is_called and self.program.once(Kinds).of(value) != {"number"})
 
     def is_of_round(self, device: ast.expr, depth: int = 3) -> bool:
         """Whether a device is another in each round of a loop: that of a setting to be tried, of a CPU and a GPU."""

@@ -11,6 +11,7 @@ from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.guards.asking import Asking
+from accelify.codemod.files_written.guards.commands import Commands
 from accelify.codemod.files_written.guards.guarding import Guarding
 from accelify.codemod.files_written.loader_data import LoaderData
 from accelify.codemod.files_written.meetings import Meetings
@@ -48,7 +49,7 @@ class Written:
     itself has decided that by itself. stored: which files are written, and read after that. saves: the calls of
     `torch.save`. saver: what has the `save` for a place: the accelerator, or the library where that does not reach;
     None where neither can. clocks: the calls that read the time into a path, or what else differs between processes.
-    meetings: the waits that are needed so that all processes find the same files.
+    commands: those that only touch files. meetings: the waits after which all processes find the same files.
     made_unknown: the calls that make data sets by code that may download, or process files.
     """
 
@@ -57,6 +58,7 @@ class Written:
     saves: tuple[Save, ...]
     saver: Callable[[ast.Call], str | None]
     clocks: Clocks
+    commands: Commands
     meetings: Meetings
     made_unknown: frozenset[ast.Call]
 
@@ -99,10 +101,12 @@ def written_of(
     name = runtime.module.split(".")[0]
     shared = frozenset() if by_hand else reached - run.beside
     asking = Asking(program, run, frozenset(f for f in shared if name not in f.root.writes), clocks)
-    guarding = Guarding(alone, stored, caches, own, _left_out(program, files, options), data.run_by_library, asking)
+    commands = Commands(ranks)
+    left_out = [*_left_out(program, files, options), *commands.left_out()]
+    guarding = Guarding(alone, stored, caches, own, left_out, data.run_by_library, asking)
     meetings = Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver, ranks, data.items)
     made = frozenset[ast.Call]() if by_hand else data.calls
-    return Written(guarding, stored, saves, saver, clocks, meetings, made)
+    return Written(guarding, stored, saves, saver, clocks, commands, meetings, made)
 
 
 def _removes_its_own(effects: Effects, clocks: Clocks, call: ast.Call) -> bool:

@@ -143,6 +143,8 @@ _WRITES = re.compile(
 _DOWNLOADS = re.compile(r"(^|_)(download|downloads)(_|$|[A-Z])")
 _PLOTS = re.compile(r"(^|_)(plot|plots|draw|render|visualize|visualise|show|record|log)(_|$|[A-Z])")
 _LOOKING = frozenset("nvidia-smi ls pwd cat head echo which whoami hostname uname lscpu free df du clear cls".split())
+_REMOVING = frozenset("rm rmdir mv".split())
+_TOUCHING = _REMOVING | frozenset("mkdir cp touch ln zip".split())
 _FILE_NAME = re.compile(r"\w\.[A-Za-z]\w{1,4}$")
 
 
@@ -337,7 +339,22 @@ def may_write(name: str) -> bool:
 
 def only_looks(command: str) -> bool:
     """Whether a command shows something and changes no file: `nvidia-smi -L`."""
-    return ">" not in command and all((part.split() or [""])[0] in _LOOKING for part in re.split(r"[|;&]+", command))
+    return ">" not in command and _programs(command) <= _LOOKING
+
+
+def only_touches_files(command: str) -> bool:
+    """Whether a command makes, copies, moves or removes files, and does nothing else: `rm -rf runs && mkdir runs`."""
+    return _programs(command) <= _TOUCHING
+
+
+def removes_files(command: str) -> bool:
+    """Whether a command removes or moves files: `mv last.pt best.pt`."""
+    return not _programs(command).isdisjoint(_REMOVING)
+
+
+def _programs(command: str) -> set[str]:
+    """The programs that a command runs; an empty name where nothing tells which."""
+    return {(part.split() or [""])[0] for part in re.split(r"[|;&]+", command)}
 
 
 def may_plot(name: str) -> bool:

@@ -36,8 +36,8 @@ from accelify.codemod.libraries.vocabulary import only_looks
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
+from accelify.codemod.semantics.effects.library_calls import command
 from accelify.codemod.semantics.scopes import Scope, names_in
-from accelify.codemod.semantics.values import template
 
 _BETWEEN_WORDS = re.compile(r"[\s<>|;&'\"=]+")
 NAME = "writes"
@@ -57,12 +57,13 @@ def find(script: Script) -> Iterator[Change | Remark]:
             yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (header, *imported))
         if script.written.guarding.cached.holds(run[0]):
             continue  # the others wait where one process makes the cache
-        waits = (
-            [("after", run[-1], "the other processes wait until the main process has downloaded it")]
-            if _fetches(script, run)
-            else []
-        )
-        if script.written.meetings.are_read_before(run):
+        commands = list(filter(script.written.commands.touches_files, _calls(run)))
+        waits = []
+        if _fetches(script, run):
+            waits.append(("after", run[-1], "the other processes wait until the main process has downloaded it"))
+        elif commands and _is_followed(script, commands[-1]):
+            waits.append(("after", run[-1], "the other processes wait until the main process is done with these files"))
+        if script.written.meetings.are_read_before(run) or _is_after_reading(script, commands):
             before = script.written.meetings.before_removal(run)
             waits.append(("before", before, "waits until all processes have read this file"))
         for where, statement, reason in waits:
@@ -104,7 +105,26 @@ def _of_items(script: Script) -> Iterator[Remark]:
 
 def _rows(script: Script, run: tuple[ast.stmt, ...], trait: Trait) -> list[ast.Call]:
     """The calls in some statements whose rows have a trait."""
-    return _rows_of(script, [n for s in run for n in ast.walk(s) if isinstance(n, ast.Call)], trait)
+    return _rows_of(script, _calls(run), trait)
+
+
+def _calls(run: tuple[ast.stmt, ...]) -> list[ast.Call]:
+    return [n for s in run for n in ast.walk(s) if isinstance(n, ast.Call)]
+
+
+def _is_followed(script: Script, command: ast.Call) -> bool:
+    """Whether a process reads or writes files after a command, or loads data and trains."""
+    later = (c for c in script.program.calls if c is not command and script.effects.of_call(c).uses_files)
+    return any(script.written.stored.is_before(command, c) for c in (*later, *script.training.backwards))
+
+
+def _is_after_reading(script: Script, commands: list[ast.Call]) -> bool:
+    """Whether every process looks for a file before some commands, which may make it, or reads one that they remove."""
+    removing = any(use.is_gone for c in commands for use in script.effects.of_call(c).files_written)
+    read = [c for c in script.program.calls if c not in script.written.guarding.covered]
+    read = [c for c in read if script.effects.of_call(c).files_read]
+    looking = read if removing else [*_rows_of(script, read, Trait.LOOKS), *_rows_of(script, read, Trait.LISTS)]
+    return bool(commands) and any(script.written.stored.is_before(c, commands[0]) for c in looking)
 
 
 def _rows_of(script: Script, calls: list[ast.Call], trait: Trait) -> list[ast.Call]:
@@ -517,10 +537,7 @@ def _waits_for_user(call: ast.Call) -> bool:
 def _is_run_for_its_output(script: Script, call: ast.Call) -> bool:
     """`subprocess.check_output(["git", "rev-parse", "HEAD"])`, which asks a program and changes nothing."""
     is_read = any(k.arg in ("capture_output", "stdout") for k in call.keywords)
-    first = next(iter(call.args), None)
-    listed = [text for e in first.elts if (text := template(e))] if isinstance(first, (ast.List, ast.Tuple)) else []
-    command = " ".join(listed) or (template(first) if first is not None else "")
-    return is_read or only_looks(command) or any(map(names.reads_command, script.program.called(call)))
+    return is_read or only_looks(command(call)) or any(map(names.reads_command, script.program.called(call)))
 
 
 def _is_read_later(script: Script, written: ast.Call) -> bool:

@@ -5,16 +5,24 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.libraries.row import DRAWS, Effect, Row, Trait
+from accelify.codemod.libraries.vocabulary import only_touches_files, removes_files
 from accelify.codemod.semantics.effects.aliases import Aliases
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.summary import EMPTY, FileUse, Place, Summary
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.values import Collection, Made, Value
+from accelify.codemod.semantics.values import Collection, Made, Value, template
 
 _FILES = frozenset({"string", "path", "file", "binary_file", "buffer"})
 _OUTPUT = frozenset({Effect.WRITES_FILES, Effect.LOGS, Effect.SHOWS, Effect.PLOTS, Effect.PRINTS})
 _OWN_STREAM = ("generator", "random_state", "seed")  # what a call draws from, or by, besides what all code shares
 OF_FILES = frozenset({Effect.READS_FILES, Effect.WRITES_FILES})
+
+
+def command(call: ast.Call) -> str:
+    """The text of the command that a call runs: `rm -rf runs` of `subprocess.run(["rm", "-rf", "runs"])`."""
+    first = next(iter(call.args), None)
+    listed = [text for e in first.elts if (text := template(e))] if isinstance(first, (ast.List, ast.Tuple)) else []
+    return " ".join(listed) or (template(first) if first is not None else "")
 
 
 class LibraryCalls:
@@ -28,6 +36,8 @@ class LibraryCalls:
     def does(self, row: Row, call: ast.Call) -> Summary:
         """The effects of a call by its row, apart from the functions that it is given and runs."""
         if row.has(Effect.RUNS_CODE):
+            if row.has(Effect.WAITS) and only_touches_files(text := command(call)):
+                return Summary(files_written=frozenset({FileUse(call, (), is_gone=removes_files(text))}))
             return Summary(unknown=frozenset({call}), effects=row.effects - {Effect.RUNS_CODE, Effect.CALLS, *OF_FILES})
         if row.has(Trait.SETS_UP_LOG) and self._is_of_log_file(call):
             return Summary(effects=frozenset({Effect.LOGS}))

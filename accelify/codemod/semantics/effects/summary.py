@@ -88,6 +88,10 @@ class Summary:
         return bool(self.files_written)
 
     @property
+    def uses_files(self) -> bool:
+        return bool(self.files_read or self.files_written)
+
+    @property
     def waits(self) -> bool:
         """Whether the code waits for other processes or threads."""
         return Effect.WAITS in self.effects

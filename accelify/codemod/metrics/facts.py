@@ -108,7 +108,8 @@ class Measured:
         """The sums that its loops make, some of them shared."""
         ranks = Ranks(self.chains, self.shards(shared))  # before anything is reduced
         splits, phases = self.options.keep_global_batch, self.training.phases
-        return Sums(self.chains, ranks, self.prepared, splits, phases, self.trains_only_if)
+        asking = frozenset(loop for loop in shared if self.asks_prepared_loaders(loop))
+        return Sums(self.chains, ranks, self.prepared, splits, phases, self.trains_only_if, asking)
 
     def shards(self, shared: Sequence[Loop]) -> Shards:
         """Where ranks get data of their own."""

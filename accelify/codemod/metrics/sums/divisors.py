@@ -24,13 +24,16 @@ _DEPTH = 3
 class Divisors:
     """Tell the divisors that count one process's batches from all others."""
 
-    def __init__(self, chains: Chains, ranks: Ranks, prepared: Prepared, uses: Uses) -> None:
+    def __init__(
+        self, chains: Chains, ranks: Ranks, prepared: Prepared, uses: Uses, asking: Collection[Loop] = ()
+    ) -> None:
         self.chains = chains
         self.program: Program = chains.program
         self.tracer: Tracer = chains.tracer
         self.ranks = ranks
         self.prepared = prepared
         self.uses = uses
+        self.asking = asking
 
     def how(self, additions: Sequence[Addition], uses: Sequence[Use], loop: Loop, added: Collection[str]) -> str | None:
         """Whether a sum becomes the `sum` or the `mean` over processes; None where that is unclear.
@@ -40,6 +43,9 @@ class Divisors:
         counts = {self._counts_own_batches(d, loop, added) for u in uses for d in u.divisors}
         if None in counts or len(counts) > 1 or (counts == {True} and any(not u.divisors for u in uses)):
             return None
+        is_alone = any(not u.divisors and u.others.isdisjoint(added) for u in uses)
+        if loop in self.asking and is_alone and not self._counts_steps(loop.iter, loop):
+            return None  # whether the rounds of all processes together see the data once is not known
         divided = {any(self._is_divided(part, loop) for part in a.parts) for a in additions}
         if divided != {False}:  # part by part: `mean += loss / len(loader)`
             return "mean" if divided == {True} and counts <= {False} else None
@@ -53,9 +59,16 @@ class Divisors:
             return None if self.prepared.is_sharded_sequence(loop) else True
         if self.prepared.is_sharded_sequence(loop):
             return False
+        if loop in self.asking:
+            return True if self.ranks.of(divisor).steps or self._is_in_head(divisor, loop) else None
         values = self.given_to(divisor, 1) or [divisor]
         counts = {self._is_limit(divisor, loop) or self._counts_steps(v, loop) for v in values}
         return counts.pop() if len(counts) == 1 else None
+
+    @staticmethod
+    def _is_in_head(divisor: ast.expr, loop: Loop) -> bool:
+        """Whether a number says how many rounds a loop has: `n` of `for i in range(1, n + 1)`."""
+        return ast.unparse(divisor) in (ast.unparse(n) for n in ast.walk(loop.iter) if isinstance(n, ast.expr))
 
     def _is_limit(self, node: ast.AST, loop: Loop) -> bool:
         """Whether a number is that of the rounds after which each process ends a loop: `islice(loader, limit)`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names
@@ -22,7 +22,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.scopes import Scope, names_in, names_written_in
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.phases import Phase
 
@@ -76,7 +76,7 @@ class Sums:
     Such a sum begins at zero just outside its loop, nothing but the loop adds to it, and it is read after the loop.
     Where each process takes batches of its own, what the script divides by decides: the number of batches that one
     process takes asks for the mean, all else for the sum. Where the processes share each batch (`splits_batches`), it
-    is what is added: of a batch's mean the mean, of what is summed over its rows the sum.
+    is what is added: of a batch's mean the mean, of what is summed over its rows the sum. asking: loops of `next`.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class Sums:
         splits_batches: bool,
         phases: Mapping[ast.AST, Phase],
         only_if: Callable[[Loop], str | None],
+        asking: Collection[Loop] = (),
     ) -> None:
         self.chains = chains
         self.program: Program = chains.program
@@ -96,9 +97,10 @@ class Sums:
         self.splits_batches = splits_batches
         self.phases = phases
         self.only_if = only_if
+        self.asking = asking if not splits_batches else ()
         self.methods = RoundMethods(chains, ranks.rounds)
         self.uses = Uses(chains, ranks)
-        self.divisors = Divisors(chains, ranks, prepared, self.uses)
+        self.divisors = Divisors(chains, ranks, prepared, self.uses, self.asking)
         self._added: dict[Loop, dict[str, list[Addition]]] = {}
 
     def of(self, loop: Loop) -> list[Reduction]:
@@ -108,7 +110,7 @@ class Sums:
         always = (
             phase is None
             and phases is None
-            and (loop in self.prepared.loops or self.prepared.is_sharded_sequence(loop))
+            and (loop in self.prepared.loops or self.prepared.is_sharded_sequence(loop) or loop in self.asking)
         )
         if condition is None and not always:
             return []
@@ -295,11 +297,16 @@ class Sums:
             return None
         others = {o for u in uses for o in u.others} - {name}
         if how == "mean":
-            others -= names_in(loop.target)
+            others -= names_in(loop.target) | self._asked_in(loop)
         is_count = self._counts_rounds(inside, anchor)
         wholes = tuple(d for u in uses for d in u.divisors if not self.uses.named(d) & self.added(loop).keys())
         adds_means = how == "sum" and self._how_it_adds(additions, loop) == "mean"
         return _Sum(how, anchor, frozenset(others), is_count, wholes, adds_means)
+
+    def _asked_in(self, loop: Loop) -> set[str]:
+        """The variables that a batch got by `next` is unpacked into: `x, y = next(batches)`."""
+        given = (n for n in ast.walk(loop) if isinstance(n, ast.Assign) and loop in self.asking)
+        return {v for n in given if self.program.iterator(n.value) for v in names_written_in(n.targets[0])}
 
     def _methods_adding(self, name: str, loop: Loop) -> list[Scope]:
         places = [a.node for a in self.added(loop).get(name, ()) if not self.program.inside(a.node, loop)]

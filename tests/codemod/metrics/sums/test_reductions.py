@@ -633,3 +633,22 @@ def closure():
         reductions(training(epoch="last = 0.0", step=STEP + added.replace(closure, ""), end_of_epoch="print(last)"))
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("rounds", "begin", "read", "found"),
+    [
+        ("range(len(loader))", "total, it = 0.0, iter(loader)", "total / len(loader)", [(("total",), "mean")]),
+        ("range(steps)", "total = 0.0", "total / steps", [(("total",), "mean")]),
+        ("range(1, steps + 1)", "total = 0.0", "total / steps", [(("total",), "mean")]),
+        ("range(steps)", "total = n = 0", "total / n", [(("total", "n"), "sum")]),
+        ("range(len(loader))", "total, it = 0.0, iter(loader)", "total", [(("total",), "sum")]),
+        ("range(steps)", "total = 0.0", "total", []),
+        ("range(steps)", "total = 0.0", "total / 7", []),
+    ],
+)
+def test_rounds_that_ask_for_their_batches(rounds: str, begin: str, read: str, found: Reduced) -> None:
+    added = f"{STEP}total += loss.item()\n" + ("n += len(x)\n" if " n " in begin else "")
+    text = script(set_up="it, steps = cycle(loader), 9", epoch=begin, step=added, end_of_epoch=f"print({read})")
+    asked = text.replace("for x, y in loader:\n", f"for i in {rounds}:\n        x, y = next(it)\n")
+    assert reductions(Facts(f"from itertools import cycle\n{asked}")) == found

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,6 +74,7 @@ MAY_IMPORT = {
 TORCH_FREE_RUNTIME = ("world.environment", "launch.config", "launch.detection", "launch.plan", "launch.launch")
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name."""
     found = {}
@@ -83,14 +84,17 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imported(path: Path, name: str) -> Iterator[str]:
+@cache
+def imported(path: Path, name: str) -> tuple[str, ...]:
     """What a module imports, wherever in its code, as dotted names; `from a import b` gives `a.b`."""
+    found: list[str] = []
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name}: write the import in full"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += (f"{node.module}.{alias.name}" for alias in node.names)
+    return tuple(found)
 
 
 def within(name: str, part: str) -> bool:

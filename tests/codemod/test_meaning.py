@@ -29,7 +29,7 @@ def is_decided_by_one(result: FileResult) -> bool:
     "skip",
     [
         "if (y > 0).sum() == 0:\n    continue",
-        "if torch.isnan(model(x)).any():\n    continue",
+        "if model(x).abs().max() > 5:\n    continue",
         "if model(x).mean().item() > 5:\n    break",
     ],
 )

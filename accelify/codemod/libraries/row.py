@@ -152,6 +152,8 @@ class Trait(Enum):
     GREATER = "greater"  # gives the greatest of its arguments
     LESS = "less"  # gives the least of its arguments
     TRUTH = "truth"  # says of each value whether something is so, or of which sign it is
+    FINITE = "finite"  # asks of values whether they are numbers that are not infinite
+    NOT_FINITE = "not_finite"  # asks of values whether they are infinite, or no numbers
     REPLACES = "replaces"  # gives its object other values, which have nothing to do with the last ones
     WITH_PLACES = "with_places"  # along a dim, gives two tensors: the values, and where they stand
     ZEROS = "zeros"  # the result is all zeros

@@ -1,9 +1,10 @@
-"""Is a condition about how high or low losses are, and about nothing else that differs between ranks?"""
+"""Is a condition about how high or low losses are, or whether they are numbers, and nothing else of a rank's own?"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from enum import Enum
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Row, Rows, Trait
@@ -21,9 +22,65 @@ _NUMBERS = frozenset({Trait.SCALAR, Trait.SAME_VALUES, Trait.GREATER, Trait.LESS
 _FREE = frozenset({Mark.DRAW, Mark.PICKED, Mark.CLOCK})
 _CHOOSING = (ast.If, ast.While, ast.IfExp)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+_DEPTH = 3  # variables and functions that a question is followed through
 
 
-class LossComparisons:
+class Answer(str, Enum):
+    """How ranks come to one answer to a question: as the first has it, or by a reduction of what all have."""
+
+    FIRST = "first"
+    ANY = "max"
+    ALL = "min"
+
+
+_OTHER: dict[Answer, Answer] = {Answer.ANY: Answer.ALL, Answer.ALL: Answer.ANY}
+_JOINING: dict[Answer, tuple[type[ast.AST], ...]] = {Answer.ANY: (ast.Or, ast.BitOr), Answer.ALL: (ast.And, ast.BitAnd)}
+_ASKING: dict[Answer, Trait] = {Answer.ANY: Trait.NOT_FINITE, Answer.ALL: Trait.FINITE}
+
+
+class _Tests:
+    """Follow the parts of a condition."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.ranks = metrics.ranks
+        self.program = metrics.measured.program
+        self.chains = metrics.measured.chains
+
+    def _is_truth(self, call: ast.Call) -> bool:
+        """`bool(x)`, `any(x)`, `x.all()`, `x.item()`"""
+        rows = self.chains.kinds.called(call) or ()
+        return bool(rows) and all(row.has(Trait.TRUTH) or row.has(Trait.SAME_VALUES) for row in rows)
+
+    def _given(self, call: ast.Call) -> list[ast.expr]:
+        """What a call is given: the object first whose method it is."""
+        method = self.chains.kinds.method(call)
+        owner = [method.value] if method is not None else []
+        return [*owner, *call.args, *(k.value for k in call.keywords)]
+
+    def _sources(self, node: ast.expr) -> list[ast.expr | None]:
+        """What a variable may hold, or a function of the project's own return; None for what is not known."""
+        if isinstance(node, ast.Call):
+            return returned(self.program.flow.callees.get(node, ()))
+        found = self.chains.definitions(node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+        return [value for d in found for value in self._put_in(d)]
+
+    def _put_in(self, definition: Definition) -> list[ast.expr | None]:
+        """What a definition may give a variable."""
+        node, (_, holder) = definition.node, self.program.binding(definition.node)
+        if definition.kind is Kind.PARAMETER and isinstance(node, ast.arg):
+            function = self.program.frame(node)
+            calls = self.program.calls_of(function)
+            return [a for c in calls for a in self.chains.tracer.arguments(c, function, node.arg)]
+        if definition.kind is Kind.IN_PLACE and isinstance(node, ast.Call):
+            return [*node.args]
+        if isinstance(holder, ast.comprehension):
+            return [holder.iter]
+        if isinstance(holder, (ast.AugAssign, ast.NamedExpr)):
+            return [holder.value]
+        return [self.chains.tracer.assigned(node) if isinstance(node, ast.expr) else None]
+
+
+class LossComparisons(_Tests):
     """Ask whether all that makes a condition a rank's own are comparisons of the losses on which backward passes run.
 
     Any rank may answer such a condition for all, as it may draw or look at the clock for all. One that asks whether a
@@ -31,9 +88,7 @@ class LossComparisons:
     """
 
     def __init__(self, metrics: Metrics) -> None:
-        self.ranks = metrics.ranks
-        self.program = metrics.measured.program
-        self.chains = metrics.measured.chains
+        super().__init__(metrics)
         losses = all_losses(self.program, metrics.measured.training.backwards)
         self._texts = {ast.unparse(loss) for loss in losses}
         self._defined = {d for loss in losses if isinstance(loss, ast.Name) for d in self.chains.definitions(loss)}
@@ -91,43 +146,46 @@ class LossComparisons:
         """Whether a call says nothing of a rank's data: it draws, or reads the clock."""
         return isinstance(node, ast.Call) and all(o.mark in _FREE for o in self.ranks.of(node).origins if o.differs)
 
-    def _is_truth(self, call: ast.Call) -> bool:
-        """`bool(x)`, `any(x)`, `x.all()`, `x.item()`"""
-        rows = self.chains.kinds.called(call) or ()
-        return bool(rows) and all(row.has(Trait.TRUTH) or row.has(Trait.SAME_VALUES) for row in rows)
-
-    def _given(self, call: ast.Call) -> list[ast.expr]:
-        """What a call is given: the object first whose method it is."""
-        method = self.chains.kinds.method(call)
-        owner = [method.value] if method is not None else []
-        return [*owner, *call.args, *(k.value for k in call.keywords)]
-
     def _is_made(self, node: ast.expr, is_such: Callable[[ast.expr], bool]) -> bool:
         """Whether all that a variable may hold, or a function return, is of a kind; and so is what chooses it."""
         chosen = [o.node for o in self.ranks.of(node).of(Mark.CHOSEN) if o.differs]
         if not all(isinstance(c, _CHOOSING) and self._answers(c.test) for c in chosen):
             return False
-        if isinstance(node, ast.Call):
-            made = returned(self.program.flow.callees.get(node, ()))
-            return bool(made) and all(value is not None and is_such(value) for value in made)
-        found = self.chains.definitions(node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
-        values = [value for d in found for value in self._put_in(d)]
+        values = self._sources(node)
         return bool(values) and all(value is not None and is_such(value) for value in values)
 
-    def _put_in(self, definition: Definition) -> list[ast.expr | None]:
-        """What a definition may give a variable; None for what is not known."""
-        node, (_, holder) = definition.node, self.program.binding(definition.node)
-        if definition.kind is Kind.PARAMETER and isinstance(node, ast.arg):
-            function = self.program.frame(node)
-            calls = self.program.calls_of(function)
-            return [a for c in calls for a in self.chains.tracer.arguments(c, function, node.arg)]
-        if definition.kind is Kind.IN_PLACE and isinstance(node, ast.Call):
-            return [*node.args]
-        if isinstance(holder, ast.comprehension):
-            return [holder.iter]
-        if isinstance(holder, (ast.AugAssign, ast.NamedExpr)):
-            return [holder.value]
-        return [self.chains.tracer.assigned(node) if isinstance(node, ast.expr) else None]
+
+class NumberChecks(_Tests):
+    """Ask whether all that makes a condition a rank's own is whether values are finite numbers: `torch.isnan(loss)`.
+
+    What one rank finds holds for all then: a loss that is NaN for its part of a batch is NaN for the whole batch.
+    """
+
+    def answer(self, test: ast.expr) -> Answer | None:
+        """How all come to one: true where it is on any rank, or on all of them; None for other questions."""
+        return next((how for how in _OTHER if self._is_answered(test, how, _DEPTH)), None)
+
+    def _is_answered(self, node: ast.expr, how: Answer, depth: int) -> bool:
+        """Whether the answer for all data is the greatest, or least, of those for their parts."""
+        if not self.ranks.is_own(node):
+            return True
+        if isinstance(node, ast.Compare):  # `loss != loss`, which only NaN is
+            is_same = len(node.ops) == 1 and ast.unparse(node.left) == ast.unparse(node.comparators[0])
+            return is_same and isinstance(node.ops[0], ast.NotEq if how is Answer.ANY else ast.Eq)
+        if isinstance(node, ast.UnaryOp):
+            return isinstance(node.op, (ast.Not, ast.Invert)) and self._is_answered(node.operand, _OTHER[how], depth)
+        if isinstance(node, (ast.BoolOp, ast.BinOp)):
+            own = list(filter(self.ranks.is_own, _operands(node)))
+            is_joined = len(own) == 1 or isinstance(node.op, _JOINING[how])
+            is_logical = isinstance(node, ast.BoolOp) or isinstance(node.op, _BITS[:2])
+            return is_logical and is_joined and all(self._is_answered(n, how, depth) for n in own)
+        if isinstance(node, ast.Call) and not self.program.flow.callees.get(node):
+            rows = self.chains.kinds.called(node) or ()
+            if rows and all(row.has(_ASKING[how]) for row in rows):
+                return True
+            return self._is_truth(node) and all(self._is_answered(n, how, depth) for n in self._given(node))
+        values = self._sources(node) if depth and not self.ranks.of(node).of(Mark.CHOSEN) else []
+        return bool(values) and all(v is not None and self._is_answered(v, how, depth - 1) for v in values)
 
 
 def _operands(node: ast.expr) -> list[ast.expr]:

@@ -8,7 +8,7 @@ from functools import partial
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.metrics.comparisons import LossComparisons
+from accelify.codemod.metrics.comparisons import Answer, LossComparisons, NumberChecks
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.rows.lengths import has_other_sizes, is_cut_from_an_item, leaves_some_out, may_be_longer
@@ -29,7 +29,7 @@ _GOES_ON = (ast.Break, ast.Continue, ast.Return)
 _LEAVES = (*_GOES_ON, ast.Raise)
 _LOOPS = (ast.For, ast.AsyncFor)
 _MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)
-_TRUE_OR_FALSE = (ast.If, ast.While, ast.IfExp)
+_TRUE_OR_FALSE = (ast.If, ast.While, ast.IfExp)  # an operand may be the value of `a or b`, `match` compares it
 _DEPTH = 3  # variables and functions that a question is followed through
 
 
@@ -52,18 +52,26 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
                 yield choice
 
 
-def decided_by_one(metrics: Metrics, apart: Sequence[Choice]) -> set[Choice]:
-    """Those of such conditions that say only whether training goes on, and that all ranks come to equally often.
+def decided_together(metrics: Metrics, apart: Sequence[Choice]) -> dict[Choice, Answer]:
+    """Those of such conditions to which all ranks come equally often, and have one answer, each with how that is made.
 
-    One rank may decide for all then. A step that a rank leaves out because of its own batch is no such decision.
+    One rank may decide for all where only whether training goes on is decided. A step that a rank leaves out because
+    of its own batch is no such decision; but where a condition asks for finite numbers, all leave it out.
     """
     training = metrics.measured.training
     learning = _Steps(metrics, {*training.backwards, *training.steps})
-    unsignalled = (c for c in apart if not metrics.ranks.of(c.test).of(Mark.SIGNAL))
-    comparisons = LossComparisons(metrics)
-    found = {c for c in unsignalled if _is_for_all(metrics, learning, comparisons, c)}
-    while left := {c for c in found if not _is_met_by_all(metrics, c.node, {*apart} - found, found, _DEPTH)}:
-        found -= left
+    comparisons, checks = LossComparisons(metrics), NumberChecks(metrics)
+    found: dict[Choice, Answer] = {}
+    for choice in (c for c in apart if isinstance(c.node, _TRUE_OR_FALSE)):
+        if metrics.ranks.of(choice.test).of(Mark.SIGNAL):
+            continue
+        if metrics.ranks.is_own(choice.test) and (how := checks.answer(choice.test)) is not None:
+            found[choice] = how
+        elif _is_for_all(metrics, learning, comparisons, choice):
+            found[choice] = Answer.FIRST
+    while left := [c for c in found if not _is_met_by_all(metrics, c.node, {*apart}.difference(found), found, _DEPTH)]:
+        for choice in left:
+            del found[choice]
     return found
 
 
@@ -76,10 +84,10 @@ def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.expr]:
     program, training = metrics.measured.program, metrics.measured.training
     loops = [d.loop for d in training.data if d.loop and metrics.measured.prepared.is_sharded_sequence(d.loop)]
     apart = list(decided_apart(metrics)) if loops else []
-    by_one = decided_by_one(metrics, apart) if apart else set()
+    together = decided_together(metrics, apart) if apart else {}
     results = Results(program, metrics.measured.tracer, ModelRuns(program, metrics.measured.roles).is_one)
     found: dict[Loop, ast.expr] = {}
-    for choice in (c for c in apart if c not in by_one and not goes_by_size(metrics, c.test)):
+    for choice in (c for c in apart if c not in together and not goes_by_size(metrics, c.test)):
         if any(map(results.holds, ast.walk(choice.test))):
             continue
         origins = metrics.ranks.of(choice.test).of(Mark.BATCH, Mark.CHOSEN, Mark.ROWS, Mark.RUNNING)
@@ -155,12 +163,7 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
 
 
 def _is_for_all(metrics: Metrics, learning: _Steps, comparisons: LossComparisons, choice: Choice) -> bool:
-    """Whether a condition is about going on, or is drawn; or about a step as long as a loss is high or low enough.
-
-    Not where more than whether it is true is used of it: an operand may be the value of `a or b`, `match` compares it.
-    """
-    if not isinstance(choice.node, _TRUE_OR_FALSE):
-        return False
+    """Whether a condition is about going on, or is drawn; or about a step as long as a loss is high or low enough."""
     if isinstance(choice.node, ast.While) or learning.only_end_by(choice) or _is_drawn(metrics, choice):
         return True
     return not learning.is_left_early(choice) and comparisons.decide(choice.test)

@@ -4,6 +4,8 @@
         break                             break
     if warm or d_loss > 1:      ->    if accelerator.broadcast_object_list([bool(warm or d_loss > 1)])[0]:
         d_loss.backward()                 accelerator.backward(d_loss)
+    if torch.isnan(loss):       ->    if accelerator.reduce(torch.isnan(loss), "max"):
+        continue                          continue
     while time.time() < end:    ->    while accelerator.broadcast_object_list([time.time() < end])[0]:
     lr = find(loss.item())      ->    lr = accelerator.broadcast_object_list([find(loss.item())])[0]
     if lr < 0:                        if lr < 0:
@@ -14,7 +16,8 @@
 
 Why: what a process measures on its shard of the data, and its clock, are its own. One that stops, or leaves out a step,
 while the others go on keeps them waiting. So all decide as process 0 does, where all come to the decision equally
-often, and it is one about going on, goes by how high losses are, or is drawn at random. A number that is used after its
+often, and it is one about going on, goes by how high losses are, or is drawn at random. A loss that is NaN for one
+process's part of a batch is NaN for the whole batch, so that all leave out the step. A number that is used after its
 test is process 0's, too, and so is what is drawn to choose a loader or an optimizer by. Only
 process 0 has a terminal: it asks the user, and gives the answer to all.
 Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; and
@@ -30,10 +33,11 @@ from functools import partial
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Remark, Replace
 from accelify.codemod.libraries import names
+from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.decisions import (
     FileQuestions,
     decided_apart,
-    decided_by_one,
+    decided_together,
     drawn_keys,
     follows,
     is_asked_together,
@@ -48,17 +52,18 @@ from accelify.codemod.semantics.control_flow import Choice
 NAME = "decisions"
 _OWN_DATA = "this is decided from one process's own data: "
 _ALL = "all processes decide as process 0 does here"
+_WHERE = {Answer.ANY: "any of them", Answer.ALL: "all of them"}
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each decision that one process may take for all; else a note."""
     yield from _repeated(script)
     apart = list(decided_apart(script.metrics))
-    by_one = decided_by_one(script.metrics, apart) if script.can_agree else set()
+    together = decided_together(script.metrics, apart) if script.can_agree else {}
     if not script.is_by_hand:
-        yield from _questions(script, apart, by_one)
+        yield from _questions(script, apart, together)
     given: set[ast.expr] = set()
-    for key in drawn_keys(script.metrics, apart, by_one) if script.can_agree else ():
+    for key in drawn_keys(script.metrics, apart, together) if script.can_agree else ():
         accelerator = script.accelerator(key)
         if key not in given and accelerator is not None:
             given.add(key)
@@ -66,25 +71,33 @@ def find(script: Script) -> Iterator[Change | Remark]:
             yield Change(NAME, script.path(key), key.lineno, "process 0 draws for all", (edit,), Tier.SAFE)
     for choice in apart:
         path, test, accelerator = script.path(choice.node), choice.test, script.accelerator(choice.test)
-        if follows(script.metrics, test, by_one - {choice}):
+        if follows(script.metrics, test, together.keys() - {choice}):
             continue
-        if choice not in by_one or accelerator is None:
+        if choice not in together or accelerator is None:
             yield Remark(NAME, path, choice.node, _told(script, test), Tier.REVIEW)
             continue
-        value = number_read_on(script.metrics, choice) or test
-        if value in given:
-            continue
-        given.add(value)
-        # A tensor of another process's GPU is none of this one's.
-        is_bool = script.effects.kinds.of(value) <= {"number"}
-        said = partial(snippets.agreed, speaker=accelerator, template="{value}" if is_bool else "bool({value})")
-        edit = Replace(value, said, keeps=(value,), reads=(accelerator.split(".")[0],))
-        is_of_data = _why_apart(script, test) == _OWN_DATA
-        reason = f"{_ALL}, from its own data: reduce the value if it should cover all data" if is_of_data else _ALL
-        yield Change(NAME, path, value.lineno, reason, (edit,), Tier.REVIEW if is_of_data else Tier.SAFE)
+        value = (number_read_on(script.metrics, choice) if together[choice] is Answer.FIRST else None) or test
+        if value not in given:
+            given.add(value)
+            yield _made_one(script, choice, value, together[choice], accelerator)
 
 
-def _questions(script: Script, apart: Collection[Choice], by_one: Collection[Choice]) -> Iterator[Change | Remark]:
+def _made_one(script: Script, choice: Choice, value: ast.expr, how: Answer, accelerator: str) -> Change:
+    """One answer for all: the first process's, or what those of all come to."""
+    # A tensor of another process's GPU is none of this one's.
+    is_bool = script.effects.kinds.of(value) <= {"number"}
+    said = partial(snippets.agreed, speaker=accelerator, template="{value}" if is_bool else "bool({value})")
+    tier, reason = Tier.SAFE, _ALL
+    if how is not Answer.FIRST:
+        said = partial(snippets.reduced, accelerator=accelerator, how=how.value)
+        reason = f"all processes go by the same answer here: true where it is on {_WHERE[how]}"
+    elif _why_apart(script, choice.test) == _OWN_DATA:
+        tier, reason = Tier.REVIEW, f"{_ALL}, from its own data: reduce the value if it should cover all data"
+    edit = Replace(value, said, keeps=(value,), reads=(accelerator.split(".")[0],))
+    return Change(NAME, script.path(choice.node), value.lineno, reason, (edit,), tier)
+
+
+def _questions(script: Script, apart: Collection[Choice], together: Collection[Choice]) -> Iterator[Change | Remark]:
     """Questions to the user: only process 0 has a terminal, and the others end where they ask."""
     for call in script.program.calls:
         asking = [n for n in script.program.called(call) if names.asks_the_user(n)]
@@ -98,7 +111,7 @@ def _questions(script: Script, apart: Collection[Choice], by_one: Collection[Cho
                 "with an error: remove this before training on several processes"
             )
             yield Remark(NAME, path, call, message, Tier.REVIEW)
-        elif script.can_agree and speaker is not None and is_asked_together(script.metrics, call, {*apart}, by_one):
+        elif script.can_agree and speaker is not None and is_asked_together(script.metrics, call, {*apart}, together):
             template = f"{{value}} if {script.state(call)}.is_main_process else None"
             asked = partial(snippets.agreed, speaker=speaker, template=template)
             edit = Replace(call, asked, keeps=(call,), reads=(speaker.split(".")[0],))

@@ -20,7 +20,8 @@ from functools import partial
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
-from accelify.codemod.metrics.decisions import decided_apart, decided_by_one, goes_by_size, number_read_on
+from accelify.codemod.metrics.comparisons import Answer
+from accelify.codemod.metrics.decisions import decided_apart, decided_together, goes_by_size, number_read_on
 from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.result import Tier
@@ -62,7 +63,8 @@ def _set_apart(script: Script) -> Iterator[Remark]:
     metrics = script.metrics
     found = [n for n in StepCounts(metrics).rates_set() if metrics.ranks.sets_own(n) or goes_by_size(metrics, n.value)]
     apart = list(decided_apart(script.metrics)) if found and script.can_agree else []
-    decided = (c for c in decided_by_one(script.metrics, apart) if script.accelerator(c.test) is not None)
+    together = decided_together(script.metrics, apart)
+    decided = (c for c, how in together.items() if how is Answer.FIRST and script.accelerator(c.test) is not None)
     given = [v for v in (number_read_on(script.metrics, choice) for choice in decided) if v is not None]
     for node in found:
         if not given or _values(script, node.value).isdisjoint(given):

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.comparisons import LossComparisons
+from accelify.codemod.metrics.comparisons import LossComparisons, NumberChecks
+from accelify.codemod.metrics.facts import Metrics
 from tests.codemod.training_scripts import STEP, training
 
 BEFORE = """\
@@ -27,12 +28,18 @@ gate = Gate()
 """
 
 
-def decides(test: str, between: str = "") -> bool:
-    """Whether the one condition round a step goes by losses."""
+def condition(test: str, between: str = "") -> tuple[Metrics, ast.expr]:
+    """The one condition round a step."""
     step = STEP.replace("optimizer.step()", f"{between}\nif {test}:\n    optimizer.step()")
     facts = training(before=BEFORE, step=step)
     (node,) = (n for n in ast.walk(facts.program.files[0].tree) if isinstance(n, ast.If) and "step" in ast.unparse(n))
-    return LossComparisons(facts.script.metrics).decide(node.test)
+    return facts.script.metrics, node.test
+
+
+def decides(test: str, between: str = "") -> bool:
+    """Whether the one condition round a step goes by losses."""
+    metrics, node = condition(test, between)
+    return LossComparisons(metrics).decide(node)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +99,23 @@ def test_a_condition_on_a_batch(test: str) -> None:
 )
 def test_what_a_variable_says_of_losses(between: str, test: str, expected: bool) -> None:
     assert decides(test, between) is expected
+
+
+@pytest.mark.parametrize(
+    ("test", "answer"),
+    [
+        ("torch.isnan(loss) or torch.isinf(loss)", "max"),
+        ("epoch and not torch.isfinite(loss).all()", "max"),
+        ("np.isnan(loss.item())", "max"),
+        ("not (loss != loss)", "min"),
+        ("math.isfinite(loss.item()) and not torch.isnan(loss)", "min"),
+        ("fine", "min"),
+        ("torch.isnan(loss) and torch.isinf(loss)", None),  # each may hold on a rank of its own
+        ("torch.isnan(loss) or loss > limit", None),
+        ("y.sum() > 0", None),
+        ("y == 0", None),
+    ],
+)
+def test_whether_a_loss_is_a_number(test: str, answer: str | None) -> None:
+    metrics, node = condition(test, "import numpy as np\nfine = torch.isfinite(loss)")
+    assert NumberChecks(metrics).answer(node) == answer

@@ -78,7 +78,6 @@ def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) ->
 @pytest.mark.parametrize(
     "step",
     [
-        STEP.replace("loss.backward()", "if torch.isnan(loss): continue\nloss.backward()"),
         STEP + "if (y == 0).any(): continue\n",
         STEP.replace("optimizer.step()", "loss.item() < 3 and optimizer.step()"),
         STEP.replace("optimizer.step()", "match loss.item() < 3:\n    case True: optimizer.step()"),
@@ -86,7 +85,7 @@ def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) ->
         STEP + "try:\n    if loss.item() < 0.1: break\nexcept ValueError:\n    pass\n",
         STEP.replace("optimizer.step()", "if loss.item() < 3: optimizer.step()\nelse: continue"),
         STEP.replace("optimizer.step()", "if (y == 0).sum() > 0: optimizer.step()"),
-        STEP.replace("optimizer.step()", "if loss == loss: optimizer.step()"),
+        STEP.replace("optimizer.step()", "if torch.isnan(loss) and (y > 0).any(): optimizer.step()"),
         STEP.replace("optimizer.step()", "if loss > 1 and (y > 0).any(): optimizer.step()"),
         "part = torch.rand(4)\nif part.sum() > 2: x = x * part\nif part.sum() > 3: continue\n" + STEP,
     ],
@@ -95,6 +94,28 @@ def test_a_process_s_own_batch_is_not_decided_by_another(step: str) -> None:
     lines, notes = decided(step=step)
     assert not lines
     assert notes
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (
+            "if torch.isnan(loss): continue\nloss.backward()",
+            'if accelerator.reduce(torch.isnan(loss), "max"): continue',
+        ),
+        ("if loss == loss: loss.backward()", 'if accelerator.reduce(loss == loss, "min"): accelerator.backward(loss)'),
+        (
+            "bad = not math.isfinite(loss.item())\nif bad: break\nloss.backward()",
+            'if accelerator.reduce(bad, "max"): break',
+        ),
+    ],
+)
+def test_all_leave_out_a_loss_that_is_no_number_on_one(asked: str, expected: str) -> None:
+    result = run("import math\n" + script(step=STEP.replace("loss.backward()", asked) + "if loss < 0.1: break"))
+    lines = [line.strip() for line in result.after.decode().splitlines()]
+    assert expected in lines
+    assert "if accelerator.broadcast_object_list([bool(loss < 0.1)])[0]: break" in lines  # to which all come
+    assert not [n for n in result.notes if n.rule == "decisions"]
 
 
 def test_a_loop_that_asks_in_each_round() -> None:

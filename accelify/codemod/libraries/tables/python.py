@@ -569,6 +569,11 @@ effects=changes_library
     numpy: equal greater greater_equal isclose isfinite isinf isnan isreal less less_equal logical_and logical_not
         logical_or logical_xor not_equal sign any all
     <ndarray>: any all
++ traits=finite
+    math torch <tensor> numpy: isfinite
++ traits=not_finite
+    math torch <tensor> numpy: isnan isinf
+    torch <tensor>: isneginf isposinf
 + traits=greater
     -: max
     numpy: fmax maximum

@@ -138,6 +138,8 @@ class Phases:
         """
         source = self.source(phase.loop)
         if isinstance(source, ast.Subscript):
+            if isinstance(source.value, ast.Dict):
+                return None  # which no variable holds: `loaders` finds what is at its keys
             return self._trained(phase, source.slice, self._held(source.slice))
         return self._in_row(phase, source.id) if isinstance(source, ast.Name) else None
 
@@ -225,6 +227,8 @@ class Phases:
         node = self.tracer.inside(node)
         if isinstance(node, ast.IfExp) and (said := phase.said(node.test)) is not None:
             return ([node.orelse], [node.body]) if said else ([node.body], [node.orelse])
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict):
+            return self._at_keys(node.value, node.slice, phase)
         frame = self.program.frame(phase.loop)
         if not isinstance(node, ast.Name) or self.program.scope(node).owner(node.id) is not frame:
             return None
@@ -235,6 +239,16 @@ class Phases:
         if len(values) == 1 and len(writes) == 1 and values[0] is not None and depth:
             return self._stands_for(values[0], phase, depth - 1)
         return self._chosen(writes, phase)
+
+    def _at_keys(self, holder: ast.Dict, key: ast.expr, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
+        """The values of `{"train": a, "val": b}[phase]`."""
+        at = [(k.value, v) for k, v in zip(holder.keys, holder.values, strict=True) if isinstance(k, ast.Constant)]
+        said = [_compared(phase.test, ast.unparse(key), k) for k, _ in at]
+        if None in said or len(at) < len(holder.keys):
+            return None
+        trains = [holds is phase.trains for holds in said]
+        pairs = [(value, is_so) for (_, value), is_so in zip(at, trains, strict=True)]
+        return [v for v, is_so in pairs if is_so], [v for v, is_so in pairs if not is_so]
 
     def _given(self, frame: Scope, name: str, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """The arguments of callers, those that have it train and those that do not."""

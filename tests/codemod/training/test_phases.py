@@ -90,6 +90,19 @@ def test_loaders_chosen_by_the_phase() -> None:
     assert [texts(listed) for listed in found] == [["a"], ["b"]]
 
 
+@pytest.mark.parametrize(
+    "head", ["for x in {'train': a, 'val': b}[phase]:", "loader = {'val': b, 'train': a}[phase]\nfor x in loader:"]
+)
+def test_loaders_of_a_dict_that_no_variable_holds(head: str) -> None:
+    phases, phase, _ = asked("if phase == 'train':\n    loss.backward()", head)
+    assert phase is not None
+    trained, evaluated = phases.loaders(phase) or ([], [])
+    assert (phases.key(phase), texts(trained), texts(evaluated)) == (None, ["a"], ["b"])
+    phases, phase, _ = asked("if phase == 'train':\n    loss.backward()", "for x in {key: a, 'val': b}[phase]:")
+    assert phase is not None
+    assert phases.loaders(phase) is None
+
+
 def test_loaders_that_callers_give() -> None:
     text = "def run(loader, training):\n    for x in loader:\n        if training:\n            loss.backward()\n"
     facts = Facts(f"{text}run(a, True)\nrun(b, training=False)\n")

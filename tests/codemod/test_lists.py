@@ -114,3 +114,18 @@ def test_any_other_is_reported(slots: dict[str, str]) -> None:
     after, notes = rewritten(**slots)
     assert GATHERED not in after
     assert notes or "end" not in slots
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        "losses.append(nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())",
+        "losses.append(sum(p.grad.norm().item() for p in model.parameters()))",
+        "norm = model.weight.grad.norm()\n        losses.append(float(norm))",
+        "losses.append(optimizer.param_groups[0]['lr'])",
+    ],
+)
+def test_what_is_the_same_in_all_processes_is_not_put_together(add: str) -> None:
+    after, notes = rewritten(add=add)
+    assert "gather" not in after
+    assert not notes

@@ -50,7 +50,7 @@ class _Addition:
 
 
 class Lists:
-    """Find lists that can be gathered after their loop, so that they are as in one process.
+    """Find lists of what differs between processes that can be gathered after their loop, to be as in one process.
 
     They get a number or an array for each batch, of which the mean is read; or each row of a batch, for a metric.
     """
@@ -141,6 +141,9 @@ class Lists:
         reads = {r for d in (first, *inside) for r in facts.uses(d)}
         within = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, each.statement)]
         outside = [r for r in reads if not self.program.inside(r, loop)]
+        ranks = self.sums.ranks
+        if loop in ranks.rounds and not ranks.is_own(each.value):
+            return None  # the gradients' norm
         return self._unit(each, outside, loop) if outside and all(map(self._is_shown, within)) else None
 
     def _unit(self, each: _Addition, outside: Sequence[ast.expr], loop: Loop) -> Collected | None:

@@ -98,6 +98,7 @@ class Block:
             made = snippets.statements(insert.code, self.indent)
             if insert.where == "after" and insert.imports and not insert.gap:
                 self.body.extend(made)
+                self._last = insert.code, len(self.body)
                 continue
             if insert.gap and not has_blank(left) and self.body:
                 left = [*blank(insert.gap), *left]

@@ -118,6 +118,13 @@ def test_the_same_statement_is_not_put_twice_in_succession(between: str, after: 
     assert (result.text, result.missed) == (after, [])
 
 
+def test_the_same_import_is_not_put_twice_in_succession() -> None:
+    facts = Facts("import a, b\nb()\n")
+    first = facts.statement("import a, b")
+    result = applied(facts, *(Insert(first, "after", "import c", order=order) for order in (0, 1)))
+    assert result.text == "import a, b\nimport c\nb()\n"
+
+
 @pytest.mark.parametrize(
     ("before", "place", "code", "after"),
     [

@@ -21,6 +21,7 @@ class Inserted:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._nodes: dict[Scope, dict[str, list[ast.expr]]] = {}
+        self._files: dict[str, dict[Scope, list[ast.expr]]] = {}
 
     def obstacles(self, changes: Sequence[Change]) -> Iterator[Obstacle]:
         """The inserted statements that may read what is not there, or not any more."""
@@ -56,11 +57,19 @@ class Inserted:
         """The variables, attributes and elements in a function, by their texts."""
         if frame not in self._nodes:
             found: dict[str, list[ast.expr]] = {}
-            for node in self.program.parsed(frame.node).nodes:
-                if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and self.program.frame(node) is frame:
-                    found.setdefault(ast.unparse(node), []).append(node)
+            for node in self._nodes_by_frame(self.program.path(frame.node)).get(frame, ()):
+                found.setdefault(ast.unparse(node), []).append(node)
             self._nodes[frame] = found
         return self._nodes[frame]
+
+    def _nodes_by_frame(self, path: str) -> dict[Scope, list[ast.expr]]:
+        if path not in self._files:
+            found: dict[Scope, list[ast.expr]] = {}
+            for node in self.program.flow.parsed_of[path].nodes:
+                if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+                    found.setdefault(self.program.frame(node), []).append(node)
+            self._files[path] = found
+        return self._files[path]
 
     def _writes(self, frame: Scope, text: str, nodes: Sequence[ast.expr]) -> list[ast.AST]:
         if text.isidentifier():

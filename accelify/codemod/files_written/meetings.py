@@ -81,7 +81,7 @@ class Meetings:
                     return True
                 if place in written and self._is_written_again(read, written[place]):
                     return True
-            is_listing = self._has(read, Trait.LISTS)
+            is_listing = bool(removed) and self._has(read, Trait.LISTS)
             for removal, taken in removed.items():
                 is_told = self._is_held(paths, taken) if is_listing else removal in own and self._is_held(taken, paths)
                 if is_told and self._comes_to(read, removal):

@@ -207,7 +207,7 @@ class _Fixed:
 
     def _is_size(self, size: ast.expr, given: ast.expr, name: str = "") -> bool:
         """Whether an expression is the size, or a parameter of that name, of a function that is given the loader."""
-        if not self._is_given(size) or not isinstance(given, (ast.Name, ast.Attribute)):
+        if not isinstance(given, (ast.Name, ast.Attribute)) or not self._is_given(size):
             return is_same_size(self.tracer, size, given, name)
         functions = {c[-1].scope for c in self.tracer.chains(size)}
         ends = [c[-1] for c in self.tracer.chains(given)]
@@ -224,18 +224,22 @@ class _Fixed:
 
     def _taken_for_rows(self, size: ast.expr, steps: Collection[ast.Call]) -> Iterator[ast.expr]:
         """Where the rows of a batch are taken to be so many: `x.view(size, -1)`, `rnn(x, torch.zeros(1, size, 8))`."""
-        for call in self.program.calls:
-            if self.program.frame(call) not in self.program.reachable:
-                continue
+        for call, arguments in self._run_calls:
             is_made = call in steps and self._makes_rows(call)
             is_made = is_made and not draws(self.program, call)  # a model may make any number of samples
-            given = [p for a in _arguments(call) for p in (_factors(a) if is_made else (a,))]
+            given = [p for a in arguments for p in (_factors(a) if is_made else (a,))]
             found = next((a for a in given if self._is_size(size, a, "batch" if a is given[0] else "")), None)
             is_anew = isinstance(found, ast.Attribute) and self._is_set_anew(found, found.attr)
             if found is None or is_anew:
                 continue
             if is_made or self._shapes_batch(call) or self._takes_batch(call, given.index(found)):
                 yield found
+
+    @cached_property
+    def _run_calls(self) -> list[tuple[ast.Call, list[ast.expr]]]:
+        """The calls that the script may make, each with its arguments."""
+        run = (c for c in self.program.calls if self.program.frame(c) in self.program.reachable)
+        return [(call, [*_arguments(call)]) for call in run]
 
     def _shapes_batch(self, call: ast.Call) -> bool:
         """Whether a call gives a batch another shape, or makes a tensor for one."""

@@ -35,6 +35,7 @@ class Solver:
         self.made_after: dict[ast.AST, list[int]] = {}
         self.own: dict[ast.AST, list[int]] = {}
         self.shown_to: dict[tuple[ast.AST, ast.AST], tuple[int, bool]] = {}
+        self.run_in: dict[ast.AST, list[tuple[int, int, Event]]] = {}
         self.remote = 0  # made outside the function whose variable it is; all of attributes
         for number, definition in enumerate(collected.definitions):
             frame = collected.frames[number]
@@ -164,11 +165,10 @@ class Solver:
         if (maker, reader) not in self.shown_to:
             graph, states = self.flow.graph(maker), self.own_states(maker)  # type: ignore[arg-type]  # a frame
             found, is_called = states[graph.END] | states[graph.RAISED], False
-            for point, listed in self.collected.events[maker].items():
-                for number, event in enumerate(listed):
-                    if self.may_run(event, reader):
-                        gone, added = self.effect(listed[:number], self.made_at)
-                        found, is_called = found | (states[point] & ~gone) | added, True
+            for point, number, event in self._running(maker):
+                if self.may_run(event, reader):
+                    gone, added = self.effect(self.collected.events[maker][point][:number], self.made_at)
+                    found, is_called = found | (states[point] & ~gone) | added, True
             self.shown_to[maker, reader] = found, is_called
         return self.shown_to[maker, reader]
 
@@ -180,10 +180,16 @@ class Solver:
             self.own[frame] = _propagate(self.flow.graph(frame), 0, effects)  # type: ignore[arg-type]  # a frame
         return self.own[frame]
 
+    def _running(self, maker: ast.AST) -> list[tuple[int, int, Event]]:
+        """The events of a function that run code, each with its point and its number there."""
+        if maker not in self.run_in:
+            events = self.collected.events[maker].items()
+            found = [(point, number, event) for point, listed in events for number, event in enumerate(listed)]
+            self.run_in[maker] = [f for f in found if f[2].calls is not None or f[2].is_unknown_code]
+        return self.run_in[maker]
+
     def may_run(self, event: Event, frame: ast.AST) -> bool:
-        """Whether an event may run a function: one that a call reaches, or that has the name of what is called."""
-        if event.calls is None and not event.is_unknown_code:
-            return False
+        """Whether an event that runs code may run a function: one that a call reaches, or that has the called name."""
         run = self.runs(event.calls)
         if run is None or self.names.function(frame) in run:
             return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
@@ -31,9 +32,8 @@ class AskedBatches:
     def calls(self, loops: Sequence[Loop]) -> list[ast.Call]:
         """`next(iterator)` of a loader, in the loops or in what they call."""
         found = []
-        for call in self.program.calls:
-            asked = self.program.iterator(call)
-            if asked is None or not (self._is_batch(call) or self._numbers(asked) or self._yields_batches(asked)):
+        for call, asked in self._asking:
+            if not (self._is_batch(call) or self._numbers(asked) or self._yields_batches(asked)):
                 continue
             own = self.program.loops_round(call)
             if own and own[0] not in loops and self.model_runs.are_in(own[0]):
@@ -42,6 +42,12 @@ class AskedBatches:
                 found.append(call)
         within = [c for c in found if not self._asks_its_own(c)]
         return within or found
+
+    @cached_property
+    def _asking(self) -> list[tuple[ast.Call, ast.expr]]:
+        """The calls that take an item of something, and of what."""
+        asked = ((call, self.program.iterator(call)) for call in self.program.calls)
+        return [(call, each) for call, each in asked if each is not None]
 
     def _is_batch(self, node: ast.expr) -> bool:
         held = [v.owner for v in self.program.values(node) if isinstance(v, Element)]

@@ -84,10 +84,16 @@ def test_what_is_read_for_its_mean_is_put_together(slots: dict[str, str]) -> Non
     assert not notes
 
 
+def test_its_sum_is_divided_by_its_own_length() -> None:
+    after, notes = rewritten(end="print(sum(losses) / len(loader))")
+    assert f"{GATHERED}    print(sum(losses) / len(losses))\n" in after
+    assert not notes
+
+
 @pytest.mark.parametrize(
     "slots",
     [
-        {"end": "print(sum(losses) / len(loader))"},
+        {"end": "print(sum(losses) / len(model))"},
         {"end": "print(losses[-1])"},
         {"end": "history.extend(losses); print(history)"},
         {"end": "print(np.mean(losses)); loader_losses = losses"},

@@ -190,7 +190,8 @@ class Batchwise:
 
     def _are_shared(self, names: Collection[str], lists: Collection[str], loop: ast.For) -> bool:
         """Whether the sums and lists of a loop are those that are reduced and gathered after it where it trains."""
-        if not set(lists) <= {each.name for each in self.metering.lists_of(loop)}:
+        alike = (each for each in self.metering.lists_of(loop) if each.trimmed is None and not each.lengths)
+        if not set(lists) <= {each.name for each in alike}:
             return False
         reductions = self.sums.of(loop)
         reduced = [n for r in reductions if set(r.names) & set(names) and r.anchor is loop for n in r.names]

@@ -181,6 +181,12 @@ def _lengths(script: Script, evaluation: ShardedEvaluation) -> Iterator[Replace]
         yield Replace(node, lambda _: length, reads=tuple(sorted(names_in(evaluation.source))))
 
 
+def _length_of(name: str, counted: ast.expr) -> Replace:
+    """`len(losses)`, where the list holds one number for each batch of all processes."""
+    length = snippets.expression(f"len({name})")
+    return Replace(counted, lambda _: length, reads=(name,))
+
+
 def _gathered(collected: Collected, accelerator: str, indent: int, source: str) -> str:
     """`losses = accelerator.gather_for_metrics(losses, per="batch")`."""
     name, how = (
@@ -210,6 +216,7 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
     code.extend(_gathered(each, accelerator, indent, source) for each in metered.lists)
     edits: list[Edit] = [Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS)]
     edits.extend(_trimmed(each.trimmed, accelerator) for each in metered.lists if each.trimmed is not None)
+    edits.extend(_length_of(each.name, length) for each in metered.lists for length in each.lengths)
     if edits:
         names = "`, `".join([*(name for name, _ in metered.together), *(each.name for each in metered.lists)])
         is_trimmed = not metered.together and all(c.per == "row" or c.trimmed is not None for c in metered.lists)

@@ -27,13 +27,15 @@ class Collected:
     """A list that is gathered after its loop.
 
     per: what each element stands for, None where that may vary. trimmed: what is put into it of a batch's rows, from
-    which those have to be left out that are repeated to fill a step.
+    which those have to be left out that are repeated to fill a step. lengths: the numbers of one process's batches that
+    divide its sum.
     """
 
     name: str
     per: str | None
     is_of_numbers: bool
     trimmed: ast.expr | None = None
+    lengths: tuple[ast.expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +158,22 @@ class Lists:
             is_value = elements.is_data(each.value) or self._has_no_graph(each.value)
             return Collected(name, "batch", False, each.value) if is_value else None
         is_value = is_number or (not isinstance(each.statement, ast.Assign) and self._has_no_graph(each.value))
-        is_mean = is_value and (is_number or not each.of_rows) and all(map(self.is_meant, outside))
-        return Collected(name, "batch", is_number) if is_mean else None
+        lengths = {r: n for r in outside if is_number and (n := self._number_of_batches(r, loop)) is not None}
+        is_mean = all(r in lengths or self.is_meant(r) for r in outside)
+        if not is_value or not is_mean or (each.of_rows and not is_number):
+            return None
+        return Collected(name, "batch", is_number, lengths=tuple(lengths.values()))
+
+    def _number_of_batches(self, read: ast.expr, loop: Loop) -> ast.expr | None:
+        """`len(loader)` of `sum(losses) / len(loader)`, which `len(losses)` is, too."""
+        total = self.program.parent(read)
+        mean = self.program.parent(total) if total is not None else None
+        is_sum = isinstance(total, ast.Call) and any(map(names.sums_up, self.program.called(total)))
+        is_mean = isinstance(mean, ast.BinOp) and isinstance(mean.op, ast.Div) and mean.left is total
+        if not is_sum or not isinstance(total, ast.Call) or len(total.args) > 1 or not is_mean:
+            return None
+        length = f"len({ast.unparse(self.tracer.inside(loop.iter))})"
+        return mean.right if isinstance(mean, ast.BinOp) and ast.unparse(mean.right) == length else None
 
     def _is_of_means(self, each: Collected) -> bool:
         return each.per == "batch" and each.trimmed is None

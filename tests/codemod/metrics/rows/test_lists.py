@@ -43,6 +43,14 @@ def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
     assert lists(body, end, before) == []
 
 
+def test_a_sum_by_the_number_of_batches() -> None:
+    facts, loop = in_loop("losses.append(model(x).mean().item())", "print(sum(losses) / len(loader))\n", "losses = []")
+    found = Lists(facts.program, facts.tracer, Harmless(facts.program, facts.roles), sums_of(facts))
+    block = facts.program.block(loop)
+    (collected,) = found.of(loop, block[: block.index(loop)])
+    assert [ast.unparse(n) for n in collected.lengths] == ["len(loader)"]
+
+
 ROWS = [
     "model(x).argmax(1).tolist()",
     "y.cpu().numpy()",

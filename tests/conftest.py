@@ -16,6 +16,10 @@ from tests.interpreters import FAST_START
 # other tests want the same cores, one such batch took a tenth of a second.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# The collector looks rarely for what it seldom finds: thousands of tests, once collected, stay to the end; and what a
+# rewrite leaves, its trees, need not go at once.
+gc.set_threshold(100_000, 50, 100)
+
 # Every interpreter that a test starts, wherever its environment comes from.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(FAST_START)]))
 
@@ -48,10 +52,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector off thousands of tests, and have it look rarely for what a rewrite leaves: its trees."""
+    """Keep the collector off thousands of tests."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
     atexit.register(gc.freeze)
 
 

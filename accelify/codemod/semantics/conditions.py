@@ -39,6 +39,7 @@ from accelify.codemod.semantics.outcomes import (
 )
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.reaching.last_bindings import LEAVING, Holding, LastBindings, blocks
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     ClassValue,
@@ -53,7 +54,6 @@ Calls = tuple[ast.Call, ...]
 _MOST_CALLS = 4  # how far the way into a function is remembered
 _MOST_OPEN = 60  # expressions that wait for another's outcome
 _CONVERSIONS = ("bool", "int", "float", "str", "abs", "len")
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _MUTABLE = (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)
 
 
@@ -102,7 +102,7 @@ class Conditions:
         self._told = told or {}
         self._outcomes: Answers[tuple[ast.AST, World, Calls]] = Answers(_MOST_OPEN)
         self._ways: dict[World, dict[Scope, list[Calls]] | None] = {}
-        self._holding: dict[tuple[Scope | None, str], set[ast.AST]] = {}
+        self._holding: Holding = {}
         self._leaving: dict[ast.AST, dict[ast.AST, tuple[ast.stmt, ...]]] = {}
 
     # Conditions.
@@ -167,7 +167,7 @@ class Conditions:
         found = self._leaving.get(holder)
         if found is None:
             found = self._leaving[holder] = {}
-            for block in _blocks(holder):
+            for block in blocks(holder):
                 before: tuple[ast.stmt, ...] = ()
                 for statement in block:
                     found[statement] = before
@@ -187,8 +187,8 @@ class Conditions:
     def _may_leave(self, statement: ast.AST) -> bool:
         """Whether `leaves` can be true of a statement in some world."""
         if isinstance(statement, (ast.If, ast.With, ast.AsyncWith, ast.Try, ast.ExceptHandler)):
-            return any(map(self._may_leave, chain.from_iterable(_blocks(statement))))
-        return isinstance(statement, (*_LEAVING, ast.Assert)) or self._exits(statement)
+            return any(map(self._may_leave, chain.from_iterable(blocks(statement))))
+        return isinstance(statement, (*LEAVING, ast.Assert)) or self._exits(statement)
 
     def _exits(self, statement: ast.AST) -> bool:
         call = statement.value if isinstance(statement, ast.Expr) else None
@@ -196,7 +196,7 @@ class Conditions:
 
     def leaves(self, statement: ast.stmt, world: World, calls: Calls = ()) -> bool:
         """Whether nothing after a statement of the same block is reached."""
-        if isinstance(statement, _LEAVING):
+        if isinstance(statement, LEAVING):
             return True
         if isinstance(statement, ast.If):
             branch = self.live_branch(statement, world, calls)
@@ -447,7 +447,7 @@ class Conditions:
             return either(self._bound(owner, node.id, w, world, calls) for w in owner.writes[node.id])
         frame = self.program.frame(node)
         if owner is frame:
-            writes = self._reaching(node, node.id, owner, world, calls)
+            writes, _ = self._bindings(world, calls).reaching(node, node.id, owner)
             return either(self._bound(owner, node.id, w, world, calls) for w in writes)
         made = self._made_by(owner, frame, calls)
         return either(self._bound(owner, node.id, w, world, made) for w in self._seen_from(frame, owner, node, world))
@@ -483,7 +483,11 @@ class Conditions:
             return writes
         at = block.index(inner.node)
         later = [w for w in writes if not any(self.program.inside(w, s) for s in block[: at + 1])]
-        return [*self._before(block[at], owner, node.id, world, ()), *later]
+        return [*self._bindings(world, ()).before(block[at], owner, node.id)[0], *later]
+
+    def _bindings(self, world: World, calls: Calls) -> LastBindings:
+        """What may have been bound last, by the branches that run in a world."""
+        return LastBindings(self.program, lambda branching: self.live_branch(branching, world, calls), self._holding)
 
     def _bound(self, owner: Scope, name: str, write: ast.AST, world: World, calls: Calls) -> Outcome:
         """The value that a variable gets at one of the places that bind it."""
@@ -574,8 +578,9 @@ class Conditions:
         owner = self.program.scope(root).owner(root.id) if root is not None else None
         near: list[ast.AST] = []
         is_certain = False
-        if owner is frame and self._writes_of(owner, text):
-            near, is_certain = self._reached(node, text, frame, world, calls)
+        bindings = self._bindings(world, calls)
+        if owner is frame and bindings.writes(owner, text):
+            near, is_certain = bindings.reaching(node, text, frame)
         others = [w for w in self._matching(node) if self.program.frame(w) is not frame and self.runs(w, world)]
         if not is_certain and not is_own:
             return ANYTHING
@@ -631,158 +636,6 @@ class Conditions:
                 found.append(write)
         return found
 
-    # Definitions: from a read backwards through the blocks of its function.
-
-    def _reaching(self, read: ast.expr, key: str, owner: Scope, world: World, calls: Calls) -> list[ast.AST]:
-        return self._reached(read, key, owner, world, calls)[0]
-
-    def _reached(
-        self, read: ast.expr, key: str, owner: Scope, world: World, calls: Calls
-    ) -> tuple[list[ast.AST], bool]:
-        """The places that may have bound a variable or attribute when it is read, and whether one of them has."""
-        statement = self.program.statement(read)
-        found: list[ast.AST] = []
-        if self._are_local(owner, key, statement):
-            walruses = (n for n in ast.walk(statement) if isinstance(n, ast.NamedExpr) and n.target.id == key)
-            found.extend(w.target for w in walruses if not self.program.inside(read, w))
-        if isinstance(statement, LOOPS) and not isinstance(statement, ast.While) and found == []:
-            found += self._in_block(statement.body, owner, key, world, calls)[0] if statement.iter is not read else []
-        if isinstance(statement, ast.While):
-            found += self._in_block(statement.body, owner, key, world, calls)[0]
-        before, is_certain = self._climbed(statement, owner, key, world, calls)
-        return [*found, *before], is_certain
-
-    def _before(self, statement: ast.stmt, owner: Scope, key: str, world: World, calls: Calls) -> list[ast.AST]:
-        return self._climbed(statement, owner, key, world, calls)[0]
-
-    def _climbed(
-        self, statement: ast.stmt, owner: Scope, key: str, world: World, calls: Calls
-    ) -> tuple[list[ast.AST], bool]:
-        """The bindings before a statement: those of its block, then of the blocks round it, then the parameters."""
-        found: list[ast.AST] = []
-        node: ast.AST = statement
-        while node is not owner.node:
-            parent = self.program.parent(node)
-            if parent is None:
-                break
-            block = next((b for b in _blocks(parent) if node in b), [])
-            if block:
-                more, is_certain = self._in_block(block[: block.index(node)], owner, key, world, calls)
-                found.extend(m for m in more if m not in found)
-                if is_certain:
-                    return found, True
-            more, is_certain = self._round(parent, node, owner, key, world, calls)
-            found.extend(m for m in more if m not in found)
-            if is_certain:
-                return found, True
-            node = parent
-        found.extend(w for w in owner.writes.get(key, ()) if isinstance(w, ast.arg))
-        return found, any(isinstance(w, ast.arg) for w in owner.writes.get(key, ()))
-
-    def _round(
-        self, parent: ast.AST, child: ast.AST, owner: Scope, key: str, world: World, calls: Calls
-    ) -> tuple[list[ast.AST], bool]:
-        """The bindings of a variable on the way into a block: a loop's target or earlier rounds, a context, a `try`."""
-        if isinstance(parent, LOOPS) and child in parent.body:
-            bound = [] if isinstance(parent, ast.While) else _stored(parent.target, key)
-            if bound:
-                return bound, True
-            return self._in_block(parent.body, owner, key, world, calls)[0], False
-        if isinstance(parent, LOOPS) and child in parent.orelse:
-            return self._in_block(parent.body, owner, key, world, calls)[0], False
-        if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
-            bound = [n for i in parent.items if i.optional_vars is not None for n in _stored(i.optional_vars, key)]
-            return bound, bool(bound)
-        if isinstance(parent, ast.Try) and child not in parent.body:
-            parts = parent.body if child in parent.handlers else [*parent.body, *parent.orelse]
-            parts = [*parts, *(s for h in parent.handlers for s in h.body if child in parent.finalbody)]
-            is_after = child in parent.orelse
-            more, is_certain = self._in_block(parts, owner, key, world, calls)
-            return more, is_certain and is_after
-        if isinstance(parent, ast.ExceptHandler) and parent.name == key:
-            return [parent], True
-        return [], False
-
-    def _in_block(
-        self, block: Sequence[ast.stmt], owner: Scope, key: str, world: World, calls: Calls
-    ) -> tuple[list[ast.AST], bool]:
-        """The bindings that reach the end of a block, and whether one of its statements always binds, or leaves."""
-        found: list[ast.AST] = []
-        for statement in reversed(block):
-            if isinstance(statement, _LEAVING):
-                found.clear()
-                return found, True
-            if not self._are_local(owner, key, statement):
-                continue
-            more, is_certain = self._in_statement(statement, owner, key, world, calls)
-            found.extend(m for m in more if m not in found)
-            if is_certain:
-                return found, True
-        return found, False
-
-    def _in_statement(
-        self, statement: ast.stmt, owner: Scope, key: str, world: World, calls: Calls
-    ) -> tuple[list[ast.AST], bool]:
-        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            bound = [n for t in targets for n in _stored(t, key)] if statement.value is not None else []
-            return (bound, True) if bound else (self._named_inside(statement, key), False)
-        if isinstance(statement, ast.If):
-            branch = self.live_branch(statement, world, calls)
-            branches = [statement.body, statement.orelse] if branch is None else [branch]
-            parts = [self._in_block(b, owner, key, world, calls) for b in branches]
-            return [*self._named_inside(statement.test, key), *(n for p in parts for n in p[0])], all(
-                p[1] for p in parts
-            )
-        if isinstance(statement, LOOPS):
-            bound = [] if isinstance(statement, ast.While) else _stored(statement.target, key)
-            parts = [self._in_block(b, owner, key, world, calls) for b in (statement.body, statement.orelse)]
-            return [*bound, *(n for p in parts for n in p[0])], False
-        if isinstance(statement, (ast.With, ast.AsyncWith)):
-            more, is_certain = self._in_block(statement.body, owner, key, world, calls)
-            bound = [n for i in statement.items if i.optional_vars is not None for n in _stored(i.optional_vars, key)]
-            return [*bound, *more], is_certain or bool(bound)
-        if isinstance(statement, ast.Try):
-            tried = self._in_block([*statement.body, *statement.orelse], owner, key, world, calls)
-            caught = [self._in_block(h.body, owner, key, world, calls) for h in statement.handlers]
-            last = self._in_block(statement.finalbody, owner, key, world, calls)
-            every = [n for p in (tried, *caught, last) for n in p[0]]
-            return every, last[1] or (tried[1] and all(c[1] for c in caught))
-        if isinstance(statement, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound = [w for w in owner.writes.get(key, ()) if w is statement or self.program.parent(w) is statement]
-            return bound, bool(bound)
-        return self._named_inside(statement, key), False
-
-    @staticmethod
-    def _named_inside(node: ast.AST, key: str) -> list[ast.AST]:
-        walruses = (n for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
-        stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-        inside = stored if isinstance(node, ast.Match) else (w.target for w in walruses)
-        return [n for n in inside if n.id == key]
-
-    def _are_local(self, owner: Scope, key: str, statement: ast.stmt) -> bool:
-        """Whether a statement may bind a variable or an attribute."""
-        place = (owner, key)
-        if place not in self._holding:
-            holding: set[ast.AST] = set()
-            for write in self._writes_of(owner, key):
-                holding.add(write)
-                for around in self.program.ancestors(write):
-                    if around in holding:
-                        break
-                    holding.add(around)
-            self._holding[place] = holding
-        return statement in self._holding[place]
-
-    def _writes_of(self, owner: Scope, key: str) -> list[ast.AST]:
-        if "." not in key:
-            return [w for w in owner.writes.get(key, ()) if not isinstance(w, ast.arg)]
-        return [
-            w
-            for w in self.program.attribute_writes.get(key.rpartition(".")[2], ())
-            if self.program.frame(w) is owner and ast.unparse(w) == key
-        ]
-
 
 def implied(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
     """The conditions that hold, or do not, where all of one does: `a`, and not `b`, of `a and not b`."""
@@ -814,24 +667,6 @@ def _not(answer: bool | None) -> bool | None:
 
 def _by_name(scope: Scope) -> tuple[str, str]:
     return (scope.module, scope.qualified_name)
-
-
-def _blocks(node: ast.AST) -> Iterator[list[Any]]:
-    """The lists of statements, or of handlers, that a node holds."""
-    for name in ("body", "orelse", "finalbody", "handlers"):
-        block = getattr(node, name, None)
-        if isinstance(block, list) and block:
-            yield block
-
-
-def _stored(target: ast.expr, key: str) -> list[ast.AST]:
-    """The names or attributes of a target that are the one that is looked for."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return [n for e in target.elts for n in _stored(e, key)]
-    if isinstance(target, ast.Starred):
-        return _stored(target.value, key)
-    is_it = isinstance(target, (ast.Name, ast.Attribute)) and ast.unparse(target) == key
-    return [target] if is_it else []
 
 
 def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:

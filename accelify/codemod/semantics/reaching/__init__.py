@@ -1,1 +1,1 @@
-"""Reaching definitions over the control-flow graph of each function: `semantics.definitions` asks them."""
+"""Which bindings reach a read? Over the control-flow graph for `semantics.definitions`, in a world for `conditions`."""

@@ -24,6 +24,7 @@ from accelify.codemod.training.gradients.round_tensors import RoundTensors, owne
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.model_runs import ModelRuns
 
+_DRAWN = (Mark.DRAW, Mark.PICKED, Mark.SIMULATION)
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _GOES_ON = (ast.Break, ast.Continue, ast.Return)
 _LEAVES = (*_GOES_ON, ast.Raise)
@@ -148,18 +149,35 @@ def _read_on(metrics: Metrics, test: ast.expr, found: Iterable[Definition]) -> l
 
 
 def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
-    """The loops that take steps in a round of a sharded loop, as many as the process's own item says."""
+    """The loops that take steps as often as the process's own item says, in a round of a sharded loop, or its episode.
+
+    for t in range(len(states)):
+        optimizer.step()
+    """
     program, ranks, training = metrics.measured.program, metrics.ranks, metrics.measured.training
     steps = _Steps(metrics, {*training.backwards, *training.steps})
     loops = (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.For) and n not in ranks.rounds)
     for loop in sorted(loops, key=program.position):
+        length = ranks.length_of(loop.iter)
         is_in_round = not ranks.loops.isdisjoint(program.loops_round(loop))
+        is_in_round = is_in_round or (bool(length.of(*_DRAWN)) and _is_of_episode(metrics, loop.iter))
         if is_in_round and program.frame(loop) in program.reachable and steps.are_in(loop):
-            length = ranks.length_of(loop.iter)
             sized = {origin.node for origin in length.of(Mark.ROWS)}
             is_of_item = is_cut_from_an_item(metrics, loop.iter)
             if length.is_own or any(may_be_longer(metrics.measured, around, is_of_item=is_of_item) for around in sized):
                 yield loop
+
+
+def _is_of_episode(metrics: Metrics, listed: ast.expr) -> bool:
+    """Whether ranks put items into a list, which is not drawn from, some more often than others."""
+    program, chains = metrics.measured.program, metrics.measured.chains
+    nodes = list(ast.walk(listed))
+    is_asked = any(program.flow.callees.get(n) for n in nodes if isinstance(n, ast.Call))
+    if is_asked or program.once(Effects).of(listed).draws:  # `random.sample(memory, 8)`
+        return False
+    definitions = (d for n in nodes if isinstance(n, (ast.Name, ast.Attribute)) for d in chains.definitions(n))
+    filled = (d.node for d in definitions if d.kind is Kind.IN_PLACE)
+    return any(not _is_met_by_all(metrics, node, (), (), _DEPTH) for node in filled)
 
 
 def _is_for_all(metrics: Metrics, learning: _Steps, comparisons: LossComparisons, choice: Choice) -> bool:

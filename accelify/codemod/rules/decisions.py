@@ -133,7 +133,11 @@ def _speaker(script: Script, call: ast.Call) -> str | None:
 
 def _repeated(script: Script) -> Iterator[Remark]:
     """Loops of backward passes that have as many rounds as the item of one process says."""
-    for loop in repeated_apart(script.metrics) if not script.is_by_hand and not script.run.ends_apart else ():
+    for loop in repeated_apart(script.metrics) if not script.is_by_hand else ():
+        if script.run.ends_apart:
+            message = f"this loop takes as many steps as the process's own episode has: {_joining(script)}"
+            yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
+            continue
         message = (
             "this loop has as many backward passes as the process's own item has parts, and processes with different "
             "numbers of them wait for each other and hang: add up the losses, and go backward once for each item"
@@ -145,14 +149,19 @@ def _told(script: Script, test: ast.expr) -> str:
     """A note on a condition that may hold on one process and not on another."""
     message = _why_apart(script, test)
     if script.run.ends_apart:
-        return message + (
-            "processes may take different numbers of steps. One that has finished joins the others' steps without data "
-            f"in `{script.reach.name}.wait_for_everyone()`, so call that right after the training: before it, the "
-            "script must not do anything else that needs all processes"
-        )
+        return message + _joining(script)
     return message + (
         "processes that decide differently wait for each other and hang; decide from a value that is reduced "
         "across processes"
+    )
+
+
+def _joining(script: Script) -> str:
+    """What becomes of a process that has finished before the others."""
+    return (
+        "processes may take different numbers of steps. One that has finished joins the others' steps without data "
+        f"in `{script.reach.name}.wait_for_everyone()`, so call that right after the training: before it, the "
+        "script must not do anything else that needs all processes"
     )
 
 

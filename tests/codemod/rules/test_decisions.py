@@ -296,3 +296,42 @@ def test_process_0_asks_the_user_for_all(slot: str, text: str, asked: str | None
     assert [MAIN_ASKS.format(asked) in line for line in lines] == [True] * (asked is not None)
     notes = run(script(before=BEFORE, **slots)).notes
     assert any("waits for input" in n.message for n in notes) is (asked is None)
+
+
+EPISODES = """\
+import random
+import gymnasium as gym
+import torch
+from torch import nn
+env = gym.make("CartPole-v1")
+policy = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(policy.parameters())
+for episode in range(10):
+    row, _ = env.reset()
+    states, done = [], False
+    {play}:
+        state = torch.tensor(row)
+        action = torch.distributions.Categorical(logits=policy(state)).sample()
+        states.append(state)
+        row, reward, done, _, _ = env.step(action.item())
+        {end}
+    for {each}:
+        optimizer.zero_grad()
+        policy(state).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("play", "end", "each", "noted"),
+    [
+        ("while not done", "", "state in states", True),
+        ("for t in range(200)", "if done: break", "t, state in enumerate(states)", True),
+        ("while True", "if done: break", "state in [states[t] for t in range(len(states))]", True),
+        ("for t in range(64)", "if done: row, _ = env.reset()", "state in states", False),
+        ("while not done", "", "state in random.sample(states, 8)", False),
+    ],
+)
+def test_as_many_steps_as_an_episode_has(play: str, end: str, each: str, noted: bool) -> None:
+    result = run(EPISODES.format(play=play, end=end or "pass", each=each))
+    assert any("own episode" in n.message and "different numbers of steps" in n.message for n in result.notes) is noted

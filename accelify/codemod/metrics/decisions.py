@@ -19,10 +19,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements, returned
 from accelify.codemod.semantics.values import Constant
-from accelify.codemod.training.experience import Results
 from accelify.codemod.training.gradients.round_tensors import RoundTensors, owners_of_gradients
-from accelify.codemod.training.loops.bodies import Loop
-from accelify.codemod.training.loops.model_runs import ModelRuns
 
 _DRAWN = (Mark.DRAW, Mark.PICKED, Mark.SIMULATION)
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
@@ -73,27 +70,6 @@ def decided_together(metrics: Metrics, apart: Sequence[Choice]) -> dict[Choice, 
     while left := [c for c in found if not _is_met_by_all(metrics, c.node, {*apart}.difference(found), found, _DEPTH)]:
         for choice in left:
             del found[choice]
-    return found
-
-
-def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.expr]:
-    """The loops over a script's own rows of which each rank takes a shard, though the rows say how many steps it takes.
-
-    Each with the condition of a step: `len(batch) == 16`, where some rows are left out of the batch. Not one that goes
-    by a model's results, as `isnan(loss)`, nor by the size of batches that are made before.
-    """
-    program, training = metrics.measured.program, metrics.measured.training
-    loops = [d.loop for d in training.data if d.loop and metrics.measured.prepared.is_sharded_sequence(d.loop)]
-    apart = list(decided_apart(metrics)) if loops else []
-    together = decided_together(metrics, apart) if apart else {}
-    results = Results(program, metrics.measured.tracer, ModelRuns(program, metrics.measured.roles).is_one)
-    found: dict[Loop, ast.expr] = {}
-    for choice in (c for c in apart if c not in together and not goes_by_size(metrics, c.test)):
-        if any(map(results.holds, ast.walk(choice.test))):
-            continue
-        origins = metrics.ranks.of(choice.test).of(Mark.BATCH, Mark.CHOSEN, Mark.ROWS, Mark.RUNNING)
-        for loop in (one for one in loops if any(program.inside(o.node, one) for o in origins)):
-            found.setdefault(loop, choice.test)
     return found
 
 
@@ -287,10 +263,10 @@ def skipped_apart(metrics: Metrics) -> dict[ast.Try, bool]:
     program, training = metrics.measured.program, metrics.measured.training
     rounds = {d.loop for d in training.data}
     survived = (t for b in training.backwards for t in _survived(program, b, rounds, frozenset(), is_step=True))
-    return {**dict.fromkeys(_given_up(metrics), True), **dict(survived)}
+    return {**dict.fromkeys(given_up(metrics), True), **dict(survived)}
 
 
-def _given_up(metrics: Metrics) -> Iterator[ast.Try]:
+def given_up(metrics: Metrics) -> Iterator[ast.Try]:
     """The statements before a step in which a rank's own batch may fail, so that its round ends without the step."""
     program, training = metrics.measured.program, metrics.measured.training
     steps = _Steps(metrics, {*training.backwards, *training.steps})

@@ -380,6 +380,7 @@ for epoch in range(3):
         ("if len(row) == 4: batch.append(torch.tensor(row))", False),
         ("if not row: continue\n        batch.append(torch.tensor(row))", False),
         ("if epoch: batch.append(torch.tensor(row))", True),
+        ("try: row = f(row)\n        except ValueError: continue\n        batch.append(torch.tensor(row))", False),
     ],
 )
 def test_rows_that_say_how_many_steps_are_taken_are_not_sharded(put: str, is_sharded: bool) -> None:

@@ -28,7 +28,7 @@ class Data:
     loop: Loop | None = None
     sources: tuple[ast.expr, ...] = ()
     state: ast.expr | None = None
-    taken_by: ast.expr | None = None
+    taken_by: ast.AST | None = None
 
     @property
     def sharded_loop(self) -> Loop | None:
@@ -64,7 +64,7 @@ class Training:
         """The loops over data."""
         return frozenset(d.loop for d in self.data if d.loop is not None)
 
-    def left_whole(self, loops: Mapping[Loop, ast.expr]) -> Training:
+    def left_whole(self, loops: Mapping[Loop, ast.AST]) -> Training:
         """With loops none of which is sharded, each with the condition that ranks would come to apart."""
         given = ((d, loops.get(d.loop) if d.loop is not None else None) for d in self.data)
         data = (d if test is None else Data("full", d.loop, taken_by=test) for d, test in given)

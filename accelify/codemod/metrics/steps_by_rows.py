@@ -1,0 +1,35 @@
+"""In which loops over a script's own rows do the rows say how many steps are taken?"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.metrics.decisions import decided_apart, decided_together, given_up, goes_by_size
+from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.training.experience import Results
+from accelify.codemod.training.loops.bodies import Loop
+from accelify.codemod.training.loops.model_runs import ModelRuns
+
+
+def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.AST]:
+    """The loops over a script's own rows of which each rank takes a shard, though the rows say how many steps it takes.
+
+    Each with the condition of a step: `len(batch) == 16`, where some rows are left out of the batch, or what fails for
+    some. Not one that goes by a model's results, as `isnan(loss)`, nor by the size of batches that are made before.
+    """
+    program, training = metrics.measured.program, metrics.measured.training
+    loops = [d.loop for d in training.data if d.loop and metrics.measured.prepared.is_sharded_sequence(d.loop)]
+    apart = list(decided_apart(metrics)) if loops else []
+    together = decided_together(metrics, apart) if apart else {}
+    results = Results(program, metrics.measured.tracer, ModelRuns(program, metrics.measured.roles).is_one)
+    found: dict[Loop, ast.AST] = {
+        loop: n for n in (given_up(metrics) if loops else ()) for loop in loops if program.inside(n, loop)
+    }
+    for choice in (c for c in apart if c not in together and not goes_by_size(metrics, c.test)):
+        if any(map(results.holds, ast.walk(choice.test))):
+            continue
+        origins = metrics.ranks.of(choice.test).of(Mark.BATCH, Mark.CHOSEN, Mark.ROWS, Mark.RUNNING)
+        for loop in (one for one in loops if any(program.inside(o.node, one) for o in origins)):
+            found.setdefault(loop, choice.test)
+    return found

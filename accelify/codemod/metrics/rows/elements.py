@@ -6,7 +6,7 @@ import ast
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.metrics.rows.trims import is_of_each_row, is_of_model, object_of, rows_of
+from accelify.codemod.metrics.rows.trims import is_of_each_row, is_of_loss, object_of, rows_of
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -85,8 +85,8 @@ class Elements:
             return self.has_rows(value.left, seen) or self.has_rows(value.right, seen)
         if not isinstance(value, ast.Call) or _folds(value):
             return False
-        if is_of_model(self.program, value):
-            return True
+        if self.harmless.is_of_module(value):
+            return not is_of_loss(self.program, value)
         inner = object_of(self.program, value) or next(iter(value.args), None)
         return is_of_each_row(self.program, value) and inner is not None and self.has_rows(inner, seen)
 

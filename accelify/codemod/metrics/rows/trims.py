@@ -575,14 +575,13 @@ def _gives_rows(program: Program, value: ast.expr, depth: int) -> bool:
     if rows and all(row.rows is Rows.EACH or row.has(Trait.SAME_VALUES) for row in rows):
         inner = object_of(program, value) or next(iter(value.args), None)
         return inner is not None and _gives_rows(program, inner, depth)
-    return is_of_model(program, value)
+    return "module" in program.once(Kinds).of(value.func) and not is_of_loss(program, value)
 
 
-def is_of_model(program: Program, call: ast.Call) -> bool:
-    """Whether a call is a module's forward pass, but for that of a loss."""
+def is_of_loss(program: Program, call: ast.Call) -> bool:
+    """Whether a call computes a loss, as its function, its object or its name says."""
     named = {v.name for v in program.values(call.func) if isinstance(v, Made)}
-    is_loss = any(map(names.is_loss, named)) or vocabulary.is_name_of_a_loss(_last_name(call.func))
-    return "module" in program.once(Kinds).of(call.func) and not is_loss
+    return any(map(names.is_loss, named)) or vocabulary.is_name_of_a_loss(_last_name(call.func))
 
 
 def _is_backpropagated(program: Program, name: ast.Name) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.metrics.rows.elements import Elements
@@ -43,3 +45,14 @@ def test_numbers_and_what_processes_can_hand_each_other(value: str, number: bool
     found = Elements(facts.program, facts.tracer, Harmless(facts.program, facts.roles), loop)
     node = facts.call("use(").args[0]
     assert (found.is_number(node), found.is_plain(node)) == (number, plain)
+
+
+@pytest.mark.parametrize(("value", "is_of_rows"), [("net(x).argmax(1)", True), ("measure(net(x), y)", False)])
+def test_rows_of_a_model_that_a_function_is_given(value: str, is_of_rows: bool) -> None:
+    end = f"def run(net, measure):\n    for x, y in loader:\n        use({value})\nrun(model, torch.nn.MSELoss())\n"
+    facts, _ = in_loop("pass", end)
+    node = facts.call("use(").args[0]
+    loop = facts.program.loops_round(node)[0]
+    assert isinstance(loop, ast.For)
+    found = Elements(facts.program, facts.tracer, Harmless(facts.program, facts.roles), loop)
+    assert found.has_rows(node) is is_of_rows

@@ -168,9 +168,9 @@ def _not_sharded(script: Script) -> Remark:
     state = next((d.state for d in script.training.data if d.state is not None), None)
     if state is not None:
         message = (
-            f"`{ast.unparse(state)}` is carried from one batch to the next, so every process takes all batches in "
-            "their order: the result is correct, but more processes make it no faster. To share the work, give each "
-            "process other rows of each batch"
+            f"`{ast.unparse(state)}` is carried from one batch to the next, so every process has the same data, all "
+            "batches in their order: the result is correct, but more processes make it no faster. To share the work, "
+            "give each process other rows of each batch"
         )
     return Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
@@ -178,7 +178,7 @@ def _not_sharded(script: Script) -> Remark:
 def _taken_by_rows(script: Script) -> list[Remark]:
     """Conditions of steps that go by what the rows hold, so that no process may leave some rows to the others."""
     message = (
-        "whether a step is taken here depends on what the rows hold, so every process takes all of them: the result is "
+        "whether a step is taken here depends on what the rows hold, so every process has the same data: the result is "
         "correct, but more processes make it no faster. To share the work, let a generator yield the batches, and "
         "iterate over it here: `shard` then gives each process an equal number of them"
     )

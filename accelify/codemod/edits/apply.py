@@ -16,6 +16,7 @@ from accelify.codemod.edits.blocks import Block, Comments, comments_in, has_blan
 from accelify.codemod.edits.concrete import Concrete, Folded, fold
 from accelify.codemod.edits.values import (
     AddParameter,
+    Bind,
     Change,
     DropArgument,
     DropNames,
@@ -88,6 +89,7 @@ class _Applier(cst.CSTTransformer):
         self.concrete = concrete
         self.indent = indent
         self.replaced: dict[cst.CSTNode, list[Replace]] = defaultdict(list)
+        self.bound: dict[cst.CSTNode, tuple[Bind, ast.stmt]] = {}
         self.removed: set[cst.CSTNode] = set()
         self.succeeded: set[cst.CSTNode] = set()  # removed statements for which the same change puts others
         self.inserted: dict[tuple[cst.CSTNode, str], list[Insert]] = defaultdict(list)
@@ -106,6 +108,9 @@ class _Applier(cst.CSTTransformer):
         node = self.concrete.find(edit.node)
         if isinstance(edit, Replace):
             self.replaced[node].append(edit)
+            self.holders.add(self.concrete.find(parsed.statement(edit.node)))
+        elif isinstance(edit, Bind):
+            self.bound[node] = edit, parsed.statement(edit.node)
             self.holders.add(self.concrete.find(parsed.statement(edit.node)))
         elif isinstance(edit, Remove):
             self.removed.add(node)
@@ -142,6 +147,8 @@ class _Applier(cst.CSTTransformer):
             node = edit.make(node)
         if node is not updated_node:
             self.dropped.extend((comments_in(updated_node) - comments_in(node)).elements())
+        if original_node in self.bound:
+            node = self._bound(*self.bound[original_node], node)
         if isinstance(original_node, cst.If) and self._does_only_otherwise(original_node):
             assert isinstance(node, cst.If)
             node = negated(node)
@@ -160,6 +167,12 @@ class _Applier(cst.CSTTransformer):
             assert isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
             node = self._small(original_node, node)
         return node
+
+    def _bound(self, edit: Bind, statement: ast.stmt, node: cst.CSTNode) -> cst.Name:
+        """The new variable for an expression, whose line is put before the statement."""
+        code = f"{edit.name} = {cst.Module([]).code_for_node(node)}"
+        self.inserted[(self.concrete.find(statement), "before")].append(Insert(statement, "before", code))
+        return cst.Name(edit.name)
 
     def _small(
         self,

@@ -130,7 +130,18 @@ class Wrap:
         return self.statements[0]
 
 
-Edit = Replace | Remove | Insert | DropNames | AddParameter | DropParameter | DropArgument | Unwrap | Wrap
+@dataclass(frozen=True)
+class Bind:
+    """Give the value of an expression to a new variable in a line before its statement, which reads that instead.
+
+    What wraps the statement does not hold the line.
+    """
+
+    node: ast.expr
+    name: str
+
+
+Edit = Bind | Replace | Remove | Insert | DropNames | AddParameter | DropParameter | DropArgument | Unwrap | Wrap
 
 
 Variable = tuple[Scope, str]  # a name of a function or a module

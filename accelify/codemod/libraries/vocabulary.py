@@ -362,6 +362,11 @@ def may_plot(name: str) -> bool:
     return _PLOTS.search(name) is not None
 
 
+def is_for_images(name: str) -> bool:
+    """Whether a function is named for images: `save_image`, `writer.add_images`."""
+    return "image" in name.lower()
+
+
 def may_download(name: str) -> bool:
     """Whether the name of an unknown function suggests that it fetches files: `maybe_download`."""
     return _DOWNLOADS.search(name) is not None

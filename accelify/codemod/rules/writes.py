@@ -6,10 +6,10 @@
 Why: files that N processes write at once are a mixture, figures are shown and events counted N times. Writers, open
 files, images, plots and tables are guarded where that is safe: where the guarded statements do nothing that the
 processes must do together, draw no random numbers, change nothing, and bind nothing that is read elsewhere. What is
-made only to be written goes with it. A process that reads such a file later waits before it looks for the file; behind
-the write, where the file is read for items of a loader, or by one process alone, too. Where a script makes a file
-only if it is missing, and waits for it there, or stops because it is there, all processes have looked before one of
-them makes it.
+made only to be written goes with it; a forward pass for it is run by all before. A process that reads such a file later
+waits before it looks for the file; behind the write, where the file is read for items of a loader, or by one process
+alone, too. Where a script makes a file only if it is missing, and waits for it there, or stops because it is there, all
+processes have looked before one of them makes it.
 Left alone: prints, of which the launcher shows process 0's; scripts that distribute themselves, which say already what
 each process writes; and what cannot be guarded, each with a note.
 """
@@ -21,18 +21,20 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from functools import partial
+from itertools import chain, count
+from keyword import iskeyword
 
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
+from accelify.codemod.edits.values import Bind, Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.files_written.guards.guarding import sets_up
 from accelify.codemod.files_written.loads import leads_to, lists_files, waits_as_well
 from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
 from accelify.codemod.files_written.refusals import Refusals, path_of
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.libraries.vocabulary import only_looks
+from accelify.codemod.libraries.vocabulary import is_for_images, only_looks
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
@@ -52,9 +54,13 @@ def find(script: Script) -> Iterator[Change | Remark]:
         accelerator = script.state(run[0])
         if not script.written.guarding.asks_for_writer(run):
             header = Wrap(run, f"if {accelerator}.is_main_process:")
-            imported = script.library_import(run[0], accelerator)
+            guard: tuple[Edit, ...] = (
+                *_computed_first(script, run),
+                header,
+                *script.library_import(run[0], accelerator),
+            )
             reason = "only the main process writes this"
-            yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (header, *imported))
+            yield Change(NAME, script.path(run[0]), run[0].lineno, reason, guard)
         if script.written.guarding.cached.holds(run[0]):
             continue  # the others wait where one process makes the cache
         commands = list(filter(script.written.commands.touches_files, _calls(run)))
@@ -88,6 +94,37 @@ def find(script: Script) -> Iterator[Change | Remark]:
     yield from _of_items(script)
     yield from _unknown(script)
     yield from _blocking(script)
+
+
+def _computed_first(script: Script, run: tuple[ast.stmt, ...]) -> Iterator[Bind]:
+    """New variables for what all processes compute in some statements before one of them writes it."""
+    for statement in run:
+        taken = set[str]()
+        for call in script.written.guarding.first.calls(statement):
+            root = script.program.frame(statement).root
+            taken.update(name for scope in root.walk() for name in scope.writes)
+            wanted = _named_for(script, call)
+            name = next(n for n in chain([wanted], (f"{wanted}_{i}" for i in count(2))) if n not in taken)
+            taken.add(name)
+            yield Bind(call, name)
+
+
+def _named_for(script: Script, call: ast.Call) -> str:
+    """A name for what a call gives: its key, `images`, or `output` of a model."""
+    holder = script.program.parent(call)
+    keys = dict(zip(holder.values, holder.keys, strict=True)) if isinstance(holder, ast.Dict) else {}
+    key = keys.get(call)
+    if (
+        isinstance(key, ast.Constant)
+        and isinstance(key.value, str)
+        and key.value.isidentifier()
+        and not iskeyword(key.value)
+    ):
+        return key.value
+    statement = script.program.statement(call)
+    writes = statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else call
+    is_model = any(script.roles.is_model(v) for v in script.program.values(call.func))
+    return "images" if is_for_images(ast.unparse(writes)) else "output" if is_model else "value"
 
 
 def _of_items(script: Script) -> Iterator[Remark]:

@@ -157,10 +157,10 @@ def test_a_file_is_opened_by_the_process_that_writes_it(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        # what is written depends on a forward, which all processes run
-        "f = open('log.txt', 'a')\nfor x, y in loader:\n    f.write(str(model(x)))\nf.close()",
+        # what is written is drawn by all processes
+        "f = open('log.txt', 'a')\nfor x, y in loader:\n    f.write(str(torch.rand(1)))\nf.close()",
         "f = open('log.txt', 'w')\nw = csv.writer(f)\nw.writerow(['a'])\nfor x, y in loader:\n"
-        "    w.writerow([model(x)])\nf.close()",
+        "    w.writerow([torch.rand(1)])\nf.close()",
         "class Log:\n    def __init__(self, path):\n        self.file = open(path, 'w')\n"
         "        self.writer = csv.writer(self.file)\n    def add(self, row):\n        self.writer.writerow(row)\n"
         "    def close(self):\n        self.file.close()\nlog = Log('a.csv')\nlog.add([1])\nlog.close()",

@@ -12,6 +12,7 @@ from functools import cached_property
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.guards.cached_code import CachedCode
+from accelify.codemod.files_written.guards.computed_first import ComputedFirst
 from accelify.codemod.files_written.guards.writers import Writers
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.path_uses import PathUses, ToldWaits
@@ -49,6 +50,7 @@ class Guarding:
         self.waits = ToldWaits(alone, stored, self.uses)
         self.cached = CachedCode(alone, caches, own, run_by_all)
         self._writers = Writers(alone, asking)
+        self.first = ComputedFirst(alone)
         self.asking = asking  # where the library can be asked which process runs some code
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self.decided = set[ast.stmt]()  # what writes a file by which all processes have decided to come there
@@ -73,7 +75,7 @@ class Guarding:
         self.alone.looked_at = frozenset(self.uses.looked_at(saved))
         while True:
             runs = [run for block in self._blocks() for run in self._runs(block)]
-            covered = _nodes(runs)
+            covered = self._nodes(runs)
             wrong = {s for run in runs for top in run for s in self._at_fault(top, covered)}
             wrong = wrong or set(self._with_what_all_open(covered)) or set(self._opened_for_all(covered))
             self.decided |= set(self._decided_by_file(runs, covered))
@@ -88,14 +90,14 @@ class Guarding:
         for function in {self.program.frame(run[0]): None for run in runs}:
             others = [run for run in runs if self.program.frame(run[0]) is not function]
             calls = self.program.flow.callers.get(function, ())
-            if calls and function.node in with_functions(self.program, _nodes(others)):
+            if calls and function.node in with_functions(self.program, self._nodes(others)):
                 runs = others
         return runs
 
     @cached_property
     def covered(self) -> set[ast.AST]:
         """All that only the main process runs: what is in the runs, and the functions that nothing else calls."""
-        return with_functions(self.program, _nodes(self.runs))
+        return with_functions(self.program, self._nodes(self.runs))
 
     @cached_property
     def run_alone(self) -> set[Scope]:
@@ -293,13 +295,24 @@ class Guarding:
             if self.program.parsed(line[0]).begins_cell(line[0]):
                 yield from self._trimmed(current)
                 current = []
-            is_alone = all(self.cached.is_for_one(s) and self.alone.may(s, self._refused) for s in line)
+            is_alone = all(self.cached.is_for_one(s) and self._may_be_run(s) for s in line)
             if is_alone and (self.alone.accelerator(line[0]) or self.asking.holds(line[0])):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)
             current = []
         yield from self._trimmed(current)
+
+    def _may_be_run(self, statement: ast.stmt) -> bool:
+        """Whether one process alone may run a statement, but for what all may compute first."""
+        is_parted = statement not in self._refused and bool(self.first.calls(statement))
+        return is_parted or self.alone.may(statement, self._refused)
+
+    def _nodes(self, runs: Iterable[Run]) -> set[ast.AST]:
+        """All that is in some runs, but for what all processes compute first."""
+        statements = [statement for run in runs for statement in run]
+        computed = (n for s in statements for call in self.first.calls(s) for n in ast.walk(call))
+        return {n for s in statements for n in ast.walk(s)}.difference(computed)
 
     def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
         """The statements of a block, those on one line together; none where the block stands behind its head."""
@@ -460,7 +473,3 @@ class Guarding:
 def sets_up(call: ast.Call) -> bool:
     """Whether a call runs a base class's constructor, without which the object would be half made."""
     return isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
-
-
-def _nodes(runs: Iterable[Run]) -> set[ast.AST]:
-    return {node for run in runs for statement in run for node in ast.walk(statement)}

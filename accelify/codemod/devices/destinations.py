@@ -252,12 +252,16 @@ class Destinations:
         value = self.tracer.assigned(target)
         if value is not None:
             return self.of(value)
-        made = self.program.values(target)
+        return frozenset(replace(d, is_part=True) for d in self._held(target))
+
+    def _held(self, node: ast.expr) -> Named:
+        """The devices that the values of an expression are."""
+        made = self.program.values(node)
         if not made or not all(map(self.roles.is_device, made)):
             return frozenset({UNKNOWN})
         calls = [v.node for v in made if isinstance(v, Made) and isinstance(v.node, ast.expr)]
         texts = (of_constant(v.value) for v in made if isinstance(v, Constant))
-        return frozenset(replace(d, is_part=True) for each in (*map(self.of, calls), *texts) for d in each)
+        return frozenset(d for each in (*map(self.of, calls), *texts) for d in each)
 
     def _imported(self, alias: ast.alias) -> Named:
         statement = self.program.statement(alias)
@@ -284,6 +288,9 @@ class Destinations:
         if texts and options_in(node):
             is_numbered = re.fullmatch(r"cuda:\d+", texts[0]) is not None
             return frozenset({UNKNOWN, *([replace(NUMBERED, is_given=True)] if is_numbered else [])})
+        made = self.program.values(node)
+        if made and all(isinstance(v, Made) and self.roles.is_device(v) for v in made):  # in the body of a class
+            return self._held(node)
         if node.attr == "device" and (of_tensor := frozenset(self.of_tensor(holder))):
             return of_tensor
         return frozenset({UNKNOWN})

@@ -19,7 +19,7 @@ from accelify.codemod.semantics.in_place import is_fixed
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, code, main_guard, returned
-from accelify.codemod.semantics.values import Constant, External, Made, Member, Value
+from accelify.codemod.semantics.values import Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
 Option = ast.Attribute | ast.Subscript
@@ -89,11 +89,18 @@ class DeviceOptions:
         kept = frozenset(n for n in reads if self._stays(n) and settings.may_follow(self.program.frame(n)))
         places = {p.text: p for n in reads if (p := settings.option(n)) is not None}
         after = self._set_there(settings, [n for n in nodes if isinstance(n.ctx, ast.Store)])
-        if kept <= set(redirected) or len(places) != 1 or after is None:
+        if kept <= set(redirected) or len(places) != 1 or after is None or self._is_of_a_class(nodes):
             return None
         place = next(iter(places.values()))
         is_device = _is_asked_as_device(self.program, nodes[0]) or any(map(self._is_device, nodes))
         return DeviceOption(home, place.code, (*place.after, *after), kept, not is_device)
+
+    def _is_of_a_class(self, nodes: Iterable[Option]) -> bool:
+        """Whether an option is what the body of a class binds, which gets the accelerator's device."""
+        inside = (b.value for b in self.bound if self.program.scope(b.target).kind == "class")
+        bound = {v for value in inside for v in self.program.values(value)}
+        held = [self.program.values(n) for n in nodes]
+        return all(values and values <= bound for values in held)
 
     def _is_device(self, node: Option) -> bool:
         """Whether an option gets, or has, a `torch.device`, and not its name."""
@@ -375,7 +382,9 @@ class Asked:
     def _writes(self, node: ast.expr) -> list[ast.AST]:
         if isinstance(node, ast.Attribute):
             named = self.program.attribute_writes.get(node.attr, ())
-            return [w for w in named if self.program.may_be_same(w.value, node.value)]
+            classes = {v.cls for v in self.program.values(node.value) if isinstance(v, Instance)}
+            inside = [w for cls in classes for w in cls.writes.get(node.attr, ())]
+            return [*(w for w in named if self.program.may_be_same(w.value, node.value)), *inside]
         if isinstance(node, ast.Subscript):
             return [w for w in self.program.once(_items_set) if code(w) == code(node)]
         owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None

@@ -89,7 +89,7 @@ class Cpu:
             pairs = zip(homes, by_choice, strict=True)
             known = _one(setting or self._by_value(home, said, said.given) for home, setting in pairs)
         elif not known:
-            known = _one(self._by_name(home) or self._by_value(home, said, said.sites) for home in homes)
+            known = _one(self._by_name(home, said) or self._by_value(home, said, said.sites) for home in homes)
         if not known:
             return None
         after = tuple(statement for setting in known for statement in setting.after)
@@ -156,9 +156,9 @@ class Cpu:
         run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.files)
         return all(f.kind == "function" and f not in run and not self.program.calls_of(f) for f in (home, frame))
 
-    def _by_name(self, home: Scope) -> CpuSetting | None:
+    def _by_name(self, home: Scope, said: SaidDevices) -> CpuSetting | None:
         """The setting `args.device.startswith("cpu")`, for the one option of the script that names its device."""
-        named = self._naming_devices()
+        named = {n: wraps for n, wraps in self._naming_devices().items() if not self._is_of_machine(said, n)}
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
         found: dict[ast.expr, Setting | None] = {
             n: settings.option(n) for n in named if self._is_at_home_or_later(settings, n)
@@ -179,6 +179,10 @@ class Cpu:
             frozenset(ast.unparse(n) for n in found if _may_be_numbered(known.get(last_name(n), ()))),
             asked=tuple(found),
         )
+
+    def _is_of_machine(self, said: SaidDevices, read: ast.expr) -> bool:
+        """Whether all that an option may be is made by the script itself, and the GPU where there is one."""
+        return all(isinstance(v, Made) for v in self.program.values(read)) and said.devices.is_own(read)
 
     def _is_at_home_or_later(self, settings: Settings, read: ast.expr) -> bool:
         """Whether an option may be read once the accelerator is there, and not just where a module is imported."""

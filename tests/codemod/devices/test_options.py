@@ -730,7 +730,6 @@ IN_A_CLASS = "class CFG:\n    {device}\n    lr = 0.1\n"
     ("device", "made"),
     [
         ("device = 'cuda'", "CFG"),
-        ("device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "CFG"),
         ("device: str = 'cuda'", "CFG()"),
     ],
 )
@@ -740,6 +739,18 @@ def test_a_device_in_the_body_of_a_class_is_above_the_accelerator(device: str, m
     assert f"    {device}\n" in after
     assert "Accelerator(cpu=str(cfg.device).startswith('cpu'))" in after.replace('"', "'")
     assert "accelerator.device" not in after.partition("accelerator = ")[0]
+
+
+@pytest.mark.parametrize("made", ["CFG", "CFG()"])
+def test_a_device_that_only_asks_the_machine_is_no_option(made: str) -> None:
+    before = IN_A_CLASS.format(device="device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')")
+    result = run(
+        script(before=f"{before}cfg = {made}\n", model="model.to(cfg.device)\nw = torch.ones(1).to(cfg.device)")
+    )
+    after = result.after.decode()
+    assert "accelerator = Accelerator()\n\nclass CFG:\n    device = accelerator.device\n" in after
+    assert after.count("accelerator.device") == 1
+    assert not [n for n in result.notes if n.rule == "devices"]
 
 
 BY_RETURN = """\

@@ -157,10 +157,12 @@ returns=tensor rows=selects device=arguments
 
 # --- along a dimension ---
 returns=tensor rows=along device=arguments
-    torch <tensor>: argmax argmin argsort cummax cummin cumprod cumsum diff kthvalue log_softmax logcumsumexp logsumexp
-        mode msort renorm softmax sort topk
+    torch <tensor>: cummax cummin cumprod cumsum diff kthvalue log_softmax logcumsumexp logsumexp mode msort renorm
+        softmax sort topk
     torch: cumulative_trapezoid gradient searchsorted bucketize trapezoid trapz
     torch.special: log_softmax softmax logsumexp
+returns=tensor rows=along device=arguments traits=leaves_graph
+    torch <tensor>: argmax argmin argsort
 returns=tensor rows=sum device=arguments
     torch <tensor>: bincount count_nonzero histc nansum sum trace
     <tensor>: sum_to_size

@@ -90,15 +90,26 @@ class Elements:
         inner = object_of(self.program, value) or next(iter(value.args), None)
         return is_of_each_row(self.program, value) and inner is not None and self.has_rows(inner, seen)
 
-    def is_data(self, value: ast.expr, depth: int = _DEPTH) -> bool:
-        """Whether a value is what a loader yields, perhaps in another place or type: nothing is learned from it."""
+    def has_no_graph(self, value: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether nothing can be learned from a value: data, arrays, answers, places of the largest, what is detached.
+
+        seen: the variables that the value is made from: `x, y = x.to(device), y.to(device)`.
+        """
+        if self.program.once(Kinds).of(value) == {"ndarray"}:
+            return True
         if isinstance(value, ast.Name):
-            given = self._given(value.id, in_parts=True) if depth else []
-            return bool(given) and all(v is _BATCH or self.is_data(v, depth - 1) for v in given)
-        if isinstance(value, (ast.Subscript, ast.Attribute)):
-            return self.is_data(value.value, depth)
-        is_moved = isinstance(value, ast.Call) and methods.keeps_values(_method(value))
-        return is_moved and isinstance(value, ast.Call) and self.is_data(value.func, depth)
+            given, within = self._given(value.id, in_parts=True), seen | {value.id}
+            return value.id in seen or (bool(given) and all(v is _BATCH or self.has_no_graph(v, within) for v in given))
+        if isinstance(value, ast.Subscript):
+            return (self._is_of_pair(value) and _is_second(value.slice)) or self.has_no_graph(value.value, seen)
+        if isinstance(value, ast.Attribute):
+            is_value = methods.leaves_the_graph(value.attr) or _is_second(value)
+            return is_value or self.has_no_graph(value.value, seen)
+        if not isinstance(value, ast.Call):
+            return isinstance(value, ast.Compare)
+        if any(row.has(Trait.LEAVES_GRAPH) for row in rows_of(self.program, value)):
+            return True
+        return methods.keeps_values(_method(value)) and self.has_no_graph(value.func, seen)
 
     def may_select(self, node: ast.AST) -> bool:
         """Whether a part of an expression may take some of the rows, or none: `y[y > 0]`, `[total, 0]`."""
@@ -158,12 +169,25 @@ class Elements:
                 if value is None and in_parts and statement is self.loop:
                     value = _BATCH
                 elif value is None and in_parts and isinstance(statement, ast.Assign):
-                    value = statement.value
+                    value = self._part(statement, node)
                 if value is None:
                     return []
                 if not isinstance(value, ast.Name) or value.id != name:
                     found.append(value)
         return found
+
+    def _part(self, statement: ast.Assign, name: ast.Name) -> ast.expr:
+        """What a variable gets of several: the second of `best, places = out.max(1)`, or anything of the others."""
+        value, targets = statement.value, self.program.parent(name)
+        if not isinstance(targets, ast.Tuple):
+            return value
+        part = ast.Subscript(value, ast.Constant(targets.elts.index(name)), ast.Load())
+        return part if self._is_of_pair(part) else value
+
+
+def _is_second(part: ast.expr) -> bool:
+    """`1` of `out.max(1)[1]`, `out.max(1).indices`: where the largest are."""
+    return part.attr == "indices" if isinstance(part, ast.Attribute) else getattr(part, "value", None) == 1
 
 
 def _folds(call: ast.Call) -> bool:

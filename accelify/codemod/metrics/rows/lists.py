@@ -155,9 +155,8 @@ class Lists:
         if elements.has_rows(each.value):
             if each.of_rows:
                 return Collected(name, "row", elements.is_number(ast.Starred(each.value, ast.Load())))
-            is_value = elements.is_data(each.value) or self._has_no_graph(each.value)
-            return Collected(name, "batch", False, each.value) if is_value else None
-        is_value = is_number or (not isinstance(each.statement, ast.Assign) and self._has_no_graph(each.value))
+            return Collected(name, "batch", False, each.value) if elements.has_no_graph(each.value) else None
+        is_value = is_number or (not isinstance(each.statement, ast.Assign) and self._is_free(each.value, elements))
         lengths = {r: n for r in outside if is_number and (n := self._number_of_batches(r, loop)) is not None}
         is_mean = all(r in lengths or self.is_meant(r) for r in outside)
         if not is_value or not is_mean or (each.of_rows and not is_number):
@@ -210,13 +209,9 @@ class Lists:
         is_quotient = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mult))
         return is_quotient and isinstance(node, ast.BinOp) and self.sums.ranks.of(node.right).steps
 
-    def _has_no_graph(self, value: ast.expr) -> bool:
+    def _is_free(self, value: ast.expr, elements: Elements) -> bool:
         """Whether a value is an array, or a tensor that nothing is learned from: `loss.detach()`, `loss.cpu().data`."""
-        kinds = self.chains.kinds.of(value)
-        if isinstance(value, ast.Name):
-            given = self.tracer.only_value(value)
-            return kinds == {"ndarray"} or (given is not None and given is not value and self._has_no_graph(given))
-        return kinds == {"ndarray"} or (kinds == {"tensor"} and _is_detached(value))
+        return self.chains.kinds.of(value) in ({"ndarray"}, {"tensor"}) and elements.has_no_graph(value)
 
     def _is_empty(self, value: ast.expr | None) -> bool:
         """`[]`, `list()`, `np.array([])`."""
@@ -269,9 +264,3 @@ def statements_of_each_round(body: list[ast.stmt]) -> list[ast.stmt]:
     for statement in body:
         found.extend(statements_of_each_round(statement.body) if isinstance(statement, ast.With) else [statement])
     return found
-
-
-def _is_detached(value: ast.expr) -> bool:
-    """`loss.detach()`, `loss.data`, and of these `.cpu()`."""
-    part = value.func if isinstance(value, ast.Call) else value
-    return isinstance(part, ast.Attribute) and (methods.leaves_the_graph(part.attr) or _is_detached(part.value))

@@ -70,10 +70,28 @@ def test_a_list_of_rows(value: str) -> None:
     assert lists(f"rows += {value}", end, "rows = []") == [("rows", "row", "")]
 
 
-@pytest.mark.parametrize("value", ["model(x).detach().cpu().numpy()", "y.cpu()"])
-def test_a_list_of_batches_is_trimmed(value: str) -> None:
-    found = lists(f"rows.append({value})", "print(np.concatenate(rows)[0])\n", "rows = []")
+@pytest.mark.parametrize(
+    ("before", "value"),
+    [
+        ("pass", "model(x).detach().cpu().numpy()"),
+        ("pass", "y.cpu()"),
+        ("x, y = x.to(device), y.to(device)", "y.cpu()"),
+        ("x = x.to(device)\ny = y.long().to(device)", "y"),
+        ("pass", "model(x).argmax(1).cpu()"),
+        ("_, found = torch.max(model(x), 1)", "found"),
+        ("pass", "(model(x) > 0.5).float()"),
+        ("pass", "model(x).max(dim=1).indices"),
+    ],
+)
+def test_a_list_of_batches_is_trimmed(before: str, value: str) -> None:
+    found = lists(f"{before}\nrows.append({value})", "print(np.concatenate(rows)[0])\n", "device = 'cpu'\nrows = []")
     assert found == [("rows", "batch", value)]
+
+
+@pytest.mark.parametrize("value", ["model(x)", "found", "model(x).max(dim=1)[0]", "x * model(x)"])
+def test_a_list_of_batches_that_something_may_be_learned_from(value: str) -> None:
+    before = "found, _ = torch.max(model(x), 1)"
+    assert lists(f"{before}\nrows.append({value})", "print(np.concatenate(rows)[0])\n", "rows = []") == []
 
 
 @pytest.mark.parametrize(

@@ -69,30 +69,66 @@ for epoch in range(2):
     assert "print(model(x.to(device)))" in text
 
 
-def test_a_loader_of_the_scripts_own_that_goes_over_another_is_prepared_alone() -> None:
-    text = after("""\
-class Prepared:
-    def __init__(self, loader, function):
-        self.loader, self.function = loader, function
+OVER = """\
+class Moved:
+    def __init__(self, loader, to, every=1):
+        self.loader, self.to, self.every = loader, to, every
     def __len__(self):
         return len(self.loader)
     def __iter__(self):
-        for batch in self.loader:
-            yield self.function(*batch)
+        {over}
 
-def fit(loader):
+def to_device(given, device):
+    if isinstance(given, (list, tuple)):
+        return [to_device(each, device) for each in given]
+    return given.to(device)
+
+def fit(loader, net):
     for x, y in loader:
-        STEP
+        optimizer.zero_grad()
+        nn.functional.mse_loss(net(x), y).backward()
+        optimizer.step()
 
-loader = DataLoader(data, batch_size=2)
-fit(loader)
-loader = DataLoader(data, batch_size=4)
-loader = Prepared(loader, lambda x, y: (x + 1, y))
-fit(loader)
-""")
-    again = text[text.index("loader = DataLoader(data, batch_size=4)") :].splitlines()
-    assert again[1].startswith("loader = Prepared(loader")
-    assert again[2] == "loader = accelerator.prepare(loader)"
+model = to_device(nn.Linear(4, 1), device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{made}
+fit({loader}, model)
+"""
+EACH = "for batch in self.loader:\n            yield to_device(batch, self.to)"
+NAMED = "loader = DataLoader(data, batch_size=4)\nothers = DataLoader(data, batch_size=2)\n"
+NAMED += "loader, others = Moved(loader, device), Moved(others, device)"
+
+
+@pytest.mark.parametrize(
+    ("over", "made", "loader", "prepared"),
+    [
+        (EACH, NAMED, "loader", "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)\nothers ="),
+        (
+            "batches = iter(self.loader)\n        for x, y in batches:\n            yield x.to(self.to), y.to(self.to)",
+            "",
+            "Moved(DataLoader(data, batch_size=4), to=device)",
+            "fit(Moved(accelerator.prepare(DataLoader(data, batch_size=4)), to=device), model)",
+        ),
+        (
+            "return (to_device(batch, self.to) for batch in self.loader)",
+            "loader = DataLoader(data, batch_size=4)\nloaders = {'train': Moved(loader, device)}",
+            "loaders['train']",
+            "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)\nloaders =",
+        ),
+        (
+            EACH.replace("            yield", "            if self.every: yield"),
+            "loader = Moved(DataLoader(data, batch_size=4), device)",
+            "loader",
+            "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)\nfit(",
+        ),
+    ],
+    ids=["each", "begun", "mapped", "some"],
+)
+def test_the_loader_that_an_object_hands_on_batch_by_batch_is_prepared(
+    over: str, made: str, loader: str, prepared: str
+) -> None:
+    text = migrated(HEAD + OVER.format(over=over, made=made, loader=loader))
+    assert prepared in text
 
 
 def test_a_generator_that_hands_on_batches_gets_a_prepared_loader() -> None:

@@ -20,7 +20,7 @@ def goes_over(program: Program, tracer: Tracer, value: ast.expr) -> bool:
         return is_view(value)
     callees = program.flow.callees.get(value, ())
     is_passed = any(names.iteration(n) for n in program.called(value)) or tracer.is_progress(value)
-    return is_passed or (bool(callees) and all(c.generates for c in callees))
+    return is_passed or tracer.wrapped(value) is not None or (bool(callees) and all(c.generates for c in callees))
 
 
 def handed_back(program: Program, tracer: Tracer, chain: Chain, seen: tuple[ast.AST, ...] = ()) -> list[Chain]:

@@ -35,7 +35,7 @@ from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.preparing.settings import imports_torch
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.branch_values import choice_of, either_way
+from accelify.codemod.semantics.reaching.branch_values import choice_of, either_way
 from accelify.codemod.semantics.scopes import Assignment, assignment, names_read_in, returned
 
 NAME = "devices"

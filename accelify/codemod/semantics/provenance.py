@@ -12,6 +12,7 @@ from typing import TypeGuard
 from accelify.codemod.files.parse import beginning
 from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.semantics.batch_wrappers import taken
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, gone_over, own_statements, returned
@@ -157,10 +158,17 @@ class Tracer:
         if callees and all(c.generates for c in callees):
             fed = [a for a in [*node.args, *[k.value for k in node.keywords]] if self._is_loader(a)]
             return fed or None
+        if (inner := self.wrapped(node)) is not None:
+            return [inner]
         if isinstance(node.func, ast.Attribute) and methods.passes_on(node.func.attr) and not callees:
             return [node.func.value]
         given = [self._given_back(node, c) for c in callees]
         return [g for g in given if g is not None] if given and None not in given else None
+
+    def wrapped(self, node: ast.Call) -> ast.expr | None:
+        """The loader whose batches an object of the project's own hands on: `DeviceDataLoader(loader, device)`."""
+        given = [self.argument(node, init, name) for init, name in taken(self.program, node, self.assigned)]
+        return given[0] if len(given) == 1 and given[0] is not None and self._is_loader(given[0]) else None
 
     def _given_back(self, call: ast.Call, function: Scope) -> ast.expr | None:
         """The argument that a function returns as it got it: `optimizer = adjust(optimizer, epoch)`."""

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.libraries import names
+from accelify.codemod.semantics.batch_wrappers import iterated
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Argument, Collection, Element, Generated, Member, Value, View
+from accelify.codemod.semantics.values import Argument, Collection, Element, Generated, Instance, Member, Value, View
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.roles import Roles
 
@@ -26,11 +27,19 @@ class Iterables:
     def owners(self, node: ast.expr) -> set[Value]:
         """The objects whose items a loop over an expression yields."""
         found = {v.owner if isinstance(v, Element) else v for v in self.gone_over(node)}
-        generated = {v for v in found if isinstance(v, Generated)}
-        return (found - generated).union(*(self._handed_on(g, node) for g in generated))
+        passing = {v for v in found if isinstance(v, (Generated, Instance))}
+        return (found - passing).union(*(self._handed_on(v, node) for v in passing))
 
-    def _handed_on(self, generated: Generated, node: ast.expr) -> set[Value]:
-        """The loaders whose batches a generator yields, if it is given them where it is called; else itself."""
+    def _handed_on(self, generated: Generated | Instance, node: ast.expr) -> set[Value]:
+        """The loaders whose batches a generator yields, if it is given them where it is called; else itself.
+
+        Of an object that goes over a loader it is given, that loader.
+        """
+        if isinstance(generated, Instance):
+            kept = iterated(self.program, generated.cls)
+            held = {v for v in self.gone_over(kept) if self.roles.is_loader(v)} if kept is not None else set()
+            made = [chain[-1].value for chain in self.tracer.chains(node)] if held else []
+            return {v for each in made if each is not None for v in self.gone_over(each)} & held or {generated}
         items = self.flow.elements(generated)
         loaders = {i.owner for i in items if isinstance(i, Element) and self.roles.is_loader(i.owner)}
         ends = [chain[-1] for chain in self.tracer.chains(node)]

@@ -273,7 +273,7 @@ class OwnData:
     def _uses_items(self, loop: ast.For) -> bool:
         targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
         held = [v for t in targets for v in self.program.values(t)]
-        if any(map(self.roles.learns, held)):
+        if any(map(self.roles.learns, held)) and not any(map(self.roles.is_part_of_a_batch, targets)):
             return False  # a loop over networks, optimizers or weights shards no data
         names = {n.id for n in targets}
         return any(

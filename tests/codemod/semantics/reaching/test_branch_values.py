@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from accelify.codemod.semantics.branch_values import choice_of, either_way
 from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.reaching.branch_values import choice_of, either_way
 from accelify.codemod.semantics.scopes import Assignment, assignment
 from tests.codemod.facts import Facts
 

@@ -60,6 +60,7 @@ REDUCED = {
     "defaultdict": Value("$ = defaultdict(float)", "$['loss'] += loss.item()", "$['loss'] / len(loader)"),
     "extend": Value("$ = []", "$.extend(out.argmax(1).tolist())", "sum($)"),
     "get": Value("$ = {}", "$['a'] = $.get('a', 0.0) + loss.item()", "$['a'] / len(loader)"),
+    "lists in a dict": Value("$ = defaultdict(list)", "$['loss'].append(loss.item())", "np.mean($['loss'])"),
 }
 # Those that nobody can reduce for the script, or that the codemod does not: a note names them.
 NOTED = {
@@ -75,7 +76,6 @@ NOTED = {
     "appendleft": Value("$ = deque()", "$.appendleft(loss.item())", "sum($) / len($)"),
     "np.append": Value("$ = np.zeros(0)", "$ = np.append($, loss.item())", "$.mean()"),
     "cat": Value("$ = torch.zeros(0)", "$ = torch.cat([$, loss.detach()[None]])", "$.mean().item()"),
-    "lists in a dict": Value("$ = defaultdict(list)", "$['loss'].append(loss.item())", "np.mean($['loss'])"),
     "Counter": Value("$ = Counter()", "$.update(y.tolist())", "$[0] / 8"),
     "set": Value("$ = set()", "$.update(y.tolist())", "len($)"),
     "meter that is called": Value("$ = Running()", "$(loss.item())", "$.total / $.n"),

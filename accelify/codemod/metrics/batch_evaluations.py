@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from accelify.codemod.libraries import methods, table
-from accelify.codemod.metrics.meters import Metering, variable_of
+from accelify.codemod.libraries import methods
+from accelify.codemod.metrics.meters import Metering
 from accelify.codemod.metrics.rounds import Rounds, stored_in
 from accelify.codemod.metrics.rows.elements import Elements
 from accelify.codemod.metrics.rows.lists import Collected, statements_of_each_round
+from accelify.codemod.metrics.rows.places import made_at, variable_of
 from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
@@ -215,9 +216,7 @@ class Batchwise:
             return False
         if not self._stands_before(self.program.statement(first), loop):
             return False
-        value = self.tracer.assigned(first)
-        if name != variable:
-            value = self._made_at(value, name)
+        value = made_at(self.program, self.tracer.assigned(first), name)
         if name in rounds.sums and _is_empty(value):
             rounds.becomes_a_list(name)
         elif name in rounds.meters:
@@ -227,18 +226,6 @@ class Batchwise:
             return False
         between = (r for r in reads if self.program.before(first, r) and self.program.before(r, loop))
         return not any(map(self._is_changed_by, between))
-
-    def _made_at(self, holder: ast.expr | None, place: str) -> ast.expr | None:
-        """What a dict is made with at a literal key: `AverageMeter()` at `meters["loss"]`; a fresh one for each."""
-        if isinstance(holder, ast.DictComp):
-            return holder.value
-        if isinstance(holder, ast.Call) and len(holder.args) == 1 and not holder.keywords:
-            is_made_on_demand = any(table.kind_made_by(n) == "defaultdict" for n in self.program.called(holder))
-            return ast.Call(holder.args[0], [], []) if is_made_on_demand else None
-        key = place.partition("[")[2][:-1]
-        pairs = zip(holder.keys, holder.values, strict=True) if isinstance(holder, ast.Dict) else ()
-        listed = [v for k, v in pairs if k is not None and ast.unparse(k) == key]
-        return listed[0] if len(listed) == 1 else None
 
     def _start(self, frame: Scope, name: str, loop: ast.For) -> ast.Name | None:
         """Where a variable gets the value with which a loop begins; None where that may be at several places."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.rows.lists import Collected, Lists
+from accelify.codemod.metrics.rows.places import variable_of
 from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
@@ -151,11 +152,6 @@ class Metering:
         """Whether each round makes an update."""
         around = itertools.takewhile(lambda node: node is not loop, self.program.ancestors(call))
         return not any(isinstance(node, (*LOOPS, ast.If, ast.IfExp, ast.Try, ast.Lambda)) for node in around)
-
-
-def variable_of(place: str) -> str:
-    """The variable that a meter is, or that holds it."""
-    return place.partition("[")[0]
 
 
 def _is_key(node: ast.expr) -> bool:

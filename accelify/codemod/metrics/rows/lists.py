@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Rows
+from accelify.codemod.metrics.ranks.expressions import is_self
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.reports import updated_text
 from accelify.codemod.metrics.rows.elements import Elements
+from accelify.codemod.metrics.rows.places import holder_of, made_at, reads_at
 from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.chains import Chains
@@ -40,13 +42,15 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class _Addition:
-    """A statement that puts a value at the end of what a variable holds: `rows.append(x)`, `a = np.append(a, x)`.
+    """A statement that puts a value at the end of a list or array: `rows.append(x)`, `a = np.append(a, x)`.
 
+    name: the list, `self.rows` or `logs["loss"]`. holder: the variable or attribute that it is, or that holds it.
     of_rows: whether what the value holds is put there one by one: `rows.extend(y.tolist())`.
     """
 
     statement: ast.stmt
-    place: ast.Name
+    holder: ast.Name | ast.Attribute
+    name: str
     value: ast.expr
     of_rows: bool = False
 
@@ -69,10 +73,12 @@ class Lists:
         if self._ends(loop) or self._is_over_several(loop):
             return ()
         each_round = statements_of_each_round(loop.body)
-        additions = {each.place.id: each for each in map(self._addition, each_round) if each is not None}
-        found = {name: c for name, each in additions.items() if (c := self._collected(each, loop, before)) is not None}
+        additions = {each.name: each for each in map(self._addition, each_round) if each is not None}
+        begins = [each for each in additions.values() if self._begins(each, additions.values(), loop, before)]
+        found = {each.name: c for each in begins if (c := self._collected(each, loop)) is not None}
         rows = {name: additions[name] for name, each in found.items() if not self._is_of_means(each)}
-        apart = rows.keys() - self._together(rows, found.keys(), loop) if rows else set()
+        gathered = [additions[name].statement for name in found]
+        apart = rows.keys() - self._together(rows, gathered, loop) if rows else set()
         return tuple(each for name, each in found.items() if name not in apart)
 
     def _is_over_several(self, loop: Loop) -> bool:
@@ -104,7 +110,11 @@ class Lists:
             )
         if of_rows and isinstance(one, ast.List):
             one, of_rows = one.elts[0] if len(one.elts) == 1 else None, False
-        return _Addition(statement, place, one, of_rows) if isinstance(place, ast.Name) and one is not None else None
+        holder = holder_of(place)
+        is_whole = isinstance(statement, ast.Assign) and place is not holder
+        if holder is None or place is None or one is None or is_whole:
+            return None
+        return _Addition(statement, holder, ast.unparse(place), one, of_rows)
 
     def _joined(self, call: ast.Call) -> tuple[ast.expr, ast.expr] | tuple[None, None]:
         """The two parts of `np.append(losses, x)` and of `np.hstack((losses, x))`."""
@@ -124,33 +134,42 @@ class Lists:
                 return True
         return False
 
-    def _collected(self, each: _Addition, loop: Loop, before: list[ast.stmt]) -> Collected | None:
-        """A list that begins empty just before a loop, gets something in each round, and is read after it."""
-        facts, frame, variable = self.chains.facts(loop), self.program.frame(loop), self.chains.variable(each.place)
-        if variable is None or variable.scope is not frame:
-            return None
-        inside = {d for d in facts.all_of(variable) if self.program.inside(d.node, loop)}
-        begun = facts.definitions(each.place) - inside
-        if len(begun) != 1 or any(self.program.statement(d.node) is not each.statement for d in inside):
-            return None
-        first = next(iter(begun))
+    def _begins(self, each: _Addition, additions: Iterable[_Addition], loop: Loop, before: list[ast.stmt]) -> bool:
+        """Whether a list is empty just before a loop, and nothing else changes it in its rounds."""
+        facts, frame, variable = self.chains.facts(loop), self.program.frame(loop), self.chains.variable(each.holder)
+        is_own = isinstance(each.holder, ast.Name) or is_self(self.program, each.holder.value)
+        if variable is None or not is_own or variable.scope not in (frame, variable.is_attribute and frame.parent):
+            return False
+        every = facts.all_of(variable)
+        inside = {d for d in every if self.program.inside(d.node, loop)}
+        beside = [a.statement for a in additions if self.chains.variable(a.holder) == variable]
+        begun = self.sums.given_here(variable, set(facts.definitions(each.holder)) - inside, loop)
+        first = begun.pop() if len(begun) == 1 else None
+        if first is None or any(self.program.statement(d.node) not in beside for d in inside):
+            return False
         if first.kind is not Kind.ASSIGNMENT or self.program.statement(first.node) not in before:
-            return None
-        if not self._is_empty(assigned_to(self.program, first.node)):
-            return None
-        if any(self.program.frame(r) is not frame for r in self.program.reads_of(frame, variable.name)):
-            return None
-        reads = {r for d in (first, *inside) for r in facts.uses(d)}
+            return False
+        reads = self.sums.uses.reads_of(variable)
+        others = [d.node for d in every if variable.is_attribute and isinstance(d.node, ast.expr)]
+        if any(self.sums.may_be_during(r, loop) for r in (*reads, *others)):
+            return False
+        return self._is_empty(made_at(self.program, assigned_to(self.program, first.node), each.name))
+
+    def _collected(self, each: _Addition, loop: Loop) -> Collected | None:
+        """A list that gets something in each round, and is read after its loop."""
+        facts, variable, ranks = self.chains.facts(loop), self.chains.variable(each.holder), self.sums.ranks
+        every = facts.all_of(variable) if variable is not None else ()
+        given = {*facts.definitions(each.holder), *(d for d in every if self.program.inside(d.node, loop))}
+        reads = {r for d in given for use in facts.uses(d) for r in reads_at(self.program, use, each.name)}
         within = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, each.statement)]
         outside = [r for r in reads if not self.program.inside(r, loop)]
-        ranks = self.sums.ranks
         if loop in ranks.rounds and not ranks.is_own(each.value):
             return None  # the gradients' norm
         return self._unit(each, outside, loop) if outside and all(map(self._is_shown, within)) else None
 
     def _unit(self, each: _Addition, outside: Sequence[ast.expr], loop: Loop) -> Collected | None:
         """A list with what its elements stand for, where the reads after its loop may have all that is gathered."""
-        elements, name = Elements(self.program, self.tracer, self.harmless, loop), each.place.id
+        elements, name = Elements(self.program, self.tracer, self.harmless, loop), each.name
         is_number = elements.is_number(each.value)
         if elements.has_rows(each.value):
             if each.of_rows:
@@ -177,15 +196,15 @@ class Lists:
     def _is_of_means(self, each: Collected) -> bool:
         return each.per == "batch" and each.trimmed is None
 
-    def _together(self, rows: Mapping[str, _Addition], gathered: Collection[str], loop: Loop) -> set[str]:
+    def _together(self, rows: Mapping[str, _Addition], gathered: Collection[ast.stmt], loop: Loop) -> set[str]:
         """The lists of rows that nothing sets beside what stays one process's own, or a count of its steps."""
         names_at = {each.statement: name for name, each in rows.items()}
-        reduced = {*gathered, *(name for r in self.sums.of(loop) for name in r.names)}
+        reduced = {name for r in self.sums.of(loop) for name in r.names}
         kept = set(rows)
         for node in self._computed(loop):
             used = self._updates_behind(node, loop)
             if lists := {names_at[s] for s in used if s in names_at}:
-                others = {updated_text(self.chains, o) for s, o in used.items() if s not in names_at}
+                others = {updated_text(self.chains, o) for s, o in used.items() if s not in gathered}
                 is_alone = others <= reduced and not self._is_by_steps(node)
                 kept -= set() if is_alone else lists
         return kept

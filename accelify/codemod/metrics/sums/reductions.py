@@ -366,9 +366,7 @@ class Sums:
         reads = [r for r in self.uses.reads_of(variable) if self._is_within(r, loop)]
         before = {d for r in [*reads, *(d.node for d in inside)] for d in self._given(r)} - set(inside)
         before = {d for d in before if not self._is_of_another(d, variable)}
-        if variable.is_attribute:  # what another method gave is hidden by what is given here
-            here = {d for d in before if self.program.frame(d.node) is self.program.frame(loop)}
-            before = here if here and self.chains.flow(loop).is_covered([d.node for d in here], loop) else before
+        before = self.given_here(variable, before, loop)
         first = before.pop() if len(before) == 1 else None
         if (
             first is None
@@ -394,6 +392,12 @@ class Sums:
             if any(not self.program.inside(r, loop) for r in around):
                 return None
         return anchor
+
+    def given_here(self, variable: Variable, before: set[Definition], loop: Loop) -> set[Definition]:
+        """What a loop begins with: what another method gave an attribute is hidden by what its own does before."""
+        here = {d for d in before if self.program.frame(d.node) is self.program.frame(loop)}
+        is_hidden = variable.is_attribute and here and self.chains.flow(loop).is_covered([d.node for d in here], loop)
+        return here if is_hidden else before
 
     @staticmethod
     def _names(node: ast.AST, name: str) -> bool:
@@ -450,11 +454,11 @@ class Sums:
         facts = self.chains.facts(anchor)
         reads = {r for d in inside for r in facts.uses(d) if not self.program.inside(r, anchor)}
         reads = {r for r in reads if not self._is_within(r, loop)}
-        if any(self._may_be_during(r, anchor) for r in reads):
+        if any(self.may_be_during(r, anchor) for r in reads):
             return None
         return sorted(reads, key=self.program.position)
 
-    def _may_be_during(self, read: ast.expr, anchor: ast.stmt) -> bool:
+    def may_be_during(self, read: ast.expr, anchor: ast.stmt) -> bool:
         """Whether another function reads a sum, which may be run while it grows."""
         frame = self.program.frame(read)
         if frame is self.program.frame(anchor):

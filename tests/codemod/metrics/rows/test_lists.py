@@ -123,3 +123,55 @@ def test_what_may_be_other_rows(value: str) -> None:
 )
 def test_rows_that_would_be_set_beside_what_is_one_process_s_own(body: str, end: str, before: str) -> None:
     assert lists(body, end, before) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "end", "gathered"),
+    [
+        ("defaultdict(list)", "print(np.mean(logs['loss']), sum(logs['acc']) / len(logs['acc']))", ["loss", "acc"]),
+        ("{'loss': [], 'acc': []}", "print({k: np.mean(v) for k, v in logs.items()})", ["loss", "acc"]),
+        ("defaultdict(list)", "for v in logs.values(): print(np.mean(v))", ["loss", "acc"]),
+        ("defaultdict(list)", "print(logs['loss'][-1], np.mean(logs['acc']))", ["acc"]),
+        ("defaultdict(list)", "print(logs)", []),
+        ("{'loss': [0.5], 'acc': []}", "print(np.mean(logs['loss']))", []),
+    ],
+)
+def test_lists_at_keys_of_a_dict(made: str, end: str, gathered: list[str]) -> None:
+    body = "logs['loss'].append(model(x).mean().item())\nlogs['acc'].append((model(x) > y).float().mean().item())"
+    found = lists(body, f"{end}\n", f"from collections import defaultdict\nlogs = {made}")
+    assert found == [(f"logs['{key}']", "batch", "") for key in gathered]
+
+
+TRAINER = """\
+class Trainer:
+    def __init__(self):
+        self.rows, self.losses, self.lr = [], [], 1
+    def note(self):
+        {noted}
+    def run(self):
+        {begin}
+        for x, y in loader:
+            self.note()
+            self.rows.extend(model(x).argmax(1).tolist())
+            self.losses.append(model(x).mean().item())
+        print(np.mean(self.losses))
+        print(score(self.rows))
+Trainer().run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "noted", "gathered"),
+    [
+        ("self.rows, self.losses = [], []", "print(self.lr)", ["self.rows", "self.losses"]),
+        ("self.rows, self.losses = [], []", "self.lr = 0.5 if sum(self.losses) > 1 else self.lr", ["self.rows"]),
+        ("self.rows = []", "print(self.lr)", ["self.rows"]),
+        ("self.losses = list()", "self.rows = []", ["self.losses"]),
+    ],
+)
+def test_lists_that_are_attributes(begin: str, noted: str, gathered: list[str]) -> None:
+    facts, _ = in_loop("pass", TRAINER.format(begin=begin, noted=noted), "import numpy as np")
+    found = Lists(facts.program, facts.tracer, Harmless(facts.program, facts.roles), sums_of(facts))
+    (loop,) = (n for n in facts.files[0].nodes if isinstance(n, ast.For) and "self.note" in ast.unparse(n))
+    block = facts.program.block(loop)
+    assert [c.name for c in found.of(loop, block[: block.index(loop)])] == gathered

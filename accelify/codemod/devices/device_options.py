@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -19,7 +19,7 @@ from accelify.codemod.semantics.in_place import is_fixed
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Assignment, Scope, code, main_guard, returned
-from accelify.codemod.semantics.values import Constant, External, Instance, Made, Member, Value
+from accelify.codemod.semantics.values import Collection, Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
 Option = ast.Attribute | ast.Subscript
@@ -54,7 +54,7 @@ class DeviceOptions:
         self.bound = [b for b in known.bindings if access.at(b.node) is not None]
 
     def find(
-        self, redirected: Collection[ast.expr], numbered: Callable[[Option], bool] = lambda node: False
+        self, redirected: Sequence[ast.expr], numbered: Callable[[Option], bool] = lambda node: False
     ) -> tuple[DeviceOption, ...]:
         """One for each option that can be set; `redirected` are the reads that get the accelerator's device one by one.
 
@@ -81,7 +81,7 @@ class DeviceOptions:
         held = [self.program.values(m.device) for m in known.found if m.device and not known.is_needless(m)]
         yield from (n for n in nodes if any(self.program.values(n) & values for values in held))
 
-    def _settled(self, key: tuple[str, str], redirected: Collection[ast.expr]) -> DeviceOption | None:
+    def _settled(self, key: tuple[str, str], redirected: Sequence[ast.expr]) -> DeviceOption | None:
         nodes = [n for n in self._nodes() if _key(n) == key]
         reads = [n for n in nodes if isinstance(n.ctx, ast.Load)]
         home = self.access.reach.homes[0]
@@ -415,7 +415,19 @@ class Asked:
 
     def _item(self, holder: ast.expr, key: ast.expr) -> ast.expr | None:
         """The value in a literal that stands at a key, if it is one."""
-        return self.tracer.listed(self.tracer.only_value(holder) or self.tracer.value_at(holder), key)
+        found = self.tracer.listed(self.tracer.only_value(holder) or self.tracer.value_at(holder), key)
+        return self._handed_item(holder, key) if found is None else found
+
+    def _handed_item(self, holder: ast.expr, key: ast.expr) -> ast.expr | None:
+        """What stands at a key of the one literal that callers hand on: `self.config = config` of a constructor."""
+        literals = [v for v in self.program.values(holder) if isinstance(v, Collection)]
+        are_known = len(literals) == len(self.program.values(holder))
+        writes = self.program.item_writes.get(key.value, ()) if isinstance(key, ast.Constant) else ()
+        is_changed = any(self.program.may_be_same(w.value, holder) for w in writes)
+        if not are_known or is_changed or any(map(self.program.flow.has_open_keys, literals)):
+            return None
+        found = {self.tracer.listed(v.node, key) for v in literals if isinstance(v.node, ast.expr)}
+        return found.pop() if len(found) == 1 else None
 
     def _is_setting(self, node: ast.expr, value: ast.expr) -> bool:
         """Whether a value is a literal that a user would change: in settings, in another file, or a module's flag."""

@@ -257,6 +257,32 @@ def test_what_a_choice_goes_by(code: str, asked: set[str]) -> None:
     assert Asked(facts.program, facts.roles, facts.tracer, [value]).by == asked
 
 
+@pytest.mark.parametrize(
+    ("kept", "before", "asked"),
+    [
+        ("self.config = config", "", set()),
+        ("self.config, self.size = config, 4", "", set()),
+        ("settings = config\n        self.config = settings", "", set()),
+        ("self.config = {**config}", "", {"self.config['device']"}),
+        ("self.config = config", "config['device'] = args.device\n", {"self.config['device']"}),
+        ("self.config = config", "config.update(vars(args))\n", {"self.config['device']"}),
+        ("self.config = config", "Net({'device': 'cpu'})\n", {"self.config['device']"}),
+    ],
+)
+def test_a_literal_that_an_object_is_given_says_what_its_device_goes_by(
+    kept: str, before: str, asked: set[str]
+) -> None:
+    facts = Facts(
+        "import argparse, torch\nargs = argparse.ArgumentParser().parse_args()\nclass Net:\n"
+        f"    def __init__(self, config):\n        {kept}\n"
+        "    def run(self, x):\n        return x.to(self.config['device'])\n"
+        "config = {'device': 'cuda' if torch.cuda.is_available() else 'cpu', 'size': 4}\n"
+        f"{before}Net(config).run(torch.ones(1))\n"
+    )
+    place = facts.call("x.to(").args[0]
+    assert Asked(facts.program, facts.roles, facts.tracer, [place]).by == asked
+
+
 OUTSIDE = """\
 import cluster, configparser, os, sys, torch
 from torch import nn

@@ -135,3 +135,40 @@ def test_what_is_the_same_in_all_processes_is_not_put_together(add: str) -> None
     after, notes = rewritten(add=add)
     assert "gather" not in after
     assert not notes
+
+
+SHARDED = """\
+import numpy as np
+import torch
+
+data, labels = torch.randn(40, 4), torch.randint(0, 2, (40,))
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = torch.arange(40).split(4)
+for epoch in range(2):
+    losses = []
+    for rows in batches:
+        loss = torch.nn.functional.cross_entropy(model(data[rows]), labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    print(np.mean(losses))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gathered"),
+    [
+        ("np.mean(losses)", "sum(losses) / len(losses)", "losses = accelerator.gather_for_metrics(losses)"),
+        ("rows in batches", "rows in torch.randperm(40).split(4)", "losses = accelerator.gather_for_metrics(losses)"),
+        ("np.mean(losses)", "sum(losses) / len(batches)", "print(sum(losses) / len(losses))"),
+        ("np.mean(losses)", "losses[-1]", ""),
+        ("losses.append(loss.item())", "losses.append(loss.detach())", ""),
+    ],
+)
+def test_a_list_of_what_each_process_takes_of_a_sequence(before: str, after: str, gathered: str) -> None:
+    found = run(SHARDED.replace(before, after))
+    assert gathered in found.after.decode()
+    assert ("gather_for_metrics" in found.after.decode()) is bool(gathered)
+    assert any("covers this process" in n.message for n in found.notes) is not bool(gathered)

@@ -61,7 +61,8 @@ class Metering:
             if is_read and self._is_of_all(name, meter, loop) and all(self._is_always(c, loop) for c in calls):
                 together[name] = meter
         kept = tuple(call for call, name, _ in updates if name in together)
-        lists = self.lists_of(loop) if loop in self.prepared.loops else ()
+        is_shared = loop in self.prepared.loops or self.prepared.is_sharded_sequence(loop)
+        lists = self.lists_of(loop) if is_shared else ()
         return Metered(loop, tuple(together.items()), kept, lists)
 
     def lists_of(self, loop: Loop) -> tuple[Collected, ...]:

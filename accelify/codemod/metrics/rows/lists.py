@@ -82,7 +82,9 @@ class Lists:
         return tuple(each for name, each in found.items() if name not in apart)
 
     def _is_over_several(self, loop: Loop) -> bool:
-        """Whether a loop goes over something else than one loader: `zip(these, those)`, a call that is unknown."""
+        """Whether a loop goes over no one loader or sharded sequence: `zip(these, those)`, a call that is unknown."""
+        if self.sums.prepared.is_sharded_sequence(loop):
+            return self.sums.only_if(loop) is not None
         source = self.tracer.inside(loop.iter)
         values = self.program.values(source)
         return isinstance(source, ast.Call) and not (values and all(map(self.harmless.roles.is_loader, values)))
@@ -171,7 +173,8 @@ class Lists:
         """A list with what its elements stand for, where the reads after its loop may have all that is gathered."""
         elements, name = Elements(self.program, self.tracer, self.harmless, loop), each.name
         is_number = elements.is_number(each.value)
-        if elements.has_rows(each.value):
+        is_sequence = self.sums.prepared.is_sharded_sequence(loop)
+        if elements.has_rows(each.value) and not is_sequence:
             if each.of_rows:
                 return Collected(name, "row", elements.is_number(ast.Starred(each.value, ast.Load())))
             return Collected(name, "batch", False, each.value) if elements.has_no_graph(each.value) else None
@@ -180,7 +183,9 @@ class Lists:
         is_mean = all(r in lengths or self.is_meant(r) for r in outside)
         if not is_value or not is_mean or (each.of_rows and not is_number):
             return None
-        return Collected(name, "batch", is_number, lengths=tuple(lengths.values()))
+        if is_sequence and not is_number:
+            return None
+        return Collected(name, None if is_sequence else "batch", is_number, lengths=tuple(lengths.values()))
 
     def _number_of_batches(self, read: ast.expr, loop: Loop) -> ast.expr | None:
         """`len(loader)` of `sum(losses) / len(loader)`, which `len(losses)` is, too."""
@@ -194,7 +199,7 @@ class Lists:
         return mean.right if isinstance(mean, ast.BinOp) and ast.unparse(mean.right) == length else None
 
     def _is_of_means(self, each: Collected) -> bool:
-        return each.per == "batch" and each.trimmed is None
+        return each.per != "row" and each.trimmed is None
 
     def _together(self, rows: Mapping[str, _Addition], gathered: Collection[ast.stmt], loop: Loop) -> set[str]:
         """The lists of rows that nothing sets beside what stays one process's own, or a count of its steps."""

@@ -147,7 +147,8 @@ class Lists:
         beside = [a.statement for a in additions if self.chains.variable(a.holder) == variable]
         begun = self.sums.given_here(variable, set(facts.definitions(each.holder)) - inside, loop)
         first = begun.pop() if len(begun) == 1 else None
-        if first is None or any(self.program.statement(d.node) not in beside for d in inside):
+        changing = [s for d in inside if not _goes_back(s := self.program.statement(d.node))]
+        if first is None or any(statement not in beside for statement in changing):
             return False
         if first.kind is not Kind.ASSIGNMENT or self.program.statement(first.node) not in before:
             return False
@@ -178,7 +179,8 @@ class Lists:
             if each.of_rows:
                 return Collected(name, "row", elements.is_number(ast.Starred(each.value, ast.Load())))
             return Collected(name, "batch", False, each.value) if elements.has_no_graph(each.value) else None
-        is_value = is_number or (not isinstance(each.statement, ast.Assign) and self._is_free(each.value, elements))
+        is_free = not isinstance(each.statement, ast.Assign) and self._is_free(each.value, outside, elements)
+        is_value = is_number or is_free
         lengths = {r: n for r in outside if is_number and (n := self._number_of_batches(r, loop)) is not None}
         is_mean = all(r in lengths or self.is_meant(r) for r in outside)
         if not is_value or not is_mean or (each.of_rows and not is_number):
@@ -233,9 +235,20 @@ class Lists:
         is_quotient = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mult))
         return is_quotient and isinstance(node, ast.BinOp) and self.sums.ranks.of(node.right).steps
 
-    def _is_free(self, value: ast.expr, elements: Elements) -> bool:
-        """Whether a value is an array, or a tensor that nothing is learned from: `loss.detach()`, `loss.cpu().data`."""
-        return self.chains.kinds.of(value) in ({"ndarray"}, {"tensor"}) and elements.has_no_graph(value)
+    def _is_free(self, value: ast.expr, reads: Sequence[ast.expr], elements: Elements) -> bool:
+        """Whether a value is an array, or a tensor that nothing is learned from: `loss.detach()`, `loss.cpu().data`.
+
+        So is one of which only numbers are read after the loop: `torch.stack(losses).mean().item()`.
+        """
+        if self.chains.kinds.of(value) not in ({"ndarray"}, {"tensor"}):
+            return False
+        return elements.has_no_graph(value) or all(self._leaves_the_graph(read, elements) for read in reads)
+
+    def _leaves_the_graph(self, read: ast.expr, elements: Elements) -> bool:
+        """Whether nothing can be learned from what a read becomes in its own statement."""
+        statement = self.program.statement(read)
+        within = (a for a in self.program.ancestors(read) if self.program.inside(a, statement))
+        return any(isinstance(a, ast.Call) and elements.has_no_graph(a) for a in within)
 
     def _is_empty(self, value: ast.expr | None) -> bool:
         """`[]`, `list()`, `np.array([])`."""
@@ -280,6 +293,12 @@ class Lists:
             return False
         reads = self.program.reads_of(self.program.frame(read), variable.name)
         return all(self._is_shown(r, depth - 1) for r in reads)
+
+
+def _goes_back(statement: ast.stmt) -> bool:
+    """Whether a statement only changes gradients: `loss.backward()`, of a loss that is in a list already."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
 
 
 def statements_of_each_round(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -24,6 +24,8 @@ def lists(body: str, end: str, before: str = "losses = []") -> list[tuple[str, s
     [
         ("model(x).mean().item()", "np.mean(losses)"),
         ("model(x).mean().detach()", "torch.stack(losses).mean()"),
+        ("model(x).mean()", "torch.stack(losses).mean().item()"),
+        ("model(x).mean()", "float(torch.stack(losses).mean().detach())"),
     ],
 )
 def test_a_list_that_is_read_for_its_mean(value: str, mean: str) -> None:
@@ -35,12 +37,23 @@ def test_a_list_that_is_read_for_its_mean(value: str, mean: str) -> None:
     [
         ("losses.append(model(x).mean().item())", "print(losses[-1])\n", "losses = []"),
         ("losses.append(model(x))", "print(np.mean(losses))\n", "losses = []"),
+        ("losses.append(model(x).mean())", "torch.stack(losses).mean().backward()\n", "losses = []"),
         ("losses.append(1.0)\nbreak", "print(np.mean(losses))\n", "losses = []"),
         ("losses.append(1.0)", "print(np.mean(losses))\n", "losses = [0.0]"),
     ],
 )
 def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
     assert lists(body, end, before) == []
+
+
+@pytest.mark.parametrize(
+    ("order", "found"), [("{add}\n{back}", True), ("{back}\n{add}", True), ("{add}\n{all}", False)]
+)
+def test_losses_with_their_graphs_are_gathered_where_only_numbers_are_read(order: str, found: bool) -> None:
+    add, back, every = "losses.append(loss)", "loss.backward()", "sum(losses).backward()"
+    body = f"loss = model(x).mean()\n{order.format(add=add, back=back, all=every)}"
+    listed = lists(body, "print(torch.stack(losses).mean().item())\n", "losses = []")
+    assert listed == ([("losses", "batch", "")] if found else [])
 
 
 def test_a_sum_by_the_number_of_batches() -> None:

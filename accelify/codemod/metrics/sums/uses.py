@@ -162,7 +162,10 @@ class Uses:
     ) -> Iterator[Use]:
         """How the elements of a table of sums are used: `[total / n for total in totals]`."""
         asked = over.iter.func if isinstance(over.iter, ast.Call) else None
-        is_keyed = isinstance(asked, ast.Attribute) and methods.passes(asked.attr) == "items"
+        passed = methods.passes(asked.attr) if isinstance(asked, ast.Attribute) else None
+        if passed == "keys" or self.chains.kinds.of(over.iter) == {"dict"}:
+            return  # `for key in totals: print(totals[key] / rows)`, where the table is read anew
+        is_keyed = passed == "items"
         values = over.target.elts[1:] if is_keyed and isinstance(over.target, ast.Tuple) else [over.target]
         names = [n for value in values for n in ast.walk(value) if isinstance(n, ast.Name)]
         owners = {n.id: self.program.scope(n).owner(n.id) for n in names}

@@ -251,6 +251,21 @@ def test_the_sums_of_a_dict_are_divided_in_their_places(end: str, is_reduced: bo
 
 
 @pytest.mark.parametrize(
+    ("over", "value", "is_reduced"),
+    [
+        ("k in sums", "sums[k]", True),
+        ("k in sums.keys()", "sums[k]", True),
+        ("k, v in sums.items()", "v", True),
+        ("v in sums.values()", "v, v", False),
+    ],
+)
+def test_the_keys_of_a_dict_of_sums_are_no_sums(over: str, value: str, is_reduced: bool) -> None:
+    end = f"for {over}: print({value} / len(loader))"
+    found = summed("sums['a'] += loss.item()", "sums = {'a': 0.0, 'b': 0.0}", end)
+    assert found == ([(("sums",), "mean")] if is_reduced else [])
+
+
+@pytest.mark.parametrize(
     ("begin", "added", "is_reduced"),
     [
         ("{}", "sums[k] = sums.get(k, 0) + loss.item() * len(x)", True),

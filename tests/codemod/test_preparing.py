@@ -1130,3 +1130,44 @@ def test_a_mock_that_is_stepped_is_no_optimizer(made: str, is_prepared: bool) ->
     assert any("other" in each for each in found) is is_prepared
     assert not any("trainer" in each for each in found)
     assert any("model, optimizer" in each for each in found)
+
+
+LOADED = """\
+import importlib
+import torch
+from torch import nn
+from unknown import Base
+
+class Trainer{base}:
+    def __init__(self, model, optimizer, loader):
+        self.model, self.optimizer, self.loader = model, optimizer, loader
+    def train(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            loss = (self.model(x) - y).pow(2).mean()
+            loss.backward()
+            self.optimizer.step()
+    {more}
+
+stages = importlib.import_module("stages").build()
+model, optimizer, loader = stages["model"], stages["optimizer"], stages["loader"]
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = model.to(device)
+trainer = Trainer(model, optimizer, loader)
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "model"),
+    [
+        ("", "", "model"),
+        ("(object)", "def step(self): self.train()", "model"),
+        ("", "def __iter__(self): yield from self.loader", "model"),
+        ("", "def eval(self): pass", "model"),
+        ("(Base)", "", "trainer"),  # which may be a module
+    ],
+)
+def test_a_trainer_in_sight_is_no_model(base: str, more: str, model: str) -> None:
+    after = run(LOADED.format(base=base, more=more)).after.decode()
+    assert f"{model}, optimizer = accelerator.prepare({model}, optimizer)" in after

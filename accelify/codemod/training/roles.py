@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import TypeGuard
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.semantics.program import Program
@@ -28,7 +29,7 @@ from accelify.codemod.semantics.values import (
 
 _PLAIN_BASES = {External("object"), External("abc.ABC")}
 # What has one of these may be taken for a loader or a scheduler.
-_OTHER_METHODS = ("__iter__", "__getattr__", "__new__", "step")
+_OTHER_METHODS = ("__iter__", "__getattr__", "step")
 
 
 def stepped(call: ast.Call) -> ast.expr:
@@ -86,13 +87,16 @@ class Roles:
             return isinstance(value, ClassValue) or names.is_optimizer(value.name)
         if isinstance(value, Made):
             return names.is_mock(value.name)
-        if not isinstance(value, Instance):
+        return self.is_plain_object(value) and not any(self.flow.method(value.cls, name) for name in _OTHER_METHODS)
+
+    def is_plain_object(self, value: Value) -> TypeGuard[Instance]:
+        """An object of the project's own class, all of whose bases are in sight and none a library's: no module."""
+        if not isinstance(value, Instance) or self.flow.method(value.cls, "__new__"):
             return False
         classes = [value.cls, *self.flow.ancestors(value.cls)]
         bases = [base for cls in classes for base in getattr(cls.node, "bases", ())]
         held = {v for base in bases for v in self.program.values(base) or {None}}
-        is_plain = all(isinstance(v, ClassValue) or v in _PLAIN_BASES for v in held)
-        return is_plain and not any(self.flow.method(value.cls, name) for name in _OTHER_METHODS)
+        return all(isinstance(v, ClassValue) or v in _PLAIN_BASES for v in held)
 
     def is_torch_loader(self, value: Value) -> bool:
         """A loader that is a `torch.utils.data.DataLoader`."""

@@ -42,7 +42,10 @@ class Owners:
 
     def _is_no_network(self, expression: ast.expr) -> bool:
         values = self.program.values(expression)
-        refused = (self.roles.learns_from_arrays(v) or self.roles.is_nothing_to_prepare(v) for v in values)
+        refused = (
+            self.roles.learns_from_arrays(v) or self.roles.is_nothing_to_prepare(v) or self.roles.is_plain_object(v)
+            for v in values
+        )
         return bool(values) and all(refused)
 
     def _models_among(self, call: ast.Call) -> list[ast.expr]:
@@ -156,6 +159,7 @@ class Owners:
         """
         asked = [c.func for c in self.program.calls if self.program.frame(c) in self.training.frames]
         told = [f.value for f in asked if isinstance(f, ast.Attribute) and _tells_a_model(f.attr)]
+        told = [model for model in told if not self._is_no_network(model)]
         return self._had_by(function, told) or self._learning(function)
 
     def _had_by(self, function: Scope, expressions: Sequence[ast.expr]) -> list[tuple[ast.expr, Chain]]:

@@ -21,6 +21,7 @@ from accelify.codemod.semantics.outcomes import compared, truth
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops.training import Training
+from accelify.codemod.training.randomness.kept_draws import KeptDraws
 from accelify.codemod.training.weights import draws_weights
 
 _DEPTH = 4
@@ -51,6 +52,7 @@ class Seeds:
         self.backwards = training.backwards
         self.drawing = {program.frame(d.loop) for d in training.data if d.kind == "random" and d.loop is not None}
         self.effects = program.once(Effects)
+        self.kept_draws = KeptDraws(program, training)
 
     @cached_property
     def is_by_rank(self) -> bool:
@@ -77,7 +79,7 @@ class Seeds:
         last = {g.frame.root: g for g in groups}  # of each script that trains
         chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or list(last.values())
         prepared = dict.fromkeys(self.after(g.anchor) for g in chosen if g.anchor is not None)
-        built = list(dict.fromkeys(map(self.behind_weights, prepared)))
+        built = list(dict.fromkeys(self.behind_samples(self.behind_weights(s)) for s in prepared))
         later = (each for s in built for each in self.again(s))
         again = list(dict.fromkeys(place for each in later for place in self._behind_return(each, _DEPTH)))
         found = dict.fromkeys([*(Seeded(s, is_drawn_from=False) for s in built), *again])
@@ -151,6 +153,29 @@ class Seeds:
         drawing = [at for at, s in enumerate(way) if draws_weights(self.program, s)]
         behind = way[drawing[-1] :] if drawing else []
         return next((s for s in behind if self.reach.expression(self.program.frame(s)) is not None), statement)
+
+    @cached_property
+    def _kept(self) -> frozenset[ast.Call]:
+        return frozenset(self.kept_draws.find())
+
+    def behind_samples(self, statement: ast.stmt) -> ast.stmt:
+        """The statement itself, or the last that draws samples for all of the training, with no other draws between."""
+        found = statement
+        for each in self._before_training(statement, _DEPTH) if self._kept else ():
+            if self.kept_draws.draws_others(each, self._kept):
+                break
+            is_sample = any(self.program.statement(c) is each for c in self._kept)
+            found = each if is_sample and self.reach.expression(self.program.frame(each)) is not None else found
+        return found
+
+    def samples_apart(self) -> list[ast.Call]:
+        """What draws samples for all of a training when the processes draw random numbers of their own."""
+        places = [place.statement for place in self.places]
+        later = (c for c in self._kept if any(self._is_behind(c, p) for p in places))
+        return sorted(later, key=self.program.position)
+
+    def _is_behind(self, call: ast.Call, place: ast.stmt) -> bool:
+        return not self.program.inside(call, place) and self.program.may_follow(call, place)
 
     def _before_training(self, statement: ast.stmt, depth: int) -> list[ast.stmt]:
         """The statements that are run after one and before a loop trains."""

@@ -316,6 +316,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     if not places:
         return
     yield from _own_weights(script)
+    yield from _own_samples(script)
     yield from _own_generators(script)
     yield from _own_environments(script)
     leaves = {node for report in script.metrics.reports if report.is_of_some_batches for node in report.leaves}
@@ -349,6 +350,16 @@ def _own_weights(script: Script) -> Iterator[Remark]:
             "or pass the model to `prepare` at once, which makes the processes' weights equal"
         )
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+
+
+def _own_samples(script: Script) -> Iterator[Remark]:
+    """Samples that are drawn once for all of a training, when each process already draws random numbers of its own."""
+    for call in script.seeds.samples_apart():
+        message = (
+            "all of the training goes on with what is drawn here once, and each process draws another: give all of "
+            f"them the same, `{script.reach.name}.broadcast(...)` of what is drawn"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _weights_in_rounds(script: Script) -> Iterator[Remark]:

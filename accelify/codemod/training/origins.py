@@ -49,8 +49,16 @@ class Origins:
         behind = (node for node, picks in self._behind(nodes, self._results) if not picks)
         return [node for node in behind if isinstance(node, ast.Call)]
 
+    def calls_along(self, nodes: Iterable[ast.expr], goes_on: Callable[[ast.AST], bool]) -> list[ast.Call]:
+        """The calls that some expressions, or the rows they have, come from, through nodes where `goes_on` holds."""
+        behind = self._behind(nodes, lambda node: self._sources(node) if goes_on(node) else iter(()), goes_on)
+        return [node for node, _ in behind if isinstance(node, ast.Call)]
+
     def _behind(
-        self, nodes: Iterable[ast.expr], sources: Callable[[ast.AST], Iterator[ast.AST]]
+        self,
+        nodes: Iterable[ast.expr],
+        sources: Callable[[ast.AST], Iterator[ast.AST]],
+        goes_on: Callable[[ast.AST], bool] = lambda node: True,
     ) -> Iterator[tuple[ast.AST, bool]]:
         """All that some expressions come from, and whether it only picks places: `i` of `rows[i]`."""
         seen: set[tuple[ast.AST, bool]] = set()
@@ -62,7 +70,7 @@ class Origins:
             seen.add((node, picks))
             yield node, picks
             queue += [(source, picks) for source in sources(node)]
-            queue += [(node.slice, True)] if isinstance(node, ast.Subscript) else []
+            queue += [(node.slice, True)] if isinstance(node, ast.Subscript) and goes_on(node) else []
 
     def _results(self, node: ast.AST) -> Iterator[ast.AST]:
         """The sources of a node, with what attributes hold and what functions return."""

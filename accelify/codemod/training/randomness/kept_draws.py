@@ -1,0 +1,103 @@
+"""Which samples are drawn once, before the loops, for all of the training? All processes have to train on the same.
+
+    image = next(iter(loader))[0]    # or data[torch.randperm(len(data))[:4]]
+    for step in range(1000):
+        loss = criterion(model(image + noise()), image)
+
+Not an order of which each round takes its part, and not what rounds draw or give anew.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence, Set
+
+from accelify.codemod.libraries.row import DRAWS
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Element, Made
+from accelify.codemod.training.loops.bodies import Loop
+from accelify.codemod.training.loops.training import Training
+from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.origins import Origins
+from accelify.codemod.training.randomness.draws import asks_environment, draws
+from accelify.codemod.training.randomness.loader_draws import LoaderDraws
+from accelify.codemod.training.roles import Roles
+
+
+class KeptDraws:
+    """Follow the losses back to the draws outside of their loops, along what is the same in each round."""
+
+    def __init__(self, program: Program, training: Training) -> None:
+        self.program = program
+        self.training = training
+        self.roles = program.once(Roles)
+        self.chains = program.once(Chains)
+        self.loaders = LoaderDraws(program, self.roles)
+        self.origins = Origins(program, self.roles, program.once(Tracer))
+
+    def find(self) -> list[ast.Call]:
+        """The calls that draw such samples, or which rows they are of."""
+        drawn = {d.loop for d in self.training.data if d.kind == "random"}
+        found = (c for b, loops in self.training.loops.items() if drawn & {*loops} for c in self._kept(b, loops))
+        return sorted(set(found), key=self.program.position)
+
+    def _kept(self, backward: ast.Call, loops: Sequence[Loop]) -> Iterator[ast.Call]:
+        called = (c for c in self.program.calls if any(self.program.inside(c, loop) for loop in loops))
+        rounds = _Rounds(self.program, loops, self.program.run_through(called))
+        losses = losses_of(self.program, backward)
+        for call in self.origins.calls_along(losses, lambda node: self._is_the_same(node, rounds)):
+            frame = self.program.frame(call)
+            is_on_the_way = not frame.is_function or frame in self.training.frames or frame in rounds.frames
+            is_outside = is_on_the_way and not rounds.hold(call) and not self.program.loops_round(call)
+            if is_outside and self._draws(call):
+                yield call
+
+    def _is_the_same(self, node: ast.AST, rounds: _Rounds) -> bool:
+        """Whether a node gives each round the same from what it is made of: not `order[i]`, `next(it)`, `x = f(x)`."""
+        if isinstance(node, ast.Call) and (self._draws(node) or self.program.iterator(node) is not None):
+            return False
+        if isinstance(node, ast.Subscript) and rounds.hold(node):
+            parts = [*ast.walk(node.slice)]
+            names = (n for n in parts if isinstance(n, ast.Name))
+            is_of_round = any(rounds.hold(d.node) for n in names for d in self.chains.definitions(n))
+            return not is_of_round and not any(isinstance(n, ast.Call) for n in parts)
+        if isinstance(node, ast.Name):
+            places = [d.node for d in self.chains.definitions(node)]
+            inside = [p for p in places if rounds.hold(p)]
+            is_item = any(isinstance(self.program.binding(p)[1], LOOPS) for p in inside if isinstance(p, ast.Name))
+            return not is_item and len(inside) in (0, len(places))
+        return True
+
+    def _draws(self, call: ast.Call) -> bool:
+        """Whether a call draws numbers, or takes a batch of a loader that shuffles, or whose items are drawn."""
+        if self.program.iterator(call) is None:
+            return draws(self.program, call) and not asks_environment(self.program, call)
+        owners = [v.owner for v in self.program.values(call) if isinstance(v, Element)]
+        made = [o.node for o in owners if isinstance(o, Made) and isinstance(o.node, ast.Call)]
+        return any(self.loaders.shuffle(node) or self.loaders.draw_items(node) for node in made)
+
+    def draws_others(self, statement: ast.stmt, kept: Set[ast.Call]) -> bool:
+        """Whether a statement may draw something else, which each process may have to draw for itself."""
+        calls = {n for n in ast.walk(statement) if isinstance(n, ast.Call)} - kept
+        effects = self.program.once(Effects)
+        return any(
+            draws(self.program, c) or (self.program.flow.callees.get(c) and effects.of_call(c).effects & DRAWS)
+            for c in calls
+        )
+
+
+class _Rounds:
+    """The loops round a backward pass, with the functions that they run."""
+
+    def __init__(self, program: Program, loops: Sequence[Loop], run: Set[Scope]) -> None:
+        self.program = program
+        self.loops = loops
+        self.run = run
+        self.frames = {program.frame(loop) for loop in loops} - run
+
+    def hold(self, node: ast.AST) -> bool:
+        return self.program.frame(node) in self.run or any(self.program.inside(node, loop) for loop in self.loops)

@@ -1,0 +1,92 @@
+"""Facts about samples that are drawn once and trained on in all rounds."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.training.randomness.kept_draws import KeptDraws
+from tests.codemod.facts import Facts
+from tests.codemod.pairs import run
+
+HEAD = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+data = torch.arange(40.0).view(40, 1)
+both = TensorDataset(data, data)
+loader = DataLoader(both, batch_size=4, shuffle=True)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+STEP = """\
+    loss = (model(x * torch.rand(4, 1)) - 1).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LOOP = f"for step in range(9):\n{STEP}"
+SAMPLES = {
+    "x = next(iter(DataLoader(data, batch_size=1, shuffle=True)))[0]": "x = next(",
+    "it = iter(loader)\nx, y = next(it)": "x, y = next(it)",
+    "rows = torch.randperm(40)[:4]\nx = data[rows]": "rows = ",
+    "x = torch.rand(4, 1)": "x = ",
+}
+IN_ROUNDS = {
+    "x = next(iter(DataLoader(data, batch_size=4, shuffle=True)))\n": "",
+    "x = data[torch.randperm(40)[:4]]\n": "",
+    "x = data[order[torch.randint(40, (4,))]]\n": "order = torch.randperm(40)\n",
+    "x = x + 1\n": "x = torch.rand(4, 1)\n",
+}
+
+
+def found(text: str) -> list[str]:
+    facts = Facts(text)
+    return [ast.unparse(facts.program.statement(c)) for c in KeptDraws(facts.program, facts.training).find()]
+
+
+@pytest.mark.parametrize("drawn", SAMPLES)
+def test_a_sample_is_drawn_before_the_processes_draw_their_own(drawn: str) -> None:
+    assert len(found(f"{HEAD}{drawn}\n{LOOP}")) == 1
+    lines = run(f"{HEAD}{drawn}\n{LOOP}").after.decode().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(SAMPLES[drawn]))
+    assert lines[at + 1] == "accelerator.seed_by_rank()"
+
+
+def test_it_is_followed_through_functions() -> None:
+    steps = STEP.replace("\n    ", "\n        ").replace("    loss", "        loss", 1)
+    trains = f"def train(x):\n    for step in range(9):\n{steps}"
+    assert found(f"{HEAD}{trains}x, y = next(iter(loader))\ntrain(x)\n") == ["x, y = next(iter(loader))"]
+    one = f"def step():\n    x, y = next(iter(loader))\n{STEP}"
+    assert found(f"{HEAD}{one}for _ in range(9):\n    step()\n") == []
+
+
+@pytest.mark.parametrize("drawn", IN_ROUNDS)
+def test_what_rounds_draw_or_pick_is_their_own(drawn: str) -> None:
+    text = f"{HEAD}{IN_ROUNDS[drawn]}for step in range(9):\n    {drawn}{STEP}"
+    assert found(text) == []
+    result = run(text)
+    assert "drawn here once" not in str(result.notes)
+
+
+def test_a_fixed_sample_that_is_only_shown_is_no_sample_of_the_training() -> None:
+    shown = "fixed = torch.rand(4, 1)\n"
+    text = f"{HEAD}{shown}for step in range(9):\n    x = torch.rand(4, 1)\n{STEP}    print(model(fixed))\n"
+    assert found(text) == []
+
+
+@pytest.mark.parametrize("drawn", SAMPLES)
+def test_a_sample_of_a_later_training_is_noted_at_its_line(drawn: str) -> None:
+    before = "for step in range(9):\n    x = torch.rand(4, 1)\n" + STEP
+    result = run(f"{HEAD}{before}{drawn}\n{LOOP}")
+    notes = [n for n in result.notes if "drawn here once" in n.message]
+    lines = result.after.decode().splitlines()
+    assert [lines[n.line - 1].startswith(SAMPLES[drawn]) for n in notes] == [True]
+
+
+def test_other_draws_between_stay_the_processes_own() -> None:
+    fill = "pool = [torch.rand(4, 1) for _ in range(9)]\n"
+    text = f"{HEAD}{fill}x, y = next(iter(loader))\n{LOOP}"
+    result = run(text)
+    assert result.after.index(b"seed_by_rank") < result.after.index(b"pool =")
+    assert any("drawn here once" in n.message for n in result.notes)

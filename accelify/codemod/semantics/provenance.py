@@ -108,7 +108,10 @@ class Tracer:
         return self.chains(node.generators[-1].iter, seen) if is_view(node) else []
 
     def _item(self, node: ast.Subscript, seen: tuple[object, ...]) -> list[Chain]:
-        """The place in a container; where a literal was made of objects that have names, the names of the one there."""
+        """The place in a container; where a literal was made of objects that have names, the names of the one there.
+
+        One that has no name itself, `make()[0]`, is another container each time: its parts have no place in it.
+        """
         found: list[Chain] = []
         for chain in self.chains(node.value, seen):
             listed = self.listed(self._literal(chain), node.slice)
@@ -116,7 +119,8 @@ class Tracer:
                 listed = None
             outer = self.chains(listed, (*seen, node)) if listed is not None else []
             place = Binding("item", self.program.frame(node), node, self.program.statement(node))
-            found.extend(outer or [(place, *chain)])
+            unnamed = Binding("inline", place.scope, node, place.statement, node)
+            found.extend(outer or [(place, *chain) if chain[0].kind != "inline" else (unnamed,)])
         return found
 
     def _literal(self, chain: Chain) -> ast.expr | None:

@@ -73,11 +73,12 @@ class Loaders(Finder):
             self._without_name(source, data.loop or source)
             self._note_loaders(source)
             return
+        bound = set(map(self._loader_binding, chains))
         for chain in chains:
             for given in chain:
                 if given.kind == "parameter" and self._is_called_by_overriders(given.scope):
                     self.found.add(self.bindings.item("loader", given))
-            binding = self._loader_binding(chain)
+            binding = self._joined(chain, bound)
             within = chain[: chain.index(binding)]  # what got its name from a container is taken out of it already
             items = [b for b in within if b.kind == "item"]
             if items and binding.kind != "item":
@@ -162,6 +163,13 @@ class Loaders(Finder):
             if node_of(binding.scope) in self.found.needed:
                 return binding
         return outermost
+
+    def _joined(self, chain: Chain, bound: set[Binding]) -> Binding:
+        """The binding to prepare; for a parameter, the one where another loader may replace it: `x = x or make()`."""
+        binding = self._loader_binding(chain)
+        is_parameter = binding.kind == "parameter" and len(chain) > 1
+        is_joined = is_parameter and chain[-2] in bound and chain[-2].scope is binding.scope
+        return chain[-2] if is_joined else binding
 
     def _loader_in(self, items: list[Binding], container: Binding, source: ast.expr, loop: ast.AST | None) -> None:
         """`loaders[phase]`: prepare the loader of the phase that trains; where it is made, the one below an iterator,

@@ -48,7 +48,7 @@ class Optimizers(Finder):
             chains = [c for c in found if not self._is_for_other_calls(c)] or found
             if not chains and self._inside_something(receiver):
                 continue
-            if not chains or any(len(c) > 1 and c[0].kind == "item" for c in chains):
+            if not chains or any(_is_taken_out(c) for c in chains):
                 self._without_name(receiver, step)
                 continue
             for chain in map(within, chains):
@@ -160,3 +160,8 @@ class Optimizers(Finder):
                 self.models.add_at(node)
             elif named not in self.found.stepped:
                 self._optimizer(named, (named,), step)
+
+
+def _is_taken_out(chain: Chain) -> bool:
+    """Whether an optimizer has no name but its place in a container, which may have none: `self.optimizers()[0]`."""
+    return isinstance(chain[0].node, ast.Subscript) and (len(chain) > 1 or chain[0].kind == "inline")

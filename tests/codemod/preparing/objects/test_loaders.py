@@ -305,3 +305,65 @@ def test_a_name_in_a_literal_in_a_literal_is_not_taken_from_the_outer_one() -> N
     after = migrated(HEAD + made + models + 'for x, y in found["inner"]["train"]:\n' + STEP)
     assert "b = accelerator.prepare(b)" in after
     assert "prepare(a" not in after
+
+
+UNNAMED = """
+def make():
+    return DataLoader(torch.randn(16, 4), batch_size=4), 16
+def train(loader=None):
+    {given}
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train()
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "loader = loader if loader is not None else make()[0]",
+        "loader = loader or make()[0]",
+        "loader, size = loader or make()[0], 16",
+        "loader = make()[0]",
+    ],
+)
+def test_a_part_of_what_a_call_makes_is_prepared_under_the_name_it_gets(given: str) -> None:
+    text = migrated(HEAD + UNNAMED.format(given=given))
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in text
+    assert text.count("prepare(") == 1
+
+
+KEPT = """
+def make():
+    return DataLoader(torch.randn(16, 4), batch_size=4), 16
+class Trainer:
+    def __init__(self, loader=None):
+        self.loader = loader if loader else make()[0]
+    def fit(self):
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in self.loader:
+            loss = model(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+Trainer().fit()
+"""
+
+
+def test_such_a_part_that_an_attribute_keeps_is_prepared_as_that() -> None:
+    text = migrated(HEAD + KEPT)
+    assert "self.loader = self.accelerator.prepare(self.loader)" in text
+    assert text.count("prepare(") == 2
+    assert text.count("make()[0]") == 1
+
+
+def test_a_place_in_a_container_that_has_a_name_is_prepared_in_place() -> None:
+    loaders = "loaders = [DataLoader(torch.randn(16, 4), batch_size=4)]\n    loader = loaders[0]"
+    text = migrated(HEAD + UNNAMED.format(given=loaders))
+    assert "    loaders[0] = accelerator.prepare(loaders[0])\n    loader = loaders[0]" in text

@@ -203,3 +203,24 @@ def test_an_optimizer_that_steps_brings_its_models() -> None:
     bindings = Bindings(*code[:3])
     Optimizers(*code, bindings, Models(*code, bindings, found), found).find()
     assert [(i.kind, i.text) for i in found.items] == [("optimizer", "optimizer"), ("model", "model")]
+
+
+def test_an_optimizer_that_a_method_gives_in_a_list_is_prepared_where_it_is_made() -> None:
+    text = migrated(HEAD + IN_A_LIST)
+    assert "self.opt = self.accelerator.prepare(torch.optim.SGD(self.model.parameters(), lr=0.1))" in text
+    assert "; self.optimizers()[0].step()" in text
+
+
+IN_A_LIST = """
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(4, 1)
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def optimizers(self):
+        return [self.opt]
+    def fit(self):
+        for x, y in DataLoader(data, batch_size=2):
+            self.opt.zero_grad()
+            self.model(x).mean().backward(); self.optimizers()[0].step()
+Trainer().fit()
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod.edits.values import Change, Insert, Obstacle
 from accelify.codemod.semantics.flow_graph import Graph
@@ -119,15 +119,49 @@ class Inserted:
         return any(not self.is_bound(*each) for each in edits)
 
     def _calls_that_read(self, frame: Scope, text: str) -> list[ast.AST]:
+        """The calls in a function that run others which read a variable or an attribute in any case."""
         name = text.rpartition(".")[2]
         if not name.isidentifier():
             return []
-        if text != name:
-            readers = {self.program.frame(n) for n in self.program.attribute_reads.get(name, ())}
-        else:
-            readers = {r.frame for s in frame.walk() if name in s.reads and (r := s).owner(name) is frame}
-        calls = self.program.calls_in(frame)
-        return [c for c in calls if not readers.isdisjoint(self.program.run_through([c]))]
+        reads: Iterable[ast.AST] = self.program.attribute_reads.get(name, ())
+        writes: Iterable[ast.AST] = self.program.attribute_writes.get(name, ())
+        if text == name:
+            scopes = [s for s in frame.walk() if s.owner(name) is frame]
+            reads = [n for s in scopes for n in s.reads.get(name, ())]
+            writes = [n for s in scopes for n in s.writes.get(name, ())]
+        readers = _Readers(self.program, reads, writes)
+        return [c for c in self.program.calls_in(frame) if readers.is_one(c)]
+
+
+class _Readers:
+    """The functions that read something, whichever way they go, before they bind it."""
+
+    def __init__(self, program: Program, reads: Iterable[ast.AST], writes: Iterable[ast.AST]) -> None:
+        self.program = program
+        self.reads, self.writes = _by_frame(program, reads), _by_frame(program, writes)
+        self._found: dict[Scope, bool] = {}
+
+    def is_one(self, call: ast.Call) -> bool:
+        """Whether each function that a call may run reads it."""
+        callees = self.program.flow.callees.get(call, ())
+        return bool(callees) and all(map(self._reads, callees))
+
+    def _reads(self, function: Scope) -> bool:
+        if function not in self._found:
+            self._found[function] = False  # where it calls itself
+            if function.body and not self.program.run_from([function]).isdisjoint(self.reads):
+                way = _Way(self.program, Insert(function.body[0], "before", ""))
+                calls = [c for c in self.program.calls_in(function) if self.is_one(c)]
+                reads = [*self.reads.get(function, ()), *calls]
+                self._found[function] = way.is_met(reads, self.writes.get(function, ()), [Graph.END])
+        return self._found[function]
+
+
+def _by_frame(program: Program, nodes: Iterable[ast.AST]) -> dict[Scope, list[ast.AST]]:
+    found: dict[Scope, list[ast.AST]] = {}
+    for node in nodes:
+        found.setdefault(program.frame(node), []).append(node)
+    return found
 
 
 class _Way:
@@ -173,7 +207,7 @@ class _Way:
         """The loops each round of which evaluates a node, and that are not round the inserted statement."""
         for ancestor in self.program.ancestors(node):
             is_loop = isinstance(ancestor, _LOOPS)
-            is_round = self.program.inside(self.node, ancestor) and not (self.is_behind and self.node is ancestor)
+            is_round = self.program.inside(self.node, ancestor) and self.node is not ancestor
             if is_loop and not is_round:
                 yield ancestor
             elif is_loop or (isinstance(ancestor, ast.stmt) and _may_skip(ancestor)):

@@ -115,6 +115,58 @@ def test_a_prepare_in_each_branch_where_the_script_may_leave_first(between: str)
     assert after.count("        model, optimizer = accelerator.prepare(model, optimizer)\n") == 2
 
 
+ADAM = "optimizer = torch.optim.Adam(model.parameters())\n"
+BY_HAND = """
+def run_epoch(model, lr):
+    for x, y in zip(*data.tensors):
+        model.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        if name == "adam":
+            optimizer.step()
+        else:
+            for p in model.parameters():
+                p.data.add_(p.grad, alpha=-lr)
+
+
+for epoch in range(2):
+    run_epoch(model, 0.1)
+"""
+INDIRECT = (
+    BY_HAND.replace("\nfor", "\ndef train():\n    run_epoch(model, 0.1)\n\n\nfor").removesuffix(
+        "run_epoch(model, 0.1)\n"
+    )
+    + "train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        f"if name == 'adam':\n    {ADAM}",
+        f"if name == 'adam':\n    {ADAM}else:\n    print('by hand')\n",
+        f"if name == 'sgd':\n    print('by hand')\nelif name == 'adam':\n    {ADAM}",
+    ],
+)
+@pytest.mark.parametrize("train", [BY_HAND, INDIRECT])
+def test_an_optimizer_that_the_loop_may_do_without_is_prepared_where_it_is_made(chosen: str, train: str) -> None:
+    after = migrated(f"{HEAD}name = input()\nmodel = nn.Linear(4, 1)\n{chosen}{train}")
+    assert "\nmodel = accelerator.prepare(model)\n" in after
+    assert f"    {ADAM}    optimizer = accelerator.prepare(optimizer)\n" in after
+    assert after.count(".prepare(") == 2
+
+
+def test_an_optimizer_of_both_branches_is_prepared_once_behind_them() -> None:
+    chosen = f"if name == 'adam':\n    {ADAM}else:\n    {ADAM.replace('Adam', 'SGD')}"
+    after = migrated(f"{HEAD}name = input()\nmodel = nn.Linear(4, 1)\n{chosen}{BY_HAND}")
+    assert after.count(f"\n{PREPARE}\n") == after.count(".prepare(") == 1
+
+
+def test_one_prepare_where_each_round_of_the_loop_needs_the_optimizer() -> None:
+    loop = BY_HAND.split("        if name")[0] + "        optimizer.step()\n\n\nrun_epoch(model, 0.1)\n"
+    after = migrated(f"{HEAD}name = input()\nmodel = nn.Linear(4, 1)\nif name == 'adam':\n    {ADAM}{loop}")
+    assert after.count(f"\n{PREPARE}\n") == after.count(".prepare(") == 1
+
+
 # Facts, without a rewrite.
 
 

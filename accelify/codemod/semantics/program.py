@@ -469,11 +469,15 @@ class Program:
         return frame.kind == "module" and (guard is None or not self.inside(node, guard))
 
     def may_run(self, frame: Scope) -> bool:
-        """Whether the named files may run a function: of a network of another file, any method, as none is followed."""
+        """Whether the named files may run a function: any method of another file's networks and data sets in use.
+
+        Their libraries call the methods, where no call is to be seen.
+        """
         cls = frame.parent if frame.is_method else None
-        if frame in self.reachable or cls is None or not self.flow.is_module_class(cls):
+        if frame in self.reachable or cls is None:
             return frame in self.reachable
-        return self.flow.method(cls, "__init__") in self.reachable
+        is_called = self.flow.is_module_class(cls) or any("Dataset" in b for b in self.flow.external_bases(cls))
+        return is_called and self.flow.method(cls, "__init__") in self.reachable
 
     def is_unused(self, frame: Scope) -> bool:
         """Whether nothing in the program names the function of a module that a frame is, or stands in."""

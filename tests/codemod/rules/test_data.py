@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from accelify.codemod.options import Options
 from accelify.codemod.result import Status
+from accelify.codemod.rewrite import rewrite_together
 from tests.codemod.pairs import run
 
 SCRIPT = """\
@@ -289,6 +293,28 @@ for x in loader:
 )
 def test_a_data_set_that_reads_on_whatever_row_is_asked_for(item: str, is_told: bool) -> None:
     assert any("is not used" in n.message for n in run(ITEMS.format(item=item)).notes) is is_told
+
+
+@pytest.mark.parametrize(
+    ("used", "item", "is_told"),
+    [
+        ("from rows import Rows", "return float(self.file.readline())", True),
+        ("from rows import Rows", "self.at = self.at + 1\n        return self.rows[self.at]", True),
+        ("import rows\nRows = rows.Rows", "return next(self.file)", True),
+        ("from rows import Rows", "return self.rows[i % 2]", False),
+        ("import rows\nRows = lambda: torch.randn(8, 1)", "return float(self.file.readline())", False),
+    ],
+)
+def test_a_data_set_of_another_file_that_reads_on(
+    used: str, item: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, steps = ITEMS.format(item=item).split("loader =")
+    Path("rows.py").write_text(data)
+    imports = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+    Path("train.py").write_text(f"{imports}{used}\nloader ={steps}")
+    notes = [n for r in rewrite_together(("train.py",), Options()) if Path(r.path).name == "rows.py" for n in r.notes]
+    assert any("is not used" in n.message for n in notes) is is_told
 
 
 BOTH = """\

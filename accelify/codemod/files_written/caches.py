@@ -33,12 +33,15 @@ Choice = ast.If | ast.Try
 class Caches:
     """Look at conditions that ask whether a file is there."""
 
-    def __init__(self, alone: OneProcess, stored: Files, together: Collection[ast.AST] = ()) -> None:
+    def __init__(
+        self, alone: OneProcess, stored: Files, together: Collection[ast.AST] = (), held: Collection[ast.AST] = ()
+    ) -> None:
         self.program = alone.program
         self.effects = alone.effects
         self.alone = alone
         self.stored = stored
         self.checks = ExistenceChecks(self.effects, stored)
+        self.held = held  # under a lock between processes
         self.together = frozenset(together)  # what the processes do together: backward passes, what is prepared
 
     def find(self) -> Iterator[Choice]:
@@ -118,7 +121,9 @@ class Caches:
         return is_own and (self._has_fetched(missing) or self._is_filled(choice, missing))
 
     def _asks(self, choice: Choice) -> bool:
-        """Whether a statement takes another way where a file is missing."""
+        """Whether a statement takes another way where a file is missing, and under no lock."""
+        if self.held and any(n in self.held for n in ast.walk(choice)):
+            return False
         if isinstance(choice, ast.If):
             return bool(self.checks.questions(choice.test))
         return bool(choice.handlers) and (bool(self.effects.of(*choice.body).files_read) or _refuses_folder(choice))

@@ -13,6 +13,7 @@ from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.guards.commands import Commands
 from accelify.codemod.files_written.guards.guarding import Guarding
+from accelify.codemod.files_written.guards.locks import Locks
 from accelify.codemod.files_written.loader_data import LoaderData
 from accelify.codemod.files_written.meetings import Meetings
 from accelify.codemod.files_written.one_process import OneProcess
@@ -80,9 +81,10 @@ def written_of(
     own_paths = OwnPaths(one, ranks)
     written = () if by_hand else filter(own_paths.is_written, program.calls)
     own = {call: own_paths.common_calls(call) for call in written}
-    data, clocks = LoaderData(program, roles), Clocks(program, tracer)
+    data, clocks, locks = LoaderData(program, roles), Clocks(program, tracer), Locks(program)
     own.update((c, frozenset()) for c in program.calls if not by_hand and _removes_its_own(effects, clocks, c))
     own.update((c, frozenset()) for c in program.calls if not by_hand and program.frame(c) in data.items)
+    own.update((c, frozenset()) for c in program.calls if not by_hand and c in locks.held)
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | run.trained
     saves = tuple(
@@ -97,13 +99,13 @@ def written_of(
     alone = OneProcess(
         program, roles, effects, set() if by_hand else set(files), access.at, saved, {w for w in own if own[w]}
     )
-    caches = Caches(alone, stored, together or ())
+    caches = Caches(alone, stored, together or (), locks.held)
     name = runtime.module.split(".")[0]
     shared = frozenset() if by_hand else reached - run.beside
     asking = Asking(program, run, frozenset(f for f in shared if name not in f.root.writes), clocks)
     commands = Commands(ranks)
     left_out = [*_left_out(program, files, options), *commands.left_out()]
-    guarding = Guarding(alone, stored, caches, own, left_out, data.run_by_library, asking)
+    guarding = Guarding(alone, stored, caches, own, left_out, data.run_by_library, asking, locks)
     meetings = Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver, ranks, data.items)
     made = frozenset[ast.Call]() if by_hand else data.calls
     return Written(guarding, stored, saves, saver, clocks, commands, meetings, made)

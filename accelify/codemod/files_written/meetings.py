@@ -171,7 +171,7 @@ class Meetings:
                 found = around
             if isinstance(around, ast.If) and (asking := self._asked_above(around, around.test, writes)):
                 found = asking
-        return found
+        return self.guarding.locks.taking(found)
 
     def _are_above(self, statement: ast.stmt, writes: Collection[ast.Call]) -> bool:
         """Whether what stands above a statement in its block writes."""
@@ -219,7 +219,8 @@ class Meetings:
         loops = self.guarding.program.loops_round(statement)
         own = [n for n in loops if isinstance(n, ast.stmt) and self._is_own(n)]
         calls = [n for loop in own[-1:] for n in ast.walk(loop) if isinstance(n, ast.Call)]
-        if any(c is w or leads_to(self.checks.stored, c, w) for c in calls for w in writes):
+        is_within = any(c is w or leads_to(self.checks.stored, c, w) for c in calls for w in writes)
+        if is_within or statement in self.guarding.locks.held:
             return None
         return own[-1] if own else statement
 
@@ -289,6 +290,7 @@ class Meetings:
         calls = program.calls_of(frame)
         tests = [b.test for node in (statement, *calls) for b, _ in program.branches_round(node)]
         is_alike = not any(asks_for_one(test) or self.ranks.is_own(test) for test in tests)
+        is_alike = is_alike and statement not in self.guarding.locks.held
         return is_alike and not any(c in self.guarding.covered for c in calls)
 
     def _import(self, call: ast.Call, speaker: str) -> Iterator[Edit]:

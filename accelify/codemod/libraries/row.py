@@ -197,6 +197,8 @@ class Trait(Enum):
     GIVES_PATHS = "gives_paths"  # what it lists, by a path that begins with that of the folder, or of the object
     GIVES_NAMES = "gives_names"  # gives the names of files, or their paths, as texts
     HANDLES_SIGNALS = "handles_signals"  # the function that it is given runs when a signal comes
+    LOCKS_PROCESSES = "locks_processes"  # makes a lock that one process at a time holds, whoever started it
+    LOCKS_FILE = "locks_file"  # takes such a lock of the open file that it is given, or gives it back
     LOOKS = "looks"  # asks whether a file or a folder is there
     SWITCHES_MODE = "switches_mode"  # between training and evaluation
     PLAIN_LOADER = "plain_loader"  # torch's loader itself, of which the accelerator's is a copy

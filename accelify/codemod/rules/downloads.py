@@ -64,8 +64,12 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _downloads(script: Script) -> Iterator[ast.Call]:
     """The calls that download by themselves, and those of functions in which none is known to do so."""
-    alone = script.written.guarding.covered
-    calls = [c for c in script.program.calls if c not in alone and _may_download(script, c)]
+    guarding = script.written.guarding
+    calls = [
+        c
+        for c in script.program.calls
+        if c not in guarding.covered and c not in guarding.locks.held and _may_download(script, c)
+    ]
     calls = [c for c in calls if script.program.is_run(c)]
     frames = {script.program.frame(c) for c in calls} | {
         script.program.frame(s) for s in script.written.guarding.cached.caches.first

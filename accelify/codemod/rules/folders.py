@@ -80,7 +80,9 @@ def find(script: Script) -> Iterator[Found]:
     for call in script.program.calls:
         if not script.program.is_run(call):
             continue
-        is_deleted = any(row.has(Trait.REMOVES_FOLDERS) for row in script.effects.kinds.called(call) or ())
+        is_deleted = not _is_under_lock(script, call) and any(
+            row.has(Trait.REMOVES_FOLDERS) for row in script.effects.kinds.called(call) or ()
+        )
         if is_deleted and call not in script.written.guarding.covered and not _is_temporary(script, call):
             found = _deleted(script, call, settled, waiting)
             if isinstance(found, Change):
@@ -183,6 +185,10 @@ def _differs_by_clock(script: Script, clock: ast.expr) -> tuple[str, str]:
     )
 
 
+def _is_under_lock(script: Script, call: ast.Call) -> bool:
+    return call in script.written.guarding.locks.held  # where the script sees to it itself
+
+
 def _deleted(
     script: Script, call: ast.Call, settled: Collection[ast.stmt], waiting: Collection[ast.stmt]
 ) -> Change | Remark:
@@ -269,7 +275,9 @@ def _read_by_all(script: Script, call: ast.Call) -> list[ast.expr]:
 
 
 def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
-    """Whether a call makes a folder and fails where there is one."""
+    """Whether a call makes a folder and fails where there is one, also for the next to take a lock."""
+    if _is_under_lock(script, call) and script.program.branches_round(call):
+        return False
     exist_ok = next((k.value for k in call.keywords if k.arg == "exist_ok"), None)
     if isinstance(exist_ok, ast.Constant) and exist_ok.value is True:
         return False

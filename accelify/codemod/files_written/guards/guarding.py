@@ -13,6 +13,7 @@ from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.guards.cached_code import CachedCode
 from accelify.codemod.files_written.guards.computed_first import ComputedFirst
+from accelify.codemod.files_written.guards.locks import Locks
 from accelify.codemod.files_written.guards.writers import Writers
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.path_uses import PathUses, ToldWaits
@@ -41,6 +42,7 @@ class Guarding:
         left_out: Iterable[ast.stmt],
         run_by_all: Collection[Scope],
         asking: Asking,
+        locks: Locks,
     ) -> None:
         self.program = alone.program
         self.alone = alone
@@ -51,6 +53,7 @@ class Guarding:
         self.cached = CachedCode(alone, caches, own, run_by_all)
         self._writers = Writers(alone, asking)
         self.first = ComputedFirst(alone)
+        self.locks = locks
         self.asking = asking  # where the library can be asked which process runs some code
         self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self.decided = set[ast.stmt]()  # what writes a file by which all processes have decided to come there

@@ -471,6 +471,13 @@ returns=queue
     asyncio: Queue
 returns=lock
     threading multiprocessing: Lock RLock Semaphore BoundedSemaphore Condition
+returns=lock traits=locks_processes
+    filelock: FileLock SoftFileLock UnixFileLock WindowsFileLock
+    fasteners: InterProcessLock InterProcessReaderWriterLock
+    portalocker: Lock RLock TemporaryFileLock
+effects=waits traits=locks_file
+    fcntl: flock lockf
+    portalocker: lock unlock
 returns=event
     threading multiprocessing: Event Barrier
 returns=number

@@ -61,6 +61,7 @@ def _is_command_of_all(script: Script, call: ast.Call) -> bool:
         is_run
         and call not in script.written.guarding.covered
         and not script.written.guarding.cached.holds(call)
+        and call not in script.written.guarding.locks.held
         and is_command(script, call)
         and not _is_run_for_its_output(script, call)
     )

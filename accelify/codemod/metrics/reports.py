@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from itertools import takewhile
 
 from accelify.codemod.libraries.row import Effect, Trait
@@ -86,6 +87,10 @@ class Reports:
         self._texts: dict[tuple[object, ...], str] = {}  # the name of what is shown there first
         self._beyond: set[tuple[object, ...]] = set()  # what is not only shown while its loop runs
         self._followed: set[tuple[Way, Given]] = set()  # what was said of one call's value is said of all
+        # These are asked of an update for each value that it goes into.
+        self._running_at, self._put_in = cache(self._find_running_at), cache(self._find_put_in)
+        self._is_of_evaluation = cache(self._find_is_of_evaluation)
+        self._updated_text = cache(self._find_updated_text)
         self._state: set[ast.AST] = set()  # what later steps compute with, whether that is reported or not
 
     def find(self) -> list[Report]:
@@ -258,7 +263,7 @@ class Reports:
 
     def _of_running(self, sink: Sink, origin: Origin) -> None:
         loop = self.ranks.running.loop_of(origin.node)
-        if loop is None or self._is_of_evaluation(self._running_at(origin.node)):
+        if loop is None or self._is_of_evaluation(origin.node):
             return  # of which a note on the evaluation's loop says what each process has
         text = self._updated_text(origin.node)
         if self.is_reduced(origin.node):
@@ -321,12 +326,12 @@ class Reports:
         if key not in self._found and self._is_of_shard(definitions):
             self._found[key] = report
 
-    def _updated_text(self, node: ast.AST) -> str:
+    def _find_updated_text(self, node: ast.AST) -> str:
         """The name of what an update changes from round to round, and no other argument that it is given."""
         variables = {d.variable for d in self._running_at(node)}
         return updated_text(self.ranks.chains, node, lambda changed: self.ranks.running.root(changed) in variables)
 
-    def _running_at(self, node: ast.AST) -> list[Definition]:
+    def _find_running_at(self, node: ast.AST) -> list[Definition]:
         return [d for d in self.ranks.chains.facts(node).at(node) if self.ranks.running.loop_in(d) is not None]
 
     def _is_of_shard(self, definitions: Sequence[Definition]) -> bool:
@@ -334,9 +339,9 @@ class Reports:
         marks = {origin.mark for origin in self._sources(definitions)}
         return Mark.DRAW not in marks or not marks <= _OF_DRAWS
 
-    def _is_of_evaluation(self, definitions: Sequence[Definition]) -> bool:
-        """Whether updates put in only what comes of whole data sets, of which each process draws the order or items."""
-        sources = self._sources(definitions)
+    def _find_is_of_evaluation(self, node: ast.AST) -> bool:
+        """Whether an update puts in only what comes of whole data sets, whose order or items each process draws."""
+        sources = self._sources(self._running_at(node))
         drawn = [origin.node for origin in sources if origin.mark is Mark.DRAW]
         is_whole = all(isinstance(n, (ast.For, ast.AsyncFor)) and n not in self.ranks.rounds for n in drawn)
         return bool(drawn) and is_whole and {origin.mark for origin in sources} <= _OF_DRAWS
@@ -345,12 +350,17 @@ class Reports:
         """What makes the values a rank's own that updates put in, and those that these are made of."""
         queue, seen, sources = [*definitions], set(definitions), set[Origin]()
         while queue:
-            found = {o for o in self.ranks.added_by(queue.pop()).origins if o.differs}
+            found, running = self._put_in(queue.pop())
             sources |= found
-            running = {d for o in found if o.mark is Mark.RUNNING for d in self._running_at(o.node)} - seen
-            queue += running
+            queue += running - seen
             seen |= running
         return sources
+
+    def _find_put_in(self, definition: Definition) -> tuple[frozenset[Origin], frozenset[Definition]]:
+        """What makes a value a rank's own that an update puts in, and the running values that this is made of."""
+        found = frozenset(o for o in self.ranks.added_by(definition).origins if o.differs)
+        nodes = {o.node for o in found if o.mark is Mark.RUNNING}
+        return found, frozenset(d for node in nodes for d in self._running_at(node))
 
     def _begins_anew(self, node: ast.AST, text: str) -> bool:
         """Whether the first round of a loop within the sharded one sets what its later rounds update."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
@@ -29,15 +30,15 @@ class Files:
     def __init__(self, program: Program, tracer: Tracer) -> None:
         self.program = program
         self.tracer = tracer
-        self._known: dict[ast.expr, frozenset[str]] = {}
+        # These are asked of pairs of paths, and go back over all callers.
+        self._names, self._starts = cache(self._find_names), cache(self._find_starts)
+        self._origins = cache(self._find_origins)
 
     def names(self, path: ast.expr) -> frozenset[str]:
         """The names that a path may end in, without their folders; none where these are not known."""
-        if path not in self._known:
-            self._known[path] = self._names(path, _DEPTH)
-        return self._known[path]
+        return self._names(path, _DEPTH)
 
-    def _names(self, path: ast.expr, depth: int) -> frozenset[str]:
+    def _find_names(self, path: ast.expr, depth: int) -> frozenset[str]:
         if text := template(path):
             return _last(text)
         if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
@@ -174,7 +175,7 @@ class Files:
             return any(_may_be(a, b) for a in begun[0] for b in begun[1]) and self.may_hold(one, other)
         return self.is_told_to_hold(one, other)
 
-    def _origins(self, path: ast.expr, depth: int) -> frozenset[tuple[Scope, str]]:
+    def _find_origins(self, path: ast.expr, depth: int) -> frozenset[tuple[Scope, str]]:
         """A path, and what callers pass for it, each as it is written in its function: `out` of `load(out)`."""
         found = {(self.program.frame(path), ast.unparse(path))} if names_in(path) else set()
         owner = self.program.scope(path).owner(path.id) if isinstance(path, ast.Name) and depth else None
@@ -219,15 +220,18 @@ class Files:
         above, below = self.starts(folder), self.starts(path)
         return not above or not below or any(_overlap(a, b) for a in above for b in below)
 
-    def starts(self, path: ast.expr, depth: int = _DEPTH) -> frozenset[str]:
+    def starts(self, path: ast.expr) -> frozenset[str]:
         """How a path may begin, before what is filled in: as text, or as an option is written; none if unknown."""
+        return self._starts(path, _DEPTH)
+
+    def _find_starts(self, path: ast.expr, depth: int) -> frozenset[str]:
         if text := template(path).partition(HOLE)[0]:
             return frozenset({text})
         if depth and (either := self._alternatives(path, depth - 1)):
             return self._starts_of_any(either, depth - 1)
         first = _leftmost(path) or (path.args[0] if isinstance(path, ast.Call) and path.args else None)
         if first is not None and (not isinstance(path, ast.Call) or self._is_path(path)):
-            return self.starts(first, depth)
+            return self._starts(first, depth)
         known = frozenset(self._constants(path))
         values: list[ast.expr | None] = []
         if isinstance(path, ast.Attribute):
@@ -259,7 +263,7 @@ class Files:
         return any(map(names.ends_like_last, self.program.called(path))) or _is_text(path)
 
     def _starts_of_any(self, values: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
-        found = [self.starts(v, depth) if v is not None else _NOTHING for v in values]
+        found = [self._starts(v, depth) if v is not None else _NOTHING for v in values]
         return _NOTHING.union(*found) if all(found) else _NOTHING
 
     # Which call comes first.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Effect, Trait
@@ -33,10 +34,11 @@ class Clocks:
         self._seen: set[ast.AST] = set()
         self._shuffled: list[ast.expr] = []
         self._path: ast.expr = ast.Constant(None)  # what is asked about
+        self._found = cache(self._follow)
 
     def behind(self, path: ast.expr) -> list[ast.expr]:
         """Those calls, with all of the chain round each: `datetime.now().isoformat().split(".")[0]`."""
-        return self._outermost(self._chain(c) for c in self._found(path) if self._differs(c))
+        return self._outermost(self._chain(c) for c in self._found(path)[0] if self._differs(c))
 
     def is_temporary(self, node: ast.expr) -> bool:
         """Whether a call makes a temporary file or folder, another one in each process."""
@@ -48,23 +50,23 @@ class Clocks:
 
     def counted(self, path: ast.expr) -> dict[ast.Call, ast.expr]:
         """The calls that ask which files there are, each with all that is worked out from its answer at once."""
-        found = {c: self._worked_out(c) for c in self._found(path) if self._asks(c)}
+        found = {c: self._worked_out(c) for c in self._found(path)[0] if self._asks(c)}
         return {c: o for c, o in found.items() if isinstance(self.program.parent(o), _LOOPS) or not self.is_iterator(o)}
 
     def drawn(self, path: ast.expr) -> list[ast.expr]:
         """What is drawn at random: `"".join(random.choices(letters, k=4))`, or `letters` that were shuffled."""
-        calls = [self._joined(c) for c in self._found(path) if self._draws(c)]
-        return list(dict.fromkeys([*calls, *self._shuffled]))
+        found, shuffled = self._found(path)
+        return list(dict.fromkeys([*(self._joined(c) for c in found if self._draws(c)), *shuffled]))
 
     def is_iterator(self, node: ast.expr) -> bool:
         """Whether an expression gives what cannot be sent to other processes."""
         return "iterator" in self.kinds.of(node)
 
-    def _found(self, path: ast.expr) -> list[ast.Call]:
+    def _follow(self, path: ast.expr) -> tuple[list[ast.Call], list[ast.expr]]:
         self._seen.clear()
         self._shuffled.clear()
         self._path = path
-        return list(self._in(path, _DEPTH))
+        return list(self._in(path, _DEPTH)), self._shuffled.copy()
 
     def _outermost(self, calls: Iterable[ast.expr]) -> list[ast.expr]:
         found = dict.fromkeys(calls)

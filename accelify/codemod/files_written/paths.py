@@ -30,9 +30,10 @@ class Files:
     def __init__(self, program: Program, tracer: Tracer) -> None:
         self.program = program
         self.tracer = tracer
-        # These are asked of pairs of paths, and go back over all callers.
+        # These are asked of pairs of paths or of calls, and go back over all callers.
         self._names, self._starts = cache(self._find_names), cache(self._find_starts)
-        self._origins = cache(self._find_origins)
+        self._origins, self._reaching = cache(self._find_origins), cache(self._find_reaching)
+        self._run_by = cache(lambda call: program.run_through([call]))
 
     def names(self, path: ast.expr) -> frozenset[str]:
         """The names that a path may end in, without their folders; none where these are not known."""
@@ -276,7 +277,7 @@ class Files:
         """The calls that read, or lead there, in the functions in which what writes comes before."""
         frame = self.program.frame(write)
         for call, node in self._earlier(read, _DEPTH):
-            if call is write or frame in self.program.run_through([call]):
+            if call is write or frame in self._run_by(call):
                 yield node
 
     def are_of_rounds(self, write: ast.Call, made: ast.expr, read: ast.Call, path: ast.expr) -> bool:
@@ -302,11 +303,15 @@ class Files:
     def _earlier(self, node: ast.Call, depth: int) -> Iterator[tuple[ast.Call, ast.Call]]:
         """The calls made before one, or in an earlier round of its loops: in its function, and where that is called."""
         frame = self.program.frame(node)
-        for call in self.program.calls_in(frame):
-            if call is not node and self.program.reaches(call, node):
-                yield call, node
+        for call in self._reaching(node):
+            yield call, node
         for caller in self.program.flow.callers.get(frame, ()) if depth else ():
             yield from self._earlier(caller, depth - 1)
+
+    def _find_reaching(self, node: ast.Call) -> list[ast.Call]:
+        """The calls of its function after which one can run."""
+        calls = self.program.calls_in(self.program.frame(node))
+        return [c for c in calls if c is not node and self.program.reaches(c, node)]
 
 
 def _leftmost(path: ast.expr) -> ast.expr | None:

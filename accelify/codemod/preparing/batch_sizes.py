@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Role, Row, Rows, Trait
@@ -185,6 +185,7 @@ class _Fixed:
         self.training = training
         self.loaders = loaders
         self._kinds = program.once(Effects).kinds
+        self._is_of_batch = cache(self._find_is_of_batch)
 
     def find(self, sizes: Iterable[ast.expr], are_divided: bool) -> Iterator[ast.expr]:
         """The arguments that tell models the sizes of loaders, whose last batches may be smaller, or all of them."""
@@ -299,7 +300,7 @@ class _Fixed:
         is_each = bool(rows) and all(row.rows is Rows.EACH or row.role is Role.FACTORY for row in rows)
         return is_each or methods.moves_to_device(getattr(call.func, "attr", ""))
 
-    def _is_of_batch(self, node: ast.AST, depth: int = 4) -> bool:
+    def _find_is_of_batch(self, node: ast.AST, depth: int = 4) -> bool:
         """Whether an expression has the rows of a batch of a prepared loader."""
         reads = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         held = {v for n in reads for v in self.program.values(n)}

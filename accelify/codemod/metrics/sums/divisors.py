@@ -41,7 +41,8 @@ class Divisors:
         `added`: the names of all sums of the loop.
         """
         counts = {self._counts_own_batches(d, loop, added) for u in uses for d in u.divisors}
-        if None in counts or len(counts) > 1 or (counts == {True} and any(not u.divisors for u in uses)):
+        is_plain = any(not u.divisors and not self._is_ranked(u, uses) for u in uses)
+        if None in counts or len(counts) > 1 or (counts == {True} and is_plain):
             return None
         is_alone = any(not u.divisors and u.others.isdisjoint(added) for u in uses)
         if loop in self.asking and is_alone and not self._counts_steps(loop.iter, loop):
@@ -50,6 +51,15 @@ class Divisors:
         if divided != {False}:  # part by part: `mean += loss / len(loader)`
             return "mean" if divided == {True} and counts <= {False} else None
         return "mean" if counts == {True} else "sum"
+
+    def _is_ranked(self, use: Use, uses: Sequence[Use]) -> bool:
+        """Whether a sum is only compared with those of other epochs, whose order is that of their means as well.
+
+        total < low, where low = total
+        """
+        parent = self.program.parent(use.compared) if use.compared is not None else None
+        operands = [parent.left, *parent.comparators] if isinstance(parent, ast.Compare) else []
+        return bool(operands) and {u.compared for u in uses if not u.others and not u.divisors} >= set(operands)
 
     def _counts_own_batches(self, divisor: ast.expr, loop: Loop, added: Collection[str]) -> bool | None:
         """Whether a divisor is the number of batches that one process takes; None where that is not known."""

@@ -20,11 +20,15 @@ _DEPTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An expression that a sum is part of: what it is divided by, what else it is made of, and whether it is known."""
+    """An expression that a sum is part of: what it is divided by, what else it is made of, and whether it is known.
+
+    compared: the operand that it is, of a comparison.
+    """
 
     divisors: tuple[ast.expr, ...]
     others: frozenset[str]
     is_known: bool = True
+    compared: ast.expr | None = None
 
 
 class Uses:
@@ -152,10 +156,8 @@ class Uses:
             yield unknown
         elif isinstance(parent, ast.AugAssign):  # `losses[epoch] /= rows`
             yield replace(use, others=use.others | names_in(parent.target))
-        elif isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div):
-            yield use
         else:
-            yield use
+            yield replace(use, compared=node) if isinstance(parent, ast.Compare) else use
 
     def _of_elements(
         self, over: ast.comprehension | ast.For | ast.AsyncFor, anchor: ast.stmt, depth: int

@@ -101,6 +101,25 @@ def test_a_loop_that_ends_after_a_number_of_batches(over: str, divisor: str, how
     assert found == ([(("total",), how)] if how else [])
 
 
+@pytest.mark.parametrize(
+    ("compared", "is_reduced"),
+    [
+        ("if total < low:\n    low = total", True),
+        ("if total < low:\n    low, best = total, epoch", True),
+        ("is_best = low > total\nif is_best:\n    low = total", True),
+        ("if epoch == 0 or total <= low:\n    low = total", True),
+        ("if total < 5.0:\n    low = total", False),  # which may be meant for all batches
+        ("if total < low:\n    low = total\n    print(low)", False),
+    ],
+)
+@pytest.mark.parametrize("mean", ["total /= len(loader)\nprint(total)", "print(total / len(loader))"])
+def test_a_sum_that_epochs_are_compared_by_before_it_is_divided(compared: str, is_reduced: bool, mean: str) -> None:
+    facts = training(
+        set_up="low = 9e9", epoch="total = 0.0", step=f"{STEP}total += loss.item()", end_of_epoch=f"{compared}\n{mean}"
+    )
+    assert reductions(facts) == ([(("total",), "mean")] if is_reduced else [])
+
+
 def test_a_count_of_batches_at_which_the_loop_breaks_off() -> None:
     added = "if n == limit:\n    break\nn += 1\ntotal += loss.item()"
     assert summed(added, read="print(total / limit)") == [(("total",), "mean")]

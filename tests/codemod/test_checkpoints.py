@@ -8,6 +8,7 @@ from textwrap import indent
 import pytest
 
 from accelify.codemod.rewrite import Options, rewrite_together
+from tests.codemod import training_scripts
 from tests.codemod.pairs import migrated, run, script
 
 SAVE = "torch.save(model.state_dict(), path)"
@@ -899,3 +900,39 @@ main()
 def test_a_copy_is_there_before_it_is_loaded(copy: str, waits: int) -> None:
     after = migrated(COPIED_BY_ANOTHER.format(copy=copy))
     assert after.count("accelerator.wait_for_everyone()\n    model.load_state_dict") == waits
+
+
+BEST = "if {} < low:\n    low = {}\n    name = f'm-{{{}}}.pt'\n    torch.save(model.state_dict(), name)"
+NAMED = BEST.format("loss.item()", "loss.item()", "low:.2e")
+CHOSEN = BEST.format("loss.item()", "loss.item()", "epoch")
+SUMMED = "total += loss.item()"
+BY_SUM = BEST.format("total", "total", "epoch") + "\nprint(total / len(loader))"
+
+
+@pytest.mark.parametrize(
+    ("step", "end_of_epoch", "is_noted"),
+    [
+        ("", NAMED, True),
+        (NAMED, "", True),
+        ("", CHOSEN, True),
+        (SUMMED, BY_SUM.replace("< low", "< 5.0"), True),
+        (SUMMED, BY_SUM, False),  # it is reduced
+        ("", "name = f'm-{epoch}.pt'\ntorch.save(model.state_dict(), name)", False),
+    ],
+)
+def test_a_name_that_processes_make_of_their_own_data_is_noted_where_it_is_loaded(
+    step: str, end_of_epoch: str, is_noted: bool
+) -> None:
+    text = training_scripts.script(
+        before="rows = [(torch.randn(4), torch.randn(1)) for _ in range(8)]",
+        set_up="low, name = 9e9, ''",
+        epoch="total = 0.0",
+        step=training_scripts.STEP + step,
+        end_of_epoch=end_of_epoch,
+        end="model.load_state_dict(torch.load(name))",
+    )
+    result = run(text)
+    assert "accelerator.wait_for_everyone()" in result.after.decode()
+    noted = [n.message for n in result.notes if "each process names this file by its own data" in n.message]
+    assert len(noted) == is_noted
+    assert all("`name = accelerator.broadcast_object_list([name])[0]`" in m for m in noted)

@@ -12,6 +12,7 @@ from accelify.codemod.metrics.comparisons import Answer, LossComparisons, Number
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.rows.lengths import has_other_sizes, is_cut_from_an_item, leaves_some_out, may_be_longer
+from accelify.codemod.metrics.rows.padding import follows_padding
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.control_flow import Choice, choices
 from accelify.codemod.semantics.definitions import Definition, Kind
@@ -142,6 +143,15 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
             is_of_item = is_cut_from_an_item(metrics, loop.iter)
             if length.is_own or any(may_be_longer(metrics.measured, around, is_of_item=is_of_item) for around in sized):
                 yield loop
+
+
+def repeated_by_length(metrics: Metrics, others: Container[ast.For]) -> Iterator[ast.For]:
+    """The loops, but for others, that go backward for each step of the length to which the rank's batch is padded."""
+    program, steps = metrics.measured.program, _Steps(metrics, {*metrics.measured.training.backwards})
+    loops = (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.For) and n not in others)
+    for loop in sorted(loops, key=program.position):
+        if program.frame(loop) in program.reachable and steps.are_in(loop) and follows_padding(metrics, loop.iter):
+            yield loop
 
 
 def _is_of_episode(metrics: Metrics, listed: ast.expr) -> bool:

@@ -20,8 +20,9 @@ often, and it is one about going on, goes by how high losses are, or is drawn at
 process's part of a batch is NaN for the whole batch, so that all leave out the step. A number that is used after its
 test is process 0's, too, and so is what is drawn to choose a loader or an optimizer by. Only
 process 0 has a terminal: it asks the user, and gives the answer to all.
-Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; and
-agents, whose processes may take different numbers of steps. A note says so.
+Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; a loop
+of backward passes, as many as the process's own batch is long; and agents, whose processes may
+take different numbers of steps. A note says so.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from accelify.codemod.metrics.decisions import (
     is_asked_together,
     number_read_on,
     repeated_apart,
+    repeated_by_length,
 )
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.result import Tier
@@ -132,8 +134,11 @@ def _speaker(script: Script, call: ast.Call) -> str | None:
 
 
 def _repeated(script: Script) -> Iterator[Remark]:
-    """Loops of backward passes that have as many rounds as the item of one process says."""
-    for loop in repeated_apart(script.metrics) if not script.is_by_hand else ():
+    """Loops of backward passes that have as many rounds as the item, or the batch, of one process says."""
+    if script.is_by_hand:
+        return
+    by_item = list(repeated_apart(script.metrics))
+    for loop in by_item:
         if script.run.ends_apart:
             message = f"this loop takes as many steps as the process's own episode has: {_joining(script)}"
             yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
@@ -141,6 +146,14 @@ def _repeated(script: Script) -> Iterator[Remark]:
         message = (
             "this loop has as many backward passes as the process's own item has parts, and processes with different "
             "numbers of them wait for each other and hang: add up the losses, and go backward once for each item"
+        )
+        yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
+    for loop in repeated_by_length(script.metrics, by_item):
+        message = (
+            "this loop has a backward pass for each step of a length that may be the process's own, as each batch is "
+            "padded by itself. The passes of processes with different numbers of them do not fit together: the run "
+            "hangs or stops with an error. Add up the losses, and go backward once for each batch, or pad all batches "
+            "to one length"
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
 

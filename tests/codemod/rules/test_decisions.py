@@ -335,3 +335,80 @@ for episode in range(10):
 def test_as_many_steps_as_an_episode_has(play: str, end: str, each: str, noted: bool) -> None:
     result = run(EPISODES.format(play=play, end=end or "pass", each=each))
     assert any("own episode" in n.message and "different numbers of steps" in n.message for n in result.notes) is noted
+
+
+PADDED = """\
+import torch
+from torch import nn
+from tqdm import tqdm
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+def pad(rows):
+    return {pad}
+def by_step(out):
+    {before}
+    for t in {steps}:
+        head(out[:, t].detach()).pow(2).mean().backward()
+loader = DataLoader([torch.randn(n, 3) for n in range(2, 18)], batch_size=2, {given})
+body, head = nn.Linear(3, 4), nn.Linear(4, 3)
+optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()])
+for x in loader:
+    optimizer.zero_grad()
+    by_step(body(x))
+    optimizer.step()
+"""
+BY_ROWS = "pad_sequence(rows, batch_first=True)"
+BY_HAND = "torch.stack([nn.functional.pad(r, (0, 0, 0, max(len(o) for o in rows) - len(r))) for r in rows])"
+
+
+@pytest.mark.parametrize(
+    ("pad", "before", "steps", "given", "noted"),
+    [
+        (BY_ROWS, "", "range(out.size(1))", "collate_fn=pad", True),
+        (BY_ROWS, "", "range(1, out.shape[1] - 1)", "collate_fn=lambda rows: pad(rows)", True),
+        (BY_HAND, "n, length, _ = out.shape", "range(length)", "collate_fn=pad", True),
+        ("pad_sequence(rows)", "", "tqdm(range(len(out)))", "collate_fn=pad", True),
+        (BY_ROWS, "", "range(2)", "collate_fn=pad", False),
+        (BY_ROWS, "", "range(out.size(0))", "collate_fn=pad", False),
+        ("pad_sequence(rows)", "", "range(out.size(1))", "collate_fn=pad", False),
+        ("torch.stack([r[:2] for r in rows])", "", "range(out.size(1))", "collate_fn=pad", False),
+        (BY_ROWS, "", "range(out.size(1))", "shuffle=True", False),
+    ],
+)
+def test_a_backward_pass_for_each_step_of_a_padded_batch(
+    pad: str, before: str, steps: str, given: str, noted: bool
+) -> None:
+    result = run(PADDED.format(pad=pad, before=before or "pass", steps=steps, given=given))
+    assert any("each batch is padded by itself" in n.message for n in result.notes) is noted
+
+
+LENGTHS = """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+def pad(rows):
+    return {pad}, [len(r) for r in rows]
+loader = DataLoader([torch.randn(n, 3) for n in range(2, 18)], batch_size=2, collate_fn=pad)
+model = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for x, lengths in loader:
+    optimizer.zero_grad()
+    for t in range({steps}):
+        model(x[:, t]).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "noted"),
+    [
+        ("max(lengths)", True),
+        ("int(torch.tensor(lengths).max())", True),
+        ("max([2, 3])", False),
+        ("len(lengths)", False),
+    ],
+)
+def test_a_backward_pass_for_each_step_of_the_longest_row(steps: str, noted: bool) -> None:
+    result = run(LENGTHS.format(pad=BY_ROWS, steps=steps))
+    assert any("each batch is padded by itself" in n.message for n in result.notes) is noted

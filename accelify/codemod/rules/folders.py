@@ -276,7 +276,7 @@ def _read_by_all(script: Script, call: ast.Call) -> list[ast.expr]:
 
 def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
     """Whether a call makes a folder and fails where there is one, also for the next to take a lock."""
-    if _is_under_lock(script, call) and script.program.branches_round(call):
+    if _is_under_lock(script, call) and list(script.program.branches_round(call)):
         return False
     exist_ok = next((k.value for k in call.keywords if k.arg == "exist_ok"), None)
     if isinstance(exist_ok, ast.Constant) and exist_ok.value is True:

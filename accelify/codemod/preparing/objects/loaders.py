@@ -165,8 +165,14 @@ class Loaders(Finder):
         return outermost
 
     def _joined(self, chain: Chain, bound: set[Binding]) -> Binding:
-        """The binding to prepare; for a parameter, the one where another loader may replace it: `x = x or make()`."""
+        """The binding to prepare; for a parameter, the one where another loader may replace it: `x = x or make()`; for
+        an item of a tuple, the name that it gets.
+        """
         binding = self._loader_binding(chain)
+        within = chain[: chain.index(binding)]
+        item = next((i for i, b in enumerate(within) if b.kind == "item" and self._is_in_tuples(b)), 0)
+        if item:
+            return within[item - 1]
         is_parameter = binding.kind == "parameter" and len(chain) > 1
         is_joined = is_parameter and chain[-2] in bound and chain[-2].scope is binding.scope
         return chain[-2] if is_joined else binding
@@ -183,7 +189,7 @@ class Loaders(Finder):
             self.found.obstacles.append((item.node, UNKNOWN_LOADER))
             return
         is_pass = any(isinstance(v, View) for v in held)
-        if keys is None or len(items) > 1 or container.kind == "inline" or is_pass:
+        if keys is None or len(items) > 1 or container.kind == "inline" or is_pass or self._is_in_tuples(item):
             holders = self.program.values(item.node.value)
             trained = {v for key in keys or () for v in self.program.flow.parts(holders, (key,))}
             self._without_name(source, item.node, trained)
@@ -197,6 +203,12 @@ class Loaders(Finder):
                 return
             for frame, statement in places:
                 self.found.add(Item("loader", text, frame, statement, line))
+
+    def _is_in_tuples(self, item: Binding) -> bool:
+        """Whether a place is one of a tuple, which nothing can be put into."""
+        assert isinstance(item.node, ast.Subscript)
+        held = self.program.values(item.node.value)
+        return any(isinstance(v, Collection) and isinstance(v.node, ast.Tuple) for v in held)
 
     def add_idle(self) -> None:
         """Loaders that nothing reads: the script is a part of one, or keeps them for later."""

@@ -367,3 +367,19 @@ def test_a_place_in_a_container_that_has_a_name_is_prepared_in_place() -> None:
     loaders = "loaders = [DataLoader(torch.randn(16, 4), batch_size=4)]\n    loader = loaders[0]"
     text = migrated(HEAD + UNNAMED.format(given=loaders))
     assert "    loaders[0] = accelerator.prepare(loaders[0])\n    loader = loaders[0]" in text
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["both = make()\n    loader = both[0]", "both = make()\n    loader, size = both[0], both[1]"],
+)
+def test_an_item_of_a_tuple_is_prepared_under_its_own_name(given: str) -> None:
+    text = migrated(HEAD + UNNAMED.format(given=given))
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in text
+    assert text.count("prepare(") == 1
+
+
+def test_an_item_of_a_tuple_that_has_no_name_is_prepared_where_it_is_made() -> None:
+    given = UNNAMED.format(given="both = make()").replace("for x in loader", "for x in both[0]")
+    text = migrated(HEAD + given)
+    assert "return accelerator.prepare(DataLoader(torch.randn(16, 4), batch_size=4)), 16" in text

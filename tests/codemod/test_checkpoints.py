@@ -48,8 +48,6 @@ def test_only_the_process_that_saves_into_an_open_file_opens_it() -> None:
     [
         ('with open("model.pt", "wb") as f:\n    ', "torch.save(model(x), f)"),
         ('with open("model.pt", "wb") as f:\n    ', "torch.save(obj=model(x), f=f)"),
-        ('f = open("model.pt", mode="wb")\n', "torch.save(model(x), f)\nf.close()"),
-        ("", 'torch.save(model(x), open("model.pt", "wb"))'),
     ],
 )
 def test_what_all_must_do_together_is_not_saved_by_one_process_into_a_file_that_all_open(
@@ -61,6 +59,24 @@ def test_what_all_must_do_together_is_not_saved_by_one_process_into_a_file_that_
     assert "every process writes this" in message
     assert not [n for n in result.notes if n.rule == "checkpoints"]
     assert "accelerator.save(model(x)," in run(script(end='torch.save(model(x), "model.pt")')).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("end", "after"),
+    [
+        (
+            'f = open("model.pt", mode="wb")\ntorch.save(model(x), f)\nf.close()',
+            'if accelerator.is_main_process:\n    f = open("model.pt", mode="wb")\noutput = model(x)\n'
+            "if accelerator.is_main_process:\n    torch.save(output, f)\n    f.close()",
+        ),
+        (
+            'torch.save(model(x), open("model.pt", "wb"))',
+            'output = model(x)\nif accelerator.is_main_process:\n    torch.save(output, open("model.pt", "wb"))',
+        ),
+    ],
+)
+def test_what_all_must_do_together_is_done_before_one_process_saves_it_into_its_file(end: str, after: str) -> None:
+    assert after in run(script(end=end)).after.decode()
 
 
 def test_a_file_that_all_write_does_not_keep_another_of_that_name_open() -> None:

@@ -51,7 +51,8 @@ class Written:
     `torch.save`. saver: what has the `save` for a place: the accelerator, or the library where that does not reach;
     None where neither can. clocks: the calls that read the time into a path, or what else differs between processes.
     commands: those that only touch files. meetings: the waits after which all processes find the same files.
-    made_unknown: the calls that make data sets by code that may download, or process files.
+    made_unknown: the calls that make data sets by code that may download, or process files. by_items: those that write,
+    while a loader makes its items, to a file of one name for all of these.
     """
 
     guarding: Guarding
@@ -62,6 +63,7 @@ class Written:
     commands: Commands
     meetings: Meetings
     made_unknown: frozenset[ast.Call]
+    by_items: frozenset[ast.Call]
 
 
 def written_of(
@@ -101,14 +103,16 @@ def written_of(
     )
     caches = Caches(alone, stored, together or (), locks.held)
     name = runtime.module.split(".")[0]
-    shared = frozenset() if by_hand else reached - run.beside
-    asking = Asking(program, run, frozenset(f for f in shared if name not in f.root.writes), clocks)
+    asked = frozenset() if by_hand else reached - run.beside
+    asking = Asking(program, run, frozenset(f for f in asked if name not in f.root.writes), clocks)
     commands = Commands(ranks)
     left_out = [*_left_out(program, files, options), *commands.left_out()]
     guarding = Guarding(alone, stored, caches, own, left_out, data.run_by_library, asking, locks)
     meetings = Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver, ranks, data.items)
     made = frozenset[ast.Call]() if by_hand else data.calls
-    return Written(guarding, stored, saves, saver, clocks, commands, meetings, made)
+    items = () if by_hand else (c for c in program.calls if program.frame(c) in data.items and c not in locks.held)
+    shared = frozenset(c for c in items if alone.writes(c) and own_paths.is_for_all_items(c))
+    return Written(guarding, stored, saves, saver, clocks, commands, meetings, made, shared)
 
 
 def _removes_its_own(effects: Effects, clocks: Clocks, call: ast.Call) -> bool:

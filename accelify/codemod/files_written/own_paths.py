@@ -60,6 +60,17 @@ class OwnPaths:
         calls = self.program.calls_of(frame) if frame.kind == "function" else ()
         return frozenset(c for c in calls if not any(_Part.ITEM in self._parts(p, _START, c) for p in paths))
 
+    def is_for_all_items(self, call: ast.Call) -> bool:
+        """Whether a call that makes items writes to a file of one name, of constants and of what its object holds."""
+        paths = [p for use in self.alone.effects.of_call(call).files_written if use.call is call for p in use.paths]
+        return bool(paths) and all(map(self._is_for_all, paths))
+
+    def _is_for_all(self, path: ast.expr) -> bool:
+        given = [g for g in self.ranks.parts_of(path)[1] if g.at is None and g.scope is self.program.frame(path)]
+        calls = (n for n in ast.walk(path) if isinstance(n, ast.Call))
+        is_known = all(any(row.is_pure for row in self.chains.kinds.called(c) or ()) for c in calls)
+        return is_known and not given and not self._is_of_a_batch(path)
+
     def _is_of_a_batch(self, node: ast.expr) -> bool:
         return bool(self.ranks.of(node).of(Mark.BATCH))
 

@@ -124,3 +124,21 @@ def test_each_process_writes_the_files_of_its_items(path: str, write: str) -> No
     before = ITEMS.format(path=path, write=write)
     after = rewritten(imports="import os\nimport numpy as np", before=before)
     assert f"        if not os.path.exists(path):\n            {write}\n" in after
+
+
+@pytest.mark.parametrize(
+    ("path", "write", "is_noted"),
+    [
+        ("path = 'scale.npy'", "np.save(path, np.ones(i))", True),
+        ("path = os.path.join(self.root, 'scale.npy')", "np.save(path, np.ones(i))", True),
+        ("path = f'{self.root}/scale.npy'", "np.ones(i).tofile(path)", True),
+        ("path = f'{self.root}/{i}.npy'", "np.save(path, np.ones(1))", False),
+        ("path = self.names[i]", "np.ones(i).tofile(path)", False),
+        ("file = open(f'{i}.txt', 'w'); path = 1", "file.write('1')", False),
+    ],
+)
+def test_one_file_of_all_items_is_written_by_every_process(path: str, write: str, is_noted: bool) -> None:
+    before = ITEMS.format(path=path, write=write).replace("if not os.path.exists(path):", "if i:")
+    result = run(script(imports="import os\nimport numpy as np", before=before))
+    assert any("every process writes this" in n.message for n in result.notes if n.rule == "writes") is is_noted
+    assert before in result.after.decode()

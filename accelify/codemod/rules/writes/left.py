@@ -24,7 +24,8 @@ def written_by_all(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process, or runs commands there that may."""
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
     temporary = _temporary(script)
-    for call in filter(partial(_is_written_by_all, script), script.written.guarding.unguarded):
+    written = filter(partial(_is_written_by_all, script), script.written.guarding.unguarded)
+    for call in (*written, *filter(script.program.is_run, script.written.by_items)):
         frame = script.program.frame(call)
         places = map(script.written.guarding.uses.place_of, written_paths(script, call))
         left.setdefault((frame, not temporary[frame].isdisjoint(places)), []).append(call)

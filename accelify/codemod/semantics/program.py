@@ -476,7 +476,7 @@ class Program:
         cls = frame.parent if frame.is_method else None
         if frame in self.reachable or cls is None:
             return frame in self.reachable
-        is_called = self.flow.is_module_class(cls) or any("Dataset" in b for b in self.flow.external_bases(cls))
+        is_called = self.flow.is_module_class(cls) or self.flow.is_dataset_class(cls)
         return is_called and self.flow.method(cls, "__init__") in self.reachable
 
     def is_unused(self, frame: Scope) -> bool:

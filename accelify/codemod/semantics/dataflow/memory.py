@@ -219,6 +219,10 @@ class Memory:
         """Whether a class is an `nn.Module`."""
         return any(names.is_module(name) for name in self.external_bases(cls))
 
+    def is_dataset_class(self, cls: Scope) -> bool:
+        """Whether a class is a data set, by the name of a library's class that it inherits from."""
+        return any("Dataset" in name for name in self.external_bases(cls))
+
     def method(self, cls: Scope, name: str) -> Scope | None:
         """The method that an instance of a class has under a name."""
         found = (each.method(name) for each in [cls, *self.ancestors(cls)])

@@ -136,7 +136,7 @@ def is_worker_code(program: Program, node: ast.AST) -> bool:
 def is_of_data(program: Program, frame: Scope) -> bool:
     """Whether a function is one of a data set's."""
     while frame.parent is not None:
-        if frame.kind == "class" and any("Dataset" in b for b in program.flow.external_bases(frame)):
+        if frame.kind == "class" and program.flow.is_dataset_class(frame):
             return True
         frame = frame.parent
     return False

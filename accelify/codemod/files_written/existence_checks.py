@@ -106,7 +106,7 @@ class ExistenceChecks:
     def asked(self, questions: list[ast.Call]) -> list[ast.expr]:
         """The paths that some calls look for."""
         looks = [c for question in questions for c in list(self._looks(question)) or [question]]
-        return [p for c in looks for use in self.effects.of_call(c).files_read for p in use.paths]
+        return [p for c in looks for p in self.effects.of_call(c).paths_read]
 
     def _looks(self, call: ast.Call) -> Iterator[ast.Call]:
         program = self.stored.program

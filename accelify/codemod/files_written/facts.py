@@ -118,7 +118,7 @@ def written_of(
 def _removes_its_own(effects: Effects, clocks: Clocks, call: ast.Call) -> bool:
     """Whether a call removes a temporary file or folder, which each process has made for itself."""
     is_removal = any(row.has(Trait.REMOVES) for row in effects.kinds.called(call) or ())
-    paths = [p for use in effects.of_call(call).files_written for p in use.paths] if is_removal else []
+    paths = effects.of_call(call).paths_written if is_removal else []
     return bool(paths) and all(map(clocks.is_own, paths))
 
 

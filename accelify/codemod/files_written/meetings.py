@@ -75,7 +75,7 @@ class Meetings:
             is_alone = read in inner or read in guarding.covered or guarding.cached.holds(read)
             if is_alone or program.flow.callees.get(read):
                 continue
-            paths = [p for use in self.checks.effects.of_call(read).files_read for p in use.paths]
+            paths = self.checks.effects.of_call(read).paths_read
             for place in map(guarding.uses.place_of, paths):
                 if place in gone and program.reaches(read, gone[place]):
                     return True
@@ -103,7 +103,7 @@ class Meetings:
         return any(row.has(trait) for row in rows for trait in traits)
 
     def _written(self, call: ast.Call) -> list[ast.expr]:
-        return [p for use in self.checks.effects.of_call(call).files_written for p in use.paths]
+        return self.checks.effects.of_call(call).paths_written
 
     def _removed(self, call: ast.Call) -> list[ast.expr]:
         """The paths that a call removes, itself or by a function."""

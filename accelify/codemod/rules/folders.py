@@ -141,11 +141,7 @@ def _counted(script: Script, folder: ast.expr) -> Iterator[ast.expr]:
     """What is worked out from the files there are, where one is named for it that another process may have made."""
     stored = script.written.stored
     for asked, count in script.written.clocks.counted(folder).items():
-        if any(
-            stored.is_told_to_be_in(folder, path)
-            for use in script.effects.of_call(asked).files_read
-            for path in use.paths
-        ):
+        if any(stored.is_told_to_be_in(folder, path) for path in script.effects.of_call(asked).paths_read):
             yield count
 
 
@@ -165,8 +161,7 @@ def _saved_and_read(script: Script) -> Iterator[ast.expr]:
         path
         for call in reachable
         if not script.program.flow.callees.get(call)
-        for use in script.effects.of_call(call).files_written
-        for path in use.paths
+        for path in script.effects.of_call(call).paths_written
     )
     drawn = {each for path in saved for each in _drawn_apart(script, path)}
     for call in reachable if drawn else ():
@@ -271,7 +266,7 @@ def _read_by_all(script: Script, call: ast.Call) -> list[ast.expr]:
         return []
     if any(row.has(Trait.LOOKS) or row.has(Trait.REMOVES) for row in script.effects.kinds.called(call) or ()):
         return []
-    return [path for use in script.effects.of_call(call).files_read for path in use.paths]
+    return script.effects.of_call(call).paths_read
 
 
 def _fails_the_second_time(script: Script, call: ast.Call) -> bool:

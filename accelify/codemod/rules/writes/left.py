@@ -13,7 +13,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.libraries.vocabulary import only_looks
 from accelify.codemod.result import Tier
-from accelify.codemod.rules.writes.uses import NAME, calls_with, is_command, made_paths, read_paths, written_paths
+from accelify.codemod.rules.writes.uses import NAME, calls_with, is_command, made_paths, read_paths
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.library_calls import command
@@ -27,7 +27,7 @@ def written_by_all(script: Script) -> Iterator[Remark]:
     written = filter(partial(_is_written_by_all, script), script.written.guarding.unguarded)
     for call in (*written, *filter(script.program.is_run, script.written.by_items)):
         frame = script.program.frame(call)
-        places = map(script.written.guarding.uses.place_of, written_paths(script, call))
+        places = map(script.written.guarding.uses.place_of, script.effects.of_call(call).paths_written)
         left.setdefault((frame, not temporary[frame].isdisjoint(places)), []).append(call)
     for call in filter(partial(_is_command_of_all, script), script.program.calls):
         left.setdefault((script.program.frame(call), False), []).append(call)
@@ -139,7 +139,7 @@ def _temporary(script: Script) -> dict[Scope, set[object]]:
         before = [c for c in script.program.calls_in(frame) if script.program.before(c, removal)]
         written = {place_of(p) for c in before for p in made_paths(script, c)}
         if not any(calls_with(script, [removal], trait) for trait in (Trait.REMOVES_FOLDERS, Trait.COPIES_FILE)):
-            found[frame] |= written.intersection(map(place_of, written_paths(script, removal)))
+            found[frame] |= written.intersection(map(place_of, script.effects.of_call(removal).paths_written))
     return found
 
 
@@ -151,7 +151,7 @@ def _is_run_for_its_output(script: Script, call: ast.Call) -> bool:
 
 def _is_read_later(script: Script, written: ast.Call) -> bool:
     """Whether a file that every process writes may be read afterwards, by the same names."""
-    stored, paths = script.written.stored, written_paths(script, written)
+    stored, paths = script.written.stored, script.effects.of_call(written).paths_written
     for call in script.program.calls:
         read = read_paths(script, call) if call is not written else []
         if any(stored.are_alike(a, b) for a in paths for b in read) and stored.is_before(written, call):

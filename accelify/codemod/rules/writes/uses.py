@@ -32,10 +32,6 @@ def fetches(script: Script, run: tuple[ast.stmt, ...]) -> bool:
     return bool(rows_in(script, run, Trait.DOWNLOADS))
 
 
-def written_paths(script: Script, call: ast.Call) -> list[ast.expr]:
-    return [p for use in script.effects.of_call(call).files_written for p in use.paths]
-
-
 def made_paths(script: Script, call: ast.Call) -> list[ast.expr]:
     """The paths of the files that are there after a call."""
     return [p for use in script.effects.of_call(call).files_written if not use.is_gone for p in use.paths]
@@ -43,10 +39,9 @@ def made_paths(script: Script, call: ast.Call) -> list[ast.expr]:
 
 def read_paths(script: Script, call: ast.Call) -> list[ast.expr]:
     """The paths that a call may read, in this process or in another that it starts."""
-    if not script.program.flow.callees.get(call) and (read := script.effects.of_call(call).files_read):
-        return [path for use in read for path in use.paths]
-    called = script.program.called(call)
-    if any(map(names.runs_command, called)):
+    if not script.program.flow.callees.get(call) and script.effects.of_call(call).files_read:
+        return script.effects.of_call(call).paths_read
+    if is_command(script, call):
         return [n for a in call.args[:1] for n in ast.walk(a) if isinstance(n, (ast.Name, ast.Attribute))]
     if call in script.effects.of_call(call).unknown:  # which may read any file whose name it gets
         given = [n for a in (*call.args, *(k.value for k in call.keywords)) for n in ast.walk(a)]
@@ -63,4 +58,4 @@ def written_alone(script: Script) -> list[tuple[ast.Call, ast.expr]]:
         c for c in script.program.calls if c in alone and guarding.alone.writes(c) and not guarding.cached.holds(c)
     ]
     writes += [save.call for save in script.written.saves if save.saver is not None and save.call not in alone]
-    return [(call, path) for call in writes for path in written_paths(script, call)]
+    return [(call, path) for call in writes for path in script.effects.of_call(call).paths_written]

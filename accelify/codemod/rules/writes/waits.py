@@ -21,7 +21,6 @@ from accelify.codemod.rules.writes.uses import (
     made_paths,
     read_paths,
     written_alone,
-    written_paths,
 )
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
@@ -72,9 +71,8 @@ class Waits:
         """No process reads a file before the one that writes it is done."""
         guarding = self.written.guarding
         covered = (c for c in self.program.calls if c in guarding.covered and not guarding.cached.holds(c))
-        paths = [
-            (call, path) for call in covered if guarding.alone.writes(call) for path in written_paths(self.script, call)
-        ]
+        alone = filter(guarding.alone.writes, covered)
+        paths = [(call, path) for call in alone for path in self.script.effects.of_call(call).paths_written]
         written = defaultdict[ast.Call, set[tuple[object, str]]](set)
         for write, path in paths:
             written[write].add((self._place(path), ast.unparse(path)))

@@ -84,6 +84,16 @@ class Summary:
         return bool(self.effects & SEEDS)
 
     @property
+    def paths_read(self) -> list[ast.expr]:
+        """The expressions that may name the files that are read."""
+        return [path for use in self.files_read for path in use.paths]
+
+    @property
+    def paths_written(self) -> list[ast.expr]:
+        """The expressions that may name the files that are written, and those that are removed."""
+        return [path for use in self.files_written for path in use.paths]
+
+    @property
     def writes_files(self) -> bool:
         return bool(self.files_written)
 

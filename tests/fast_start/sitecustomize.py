@@ -4,7 +4,7 @@ The objects that `import torch` makes stay until the end. The collector goes thr
 while the interpreter ends: that is 1.8 of the 4.5 seconds of CPU time that a process with an optimizer takes.
 
 An optimizer imports torch's compiler, only to tell it to leave the optimizer's methods alone: another second, which a
-process that compiles nothing does without. Where the compiler has been imported, it is told as ever.
+process that compiles nothing does without. Where the compiler has been imported, they go through it as ever.
 """
 
 import atexit

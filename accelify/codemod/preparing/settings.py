@@ -238,7 +238,9 @@ class Settings:
                 return self._at_home(condition, depth - 1)
             own = self.program.reaching(node, writes) if self.program.frame(node) is home else writes
             self._note_setters(owner, node)
-            return ast.Name(node.id, ast.Load()) if self._is_known_after(own) else None
+            called = [w for w in own if home.kind == "module" and self.program.frame(w).kind == "function"]
+            is_known = self._is_known_after(own) and all(map(self._is_written_by, called))
+            return ast.Name(node.id, ast.Load()) if is_known else None
         own = self.program.reaching(node, writes) if self.program.frame(node) is owner else writes
         writes = [w for w in own if not self._is_what_there_is(w)]
         if owner.kind != "function" or len(writes) != 1:
@@ -350,7 +352,7 @@ class Settings:
             return self._is_known_after([write])
         if self.frame is None or frame not in self.program.run_from([self.frame]):
             return frame.kind == "module" or bool(self.program.calls_of(frame))
-        calls = self.program.calls_of(frame)
+        calls = [*filter(self._is_run, self.program.calls_of(frame))]
         return bool(calls and depth) and all(self._is_written_by(c, depth - 1) for c in calls)
 
     def top(self, node: ast.AST) -> ast.stmt | None:

@@ -192,3 +192,32 @@ def test_an_option_that_is_given_what_it_comes_to(value: str, is_kept: bool) -> 
     """It still says what the user wants, from the beginning on."""
     found = settled(value, KEPT)
     assert (found is not None and [a for a in found.after if "fit" in texts([a])[0]] == []) is is_kept
+
+
+SET_UP = """\
+import torch
+GPU = False
+def setup():
+    {}
+def begin():
+    setup()
+{}
+need()
+use(GPU)
+"""
+BY_GLOBAL = "global GPU; GPU = torch.cuda.is_available()"
+
+
+@pytest.mark.parametrize(
+    ("setup", "calls", "after"),
+    [
+        (BY_GLOBAL, "setup()", ["GPU = False", "setup()"]),
+        (BY_GLOBAL, "begin()", ["GPU = False", "begin()"]),
+        (BY_GLOBAL, "if torch.rand(1) > 0:\n    begin()", ["GPU = False", "if torch.rand(1) > 0:\n    begin()"]),
+        ("GPU = torch.cuda.is_available()", "begin()", ["GPU = False"]),
+    ],
+)
+def test_a_global_that_the_functions_set_which_a_module_calls(setup: str, calls: str, after: list[str]) -> None:
+    found = settled("GPU", SET_UP.format(setup, calls))
+    assert found is not None
+    assert (found.text, sorted(texts(found.after))) == ("GPU", sorted(after))

@@ -94,7 +94,10 @@ class Access:
 
         Cells further down may be left out, as one that downloads.
         """
-        runs = self._import_runs(root)
+        return self._block_above(root, self._first_use(root))
+
+    def _block_above(self, root: Scope, first: int) -> list[ast.stmt]:
+        runs = self._import_runs(root, first)
         of_torch = (run for run in runs if any(_library(s).startswith("torch") for s in run))
         nearest = runs[-1] if runs else []
         return next(of_torch, nearest) if self._is_notebook(root) else nearest
@@ -110,7 +113,7 @@ class Access:
 
     def _shared(self, root: Scope) -> tuple[ast.stmt, str] | None:
         """The import that runs another module which creates an accelerator: two would not know each other's loaders."""
-        for statement in (s for run in self._import_runs(root) for s in run):
+        for statement in (s for run in self._import_runs(root, self._first_use(root)) for s in run):
             for module, name in self._imported(root, statement):
                 is_home = module in self.reach.homes and module not in self.reach.guarded and module is not root
                 if is_home and root not in self.run_by(module):
@@ -142,9 +145,8 @@ class Access:
                 queue.append(module)
         return found
 
-    def _import_runs(self, root: Scope) -> list[list[ast.stmt]]:
-        """The runs of imports above the first place in a module that needs the accelerator."""
-        first = self._first_use(root)
+    def _import_runs(self, root: Scope, first: int) -> list[list[ast.stmt]]:
+        """The runs of imports above a place in a module's body."""
         runs: list[list[ast.stmt]] = []
         previous: ast.stmt | None = None
         for statement in root.body[:first]:
@@ -162,6 +164,12 @@ class Access:
         needing = {self._top(n) for n in [*nodes, *self.sites] if self.program.path(n) == root.module}
         return next((index for index, s in enumerate(root.body) if s in needing), len(root.body))
 
+    def _first_run(self, root: Scope) -> int:
+        """The place in a module's body of the first statement that runs one of the module's functions."""
+        callees = self.program.flow.callees
+        calls = (c for c in self.program.calls_in(root) if any(f.root is root for f in callees.get(c, ())))
+        return min((root.body.index(self._top(c)) for c in calls), default=len(root.body))
+
     def _top(self, node: ast.AST) -> ast.stmt:
         """The module-level statement that holds a node."""
         found = self.program.statement(node)
@@ -171,11 +179,16 @@ class Access:
         return found
 
     def import_edit(self, root: Scope, code: str) -> Insert:
-        """An import of the runtime in a module, where an import sorter would put it; in a notebook, beside torch's."""
-        block = self.import_block(root)
+        """An import of the runtime in a module, where an import sorter would put it; in a notebook, beside torch's.
+
+        Functions use the module itself where no accelerator reaches, so it is imported before the first of them runs.
+        """
+        new = ast.parse(code).body[0]
+        first = self._first_use(root)
+        block = self._block_above(root, min(first, self._first_run(root)) if isinstance(new, ast.Import) else first)
         if not block:
             return Insert(body_start(root.body), "before", code, gap=1)
-        statement, where = self._position(block, ast.parse(code).body[0])
+        statement, where = self._position(block, new)
         return Insert(statement, where, code)
 
     def creation_edit(self, home: Scope, code: str) -> Insert:

@@ -223,3 +223,24 @@ def test_the_accelerator_is_created_below_the_choice_of_gpus(chosen: str, is_fun
     )
     after = run(head + text).after.decode()
     assert after.index("CUDA_VISIBLE_DEVICES") < after.index("accelerator = Accelerator()")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "with open('shapes.txt', 'w') as f:\n    f.write(str(x))",
+        "json.dump(x, open('shapes.json', 'w'))",
+        "plt.plot(x)\nplt.show()",
+    ],
+)
+def test_the_library_is_imported_before_a_function_that_asks_it_runs(written: str) -> None:
+    early = "import json\nfrom matplotlib import pyplot as plt\ndef show(x):\n"
+    early += f"{indent(written, '    ')}\ndef again(x):\n    show(x)\nagain([1, 2])\n"
+    after = migrated(early + SCRIPT.format(settings=""))
+    assert after.index("\nimport accelify.runtime\n") < after.index("\nagain(")
+    assert after.index("\nagain(") < after.index("\naccelerator = accelify.runtime.Accelerator(")
+
+
+def test_it_is_imported_beside_torch_where_that_is_early_enough() -> None:
+    after = migrated(SCRIPT.format(settings="def show(x):\n    open('x.txt', 'w').write(x)\nshow('1')"))
+    assert after.index("import torch") < after.index("accelify.runtime") < after.index("def show")

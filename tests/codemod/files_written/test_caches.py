@@ -98,6 +98,17 @@ def test_functions_that_keep_what_they_find_in_a_file(function: str, call: str) 
     assert not any(n.rule == "writes" for n in result.notes)
 
 
+@pytest.mark.parametrize("absolute", ["os.path.abspath(path)", "os.path.realpath(path)", "path"])
+def test_a_path_that_is_made_absolute_is_no_file_that_is_read(absolute: str) -> None:
+    folder = f"os.path.dirname({absolute})"
+    keep = f"def keep(model, path):\n    if not os.path.exists({folder}):\n        os.mkdir({folder})\n"
+    keep += "    torch.save(model.state_dict(), path)\n"
+    main = MAIN.format(call="read()").replace("\nmain()", "\n    keep(model, 'out/m.pt')\nmain()")
+    result = run(HEAD + "from data import read\n" + keep + main)
+    assert b"accelify.runtime.save(model.state_dict(), path)" in result.after
+    assert not any(n.rule == "downloads" for n in result.notes)
+
+
 ALONE = "if accelify.runtime.PartialState().is_main_process:"
 NEW_FOLDER = "    if new and os.path.exists('c'):\n        shutil.rmtree('c')\n"
 

@@ -176,7 +176,6 @@ effects=reads_files returns=number
 effects=reads_files returns=string
     shutil: which
     os: getcwd getcwdb readlink
-    os.path: realpath abspath
 effects=reads_files returns=list
     os: listdir scandir walk fwalk
     glob: glob iglob
@@ -187,7 +186,7 @@ returns=string
     fnmatch: fnmatch filter fnmatchcase translate
     glob: escape
 effects=reads_environment returns=string
-    os.path: expanduser expandvars
+    os.path: expanduser expandvars realpath abspath
 returns=path
     pathlib: Path PurePath PosixPath PurePosixPath
 effects=reads_environment returns=path

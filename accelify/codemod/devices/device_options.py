@@ -91,6 +91,8 @@ class DeviceOptions:
         after = self._set_there(settings, [n for n in nodes if isinstance(n.ctx, ast.Store)])
         if kept <= set(redirected) or len(places) != 1 or after is None or self._is_of_a_class(nodes):
             return None
+        if _is_used_as_number(self.program, reads):
+            return None  # neither a device nor its name will do
         place = next(iter(places.values()))
         is_device = _is_asked_as_device(self.program, nodes[0]) or any(map(self._is_device, nodes))
         return DeviceOption(home, place.code, (*place.after, *after), kept, not is_device)
@@ -197,6 +199,28 @@ def is_taken_apart(program: Program, target: ast.expr) -> bool:
 
 def _is_made(value: Value) -> bool:
     return isinstance(value, Made) and value.name == "torch.device"
+
+
+def _is_used_as_number(program: Program, reads: Iterable[ast.expr]) -> bool:
+    """Whether the script counts with an option, perhaps as a function's parameter: `args.device >= 0`."""
+    values = {v for read in reads for v in program.values(read)}
+    nodes = (n for parsed in program.files for n in parsed.parents)
+    return any(values & program.values(held) for node in nodes for held in _numbers_in(node))
+
+
+def _numbers_in(node: ast.AST) -> list[ast.expr]:
+    """`gpu` of `gpu < 0`, `gpu == -1`, `gpu + 1` and `"cuda:%d" % gpu`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
+        parts = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+        return [n for n in parts if isinstance(n, _PLACES)] if "%d" in node.left.value else []
+    sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+    sides += [node.left, node.right] if isinstance(node, ast.BinOp) else []
+    return [n for n in sides if isinstance(n, _PLACES)] if any(map(_is_integer, sides)) else []
+
+
+def _is_integer(node: ast.expr) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant) and type(inner.value) is int
 
 
 def _is_setting(node: ast.expr) -> TypeGuard[Option]:

@@ -116,6 +116,15 @@ def test_options_that_are_left(text: str) -> None:
     assert not settled(f"{text}{PARSED}args = parser.parse_args()\nmain(args)\n")
 
 
+@pytest.mark.parametrize(
+    "use", ["print(args.device >= 0)", "print(args.device == -1)", 'print("GPU %d" % args.device)', "pick(args.device)"]
+)
+def test_an_option_that_is_a_number_stays_one(use: str) -> None:
+    parsed = PARSED.replace('"cpu"', "0, type=int")
+    pick = "def pick(index):\n    return 'cpu' if index < 0 else f'cuda:{index}'\n"
+    assert not settled(f"{pick}{MAIN}    {use}\n{parsed}main(parser.parse_args())\n")
+
+
 CONFIG = """\
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -122,15 +122,19 @@ class Clocks:
             node = around
 
     def _in(self, node: ast.AST, depth: int) -> Iterator[ast.Call]:
-        for part in ast.walk(node):
+        parts = [node]
+        for part in parts:
             if part in self._seen:
                 continue
             self._seen.add(part)
+            given = self._returned(part) if depth else []
+            for value in given:
+                yield from self._in(value, depth - 1)
+            if not given:  # else what it is given counts where it returns that
+                parts += ast.iter_child_nodes(part)
             if isinstance(part, ast.Call):
                 if self._differs(part) or self._asks(part) or self._draws(part):
                     yield part
-                elif depth:
-                    yield from self._returned(part, depth - 1)
             elif isinstance(part, ast.Name):
                 yield from self._of_name(part, depth)
             elif isinstance(part, ast.Attribute):
@@ -139,10 +143,11 @@ class Clocks:
                 for owner in filter(None, map(_variables_of, self.program.values(part.value))):
                     yield from self._of_variable(owner, part.attr, depth)
 
-    def _returned(self, call: ast.Call, depth: int) -> Iterator[ast.Call]:
-        for value in returned(self.program.flow.callees.get(call, ())):
-            if value is not None:
-                yield from self._in(value, depth)
+    def _returned(self, node: ast.AST) -> list[ast.expr]:
+        """What functions of the script give where they are called, or read as a property."""
+        called: Iterable[Scope] = self.program.flow.callees.get(node, ()) if isinstance(node, ast.Call) else ()
+        called = self.tracer.getters(node) if isinstance(node, ast.Attribute) else called
+        return [value for value in returned(called) if value is not None]
 
     def _of_name(self, name: ast.Name, depth: int) -> Iterator[ast.Call]:
         owner = self.program.scope(name).owner(name.id)

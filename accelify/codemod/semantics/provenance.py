@@ -377,13 +377,15 @@ class Tracer:
 
     def _property(self, node: ast.expr) -> list[Chain]:
         """A read of a property, which makes or finds its object, as a call does."""
-        if not isinstance(node, ast.Attribute):
-            return []
-        classes = [v.cls for v in self.program.values(node.value) if isinstance(v, Instance)]
-        getters = [m for cls in classes if (m := self.flow.method(cls, node.attr)) is not None]
-        if not any(getter.is_property for getter in getters):
+        if not isinstance(node, ast.Attribute) or not self.getters(node):
             return []
         return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
+
+    def getters(self, node: ast.Attribute) -> list[Scope]:
+        """The functions that the read of a property runs."""
+        classes = [v.cls for v in self.program.values(node.value) if isinstance(v, Instance)]
+        methods = (self.flow.method(cls, node.attr) for cls in classes)
+        return [m for m in methods if m is not None and m.is_property]
 
     def calls(self, chain: Chain, node: ast.expr) -> tuple[ast.Call, ...]:
         """The calls by which the object comes to the function of an expression that a way leads back from."""

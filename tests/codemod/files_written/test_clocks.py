@@ -25,6 +25,20 @@ def given(file=f"run-{stamp}", *, last=os.getpid()):
     return file
 def of_two(file=f"run-{stamp}", *, last=os.getpid()):
     return last
+def saved(seconds):
+    return "run"
+class Run:
+    @property
+    def folder(self):
+        return f"run-{time.time()}"
+    @property
+    def root(self):
+        return "out"
+class Trainer:
+    def __init__(self, run: Run):
+        self.run = run
+    def fit(self):
+        return os.path.join(self.run.folder, "a.pt")
 parser = argparse.ArgumentParser()
 parser.add_argument("--out-dir", default=str(uuid.uuid4()))
 parser.add_argument("--seed", default=3)
@@ -56,6 +70,11 @@ def behind(path: str) -> list[str]:
         ("unknown(x)", []),
         ("given()", ["datetime.now().strftime('%H')"]),
         ("of_two('a.pt')", ["os.getpid()"]),
+        ("saved(time.time())", []),  # it does not return what it is given
+        ("os.path.join(saved(stamp), f'{saved(stamp)}.pt')", []),
+        ("Run().folder", ["time.time()"]),
+        ("Trainer(Run()).fit()", ["time.time()"]),
+        ("Run().root", []),
     ],
 )
 def test_what_is_behind_a_path(path: str, calls: list[str]) -> None:

@@ -81,7 +81,9 @@ def _prepare() -> None:
     import accelify.runtime.accelerator  # noqa: F401
 
     torch.set_num_threads(1)
-    torch.optim.SGD([torch.zeros(1)])  # the first optimizer imports as much again as torch itself
+    # Both import as much again as torch itself, which each rank would otherwise do anew.
+    torch.optim.SGD([torch.zeros(1)])
+    torch.use_deterministic_algorithms(True, warn_only=True)
     gc.collect()
     gc.freeze()  # what is imported stays: no rank's collector need go through it, and so copy it
 

@@ -14,7 +14,7 @@ from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files_written.facts import written_of
 from accelify.codemod.metrics.batch_evaluations import Batchwise, ShardedEvaluation
 from accelify.codemod.metrics.facts import Measured, metrics_of
-from accelify.codemod.metrics.steps_by_rows import taken_by_rows
+from accelify.codemod.metrics.rows.steps_by_rows import taken_by_rows
 from accelify.codemod.obstacles import obstacles_of, updates_by_hand
 from accelify.codemod.options import Options
 from accelify.codemod.precision.apex import Apex

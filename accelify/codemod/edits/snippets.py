@@ -63,10 +63,11 @@ def agreed(node: cst.CSTNode, speaker: str, template: str = "{value}") -> cst.Ba
     return expression(f"{speaker}.broadcast_object_list([{template}])[0]", value=bare(node))
 
 
-def reduced(node: cst.CSTNode, accelerator: str, how: str) -> cst.BaseExpression:
-    """`accelerator.reduce(value, "mean")`."""
+def reduced(node: cst.CSTNode, accelerator: str, how: str, *, is_number: bool = True) -> cst.BaseExpression:
+    """`accelerator.reduce(value, "mean")`; of a value that is neither number nor tensor, whether it is true."""
     assert isinstance(node, cst.BaseExpression)
-    return expression(f'{accelerator}.reduce({{value}}, "{how}")', value=bare(node))
+    value = "{value}" if is_number or isinstance(node, (cst.Comparison, cst.UnaryOperation)) else "bool({value})"
+    return expression(f'{accelerator}.reduce({value}, "{how}")', value=bare(node))
 
 
 def coded(node: cst.CSTNode, code: str) -> cst.BaseExpression:

@@ -163,7 +163,8 @@ class NumberChecks(_Tests):
 
     def answer(self, test: ast.expr) -> Answer | None:
         """How all come to one: true where it is on any rank, or on all of them; None for other questions."""
-        return next((how for how in _OTHER if self._is_answered(test, how, _DEPTH)), None)
+        asked = _OTHER if self.ranks.is_own(test) else ()
+        return next((how for how in asked if self._is_answered(test, how, _DEPTH)), None)
 
     def _is_answered(self, node: ast.expr, how: Answer, depth: int) -> bool:
         """Whether the answer for all data is the greatest, or least, of those for their parts."""

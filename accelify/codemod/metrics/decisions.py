@@ -10,6 +10,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.comparisons import Answer, LossComparisons, NumberChecks
 from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.joint_steps import JointSteps
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.rows.lengths import has_other_sizes, is_cut_from_an_item, leaves_some_out, may_be_longer
 from accelify.codemod.metrics.rows.padding import follows_padding
@@ -25,7 +26,6 @@ from accelify.codemod.training.gradients.round_tensors import RoundTensors, owne
 _DRAWN = (Mark.DRAW, Mark.PICKED, Mark.SIMULATION)
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _GOES_ON = (ast.Break, ast.Continue, ast.Return)
-_LEAVES = (*_GOES_ON, ast.Raise)
 _LOOPS = (ast.For, ast.AsyncFor)
 _MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)
 _TRUE_OR_FALSE = (ast.If, ast.While, ast.IfExp)  # an operand may be the value of `a or b`, `match` compares it
@@ -38,7 +38,7 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
     together: what else all processes do together; without it, the steps of the training and what a signal asks for.
     """
     meetings = set(together)
-    steps = _Steps(metrics, meetings)
+    steps = JointSteps(metrics, meetings)
     program, files = metrics.measured.program, FileQuestions(metrics.measured.chains)
     for parsed in program.files:
         asked = (choice for n in parsed.parents for choice in choices(n))
@@ -46,7 +46,7 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
             if program.frame(choice.node) not in program.reachable:
                 continue
             is_apart = steps.depend_on(choice) and _is_own(metrics, choice.test)
-            is_asked = not meetings and (_saves_at_a_signal(metrics, choice) or steps.go_on_by(choice, files))
+            is_asked = not meetings and (_saves_at_a_signal(metrics, choice) or steps.go_on_by(choice, files.are_in))
             if is_apart or is_asked:
                 yield choice
 
@@ -55,23 +55,34 @@ def decided_together(metrics: Metrics, apart: Sequence[Choice]) -> dict[Choice, 
     """Those of such conditions to which all ranks come equally often, and have one answer, each with how that is made.
 
     One rank may decide for all where only whether training goes on is decided. A step that a rank leaves out because
-    of its own batch is no such decision; but where a condition asks for finite numbers, all leave it out.
+    of its own batch is no such decision: all leave it out where one does.
     """
     training = metrics.measured.training
-    learning = _Steps(metrics, {*training.backwards, *training.steps})
+    learning = JointSteps(metrics, {*training.backwards, *training.steps})
     comparisons, checks = LossComparisons(metrics), NumberChecks(metrics)
     found: dict[Choice, Answer] = {}
     for choice in (c for c in apart if isinstance(c.node, _TRUE_OR_FALSE)):
         if metrics.ranks.of(choice.test).of(Mark.SIGNAL):
             continue
-        if metrics.ranks.is_own(choice.test) and (how := checks.answer(choice.test)) is not None:
+        if (how := checks.answer(choice.test)) is not None:
             found[choice] = how
-        elif _is_for_all(metrics, learning, comparisons, choice):
+        elif not _asks_what_is_left(metrics, choice.test) and _is_for_all(metrics, learning, comparisons, choice):
             found[choice] = Answer.FIRST
+        elif _is_of_one_round(metrics, choice.test) and (how := learning.left_out_by(choice)) is not None:
+            found[choice] = how
     while left := [c for c in found if not _is_met_by_all(metrics, c.node, {*apart}.difference(found), found, _DEPTH)]:
         for choice in left:
             del found[choice]
     return found
+
+
+def _is_of_one_round(metrics: Metrics, test: ast.expr) -> bool:
+    """Whether nothing of earlier rounds makes a condition a rank's own, nor that ranks may get parts of each batch."""
+    if goes_by_size(metrics, test):
+        return False
+    chosen = [getattr(o.node, "test", None) for o in metrics.ranks.of(test).of(Mark.CHOSEN)]
+    asked = [test, *(t for t in chosen if t is not None)]
+    return not any(o.differs for t in asked for o in metrics.ranks.of(t).of(Mark.RUNNING, Mark.SIMULATION))
 
 
 def number_read_on(metrics: Metrics, choice: Choice) -> ast.expr | None:
@@ -132,7 +143,7 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
         optimizer.step()
     """
     program, ranks, training = metrics.measured.program, metrics.ranks, metrics.measured.training
-    steps = _Steps(metrics, {*training.backwards, *training.steps})
+    steps = JointSteps(metrics, {*training.backwards, *training.steps})
     loops = (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.For) and n not in ranks.rounds)
     for loop in sorted(loops, key=program.position):
         length = ranks.length_of(loop.iter)
@@ -147,7 +158,7 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
 
 def repeated_by_length(metrics: Metrics, others: Container[ast.For]) -> Iterator[ast.For]:
     """The loops, but for others, that go backward for each step of the length to which the rank's batch is padded."""
-    program, steps = metrics.measured.program, _Steps(metrics, {*metrics.measured.training.backwards})
+    program, steps = metrics.measured.program, JointSteps(metrics, {*metrics.measured.training.backwards})
     loops = (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.For) and n not in others)
     for loop in sorted(loops, key=program.position):
         if program.frame(loop) in program.reachable and steps.are_in(loop) and follows_padding(metrics, loop.iter):
@@ -166,7 +177,7 @@ def _is_of_episode(metrics: Metrics, listed: ast.expr) -> bool:
     return any(not _is_met_by_all(metrics, node, (), (), _DEPTH) for node in filled)
 
 
-def _is_for_all(metrics: Metrics, learning: _Steps, comparisons: LossComparisons, choice: Choice) -> bool:
+def _is_for_all(metrics: Metrics, learning: JointSteps, comparisons: LossComparisons, choice: Choice) -> bool:
     """Whether a condition is about going on, or is drawn; or about a step as long as a loss is high or low enough."""
     if isinstance(choice.node, ast.While) or learning.only_end_by(choice) or _is_drawn(metrics, choice):
         return True
@@ -279,7 +290,7 @@ def skipped_apart(metrics: Metrics) -> dict[ast.Try, bool]:
 def given_up(metrics: Metrics) -> Iterator[ast.Try]:
     """The statements before a step in which a rank's own batch may fail, so that its round ends without the step."""
     program, training = metrics.measured.program, metrics.measured.training
-    steps = _Steps(metrics, {*training.backwards, *training.steps})
+    steps = JointSteps(metrics, {*training.backwards, *training.steps})
     for node in (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.Try)):
         inside = [n for s in node.body for n in ast.walk(s)]
         if program.frame(node) not in program.reachable or steps.holds(inside):
@@ -388,87 +399,6 @@ def _is_nothing(value: ast.expr | None) -> bool:
     """`return`, `return None`, `return None, None`"""
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
     return all(part is None or (isinstance(part, ast.Constant) and part.value is None) for part in parts)
-
-
-class _Steps:
-    """The actions of all ranks together: backward passes, steps of optimizers, reductions, preparing."""
-
-    def __init__(self, metrics: Metrics, others: Collection[ast.AST]) -> None:
-        training = metrics.measured.training
-        self.program = metrics.measured.program
-        self.ranks = metrics.ranks
-        self.nodes: set[ast.AST] = {*training.backwards, *training.steps, *(r.anchor for r in metrics.reductions)}
-        self.nodes |= set(metrics.evaluations)
-        preparation = metrics.measured.prepared.preparation
-        self.nodes |= {group.anchor for group in preparation.groups if group.anchor is not None}
-        self.nodes |= {node for _, node in preparation.wrapped}
-        self.nodes = set(others) or self.nodes
-        self.frames = {self.program.frame(n) for n in self.nodes}
-        self._runs: dict[Scope, bool] = {}
-        self._holding: dict[ast.AST, bool] = {}
-
-    def depend_on(self, choice: Choice) -> bool:
-        """Whether a condition decides about a step, or whether what holds one goes on."""
-        return self.holds(choice.nodes()) or any(self._are_left_by(n, choice) for n in choice.nodes())
-
-    def are_in(self, loop: ast.For) -> bool:
-        """Whether a round of a loop takes steps."""
-        return self.holds(n for s in loop.body for n in ast.walk(s))
-
-    def only_end_by(self, choice: Choice) -> bool:
-        """Whether a condition takes no step, but leaves loops and functions that do."""
-        return not self.holds(choice.nodes()) and not self.is_left_early(choice)
-
-    def is_left_early(self, choice: Choice) -> bool:
-        """Whether a round of a loop that takes steps ends early, or an error is raised, by a condition."""
-        leaving = (n for n in choice.nodes() if isinstance(n, (ast.Continue, ast.Raise)))
-        return any(self._are_left_by(n, choice) for n in leaving)
-
-    def go_on_by(self, choice: Choice, files: FileQuestions) -> bool:
-        """Whether a loop that takes steps goes on until a file is there, or is there no more."""
-        if isinstance(choice.node, ast.While):
-            return self.holds(choice.nodes()) and files.are_in(choice.test)
-        leaving = (n for n in choice.nodes() if not isinstance(n, (ast.Continue, ast.Raise)))
-        around = [loop for loop in self.program.loops_round(choice.node) if self._holds_inside(loop)]
-        return bool(around) and any(self._are_left_by(n, choice) for n in leaving) and files.are_in(choice.test)
-
-    def _are_left_by(self, leaving: ast.AST, choice: Choice) -> bool:
-        is_end = isinstance(leaving, ast.Call) and self._ends(leaving, choice.test)
-        return (is_end or isinstance(leaving, _LEAVES)) and self.are_left(leaving, choice.node)
-
-    def are_left(self, leaving: ast.AST, node: ast.AST) -> bool:
-        """Whether what ends a loop or a function leaves one that takes steps; not one inside a node."""
-        frame = self.program.frame(leaving)
-        if frame is not self.program.frame(node):
-            return False
-        if not isinstance(leaving, (ast.Break, ast.Continue)):
-            return any(map(self._holds_inside, frame.body))
-        loop = next(iter(self.program.loops_round(leaving)), None)
-        return loop is not None and not self.program.inside(loop, node) and self._holds_inside(loop)
-
-    def _ends(self, call: ast.Call, test: ast.expr) -> bool:
-        """Whether a call ends one rank alone; where it says that the run failed, only by the clock."""
-        is_of_clock = bool(self.ranks.of(test).of(Mark.CLOCK))
-        return self.program.ends(call, failed=False) or (is_of_clock and self.program.ends(call, failed=True))
-
-    def holds(self, nodes: Iterable[ast.AST]) -> bool:
-        """Whether some of these nodes take steps."""
-        return any(n in self.nodes or (isinstance(n, ast.Call) and self._are_run_by(n)) for n in nodes)
-
-    def _holds_inside(self, statement: ast.AST) -> bool:
-        """Whether something in a statement takes steps."""
-        if statement not in self._holding:
-            self._holding[statement] = self.holds(ast.walk(statement))
-        return self._holding[statement]
-
-    def _are_run_by(self, call: ast.Call) -> bool:
-        """Whether a call takes a step in one of the project's functions."""
-        return any(map(self._is_in, self.program.flow.callees.get(call, ())))
-
-    def _is_in(self, function: Scope) -> bool:
-        if function not in self._runs:
-            self._runs[function] = not self.frames.isdisjoint(self.program.run_from([function]))
-        return self._runs[function]
 
 
 def gradients_apart(metrics: Metrics) -> Iterator[ast.AST]:

@@ -6,6 +6,8 @@
         d_loss.backward()                 accelerator.backward(d_loss)
     if torch.isnan(loss):       ->    if accelerator.reduce(torch.isnan(loss), "max"):
         continue                          continue
+    if len(x) > 1:              ->    if accelerator.reduce(len(x) > 1, "min"):
+        loss.backward()                   accelerator.backward(loss)
     while time.time() < end:    ->    while accelerator.broadcast_object_list([time.time() < end])[0]:
     lr = find(loss.item())      ->    lr = accelerator.broadcast_object_list([find(loss.item())])[0]
     if lr < 0:                        if lr < 0:
@@ -16,13 +18,13 @@
 
 Why: what a process measures on its shard of the data, and its clock, are its own. One that stops, or leaves out a step,
 while the others go on keeps them waiting. So all decide as process 0 does, where all come to the decision equally
-often, and it is one about going on, goes by how high losses are, or is drawn at random. A loss that is NaN for one
-process's part of a batch is NaN for the whole batch, so that all leave out the step. A number that is used after its
-test is process 0's, too, and so is what is drawn to choose a loader or an optimizer by. Only
-process 0 has a terminal: it asks the user, and gives the answer to all.
-Left alone: a step that is left out because of a process's own batch; a decision that not all processes come to; a loop
-of backward passes, as many as the process's own batch is long; and agents, whose processes may
-take different numbers of steps. A note says so.
+often, and it is one about going on, goes by how high losses are, or is drawn at random. A step that one process has to
+leave out, as its own batch is empty or its loss is NaN, is left out by all. A number that is used after its test is
+process 0's, too, and so is what is drawn to choose a loader or an optimizer by. Only process 0 has a terminal: it asks
+the user, and gives the answer to all.
+Left alone: a step that is left out because of earlier batches of a process; one that has something else in its place; a
+decision that not all processes come to; a loop of backward passes, as many as the process's own batch is long; and
+agents, whose processes may take different numbers of steps. A note says so.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from functools import partial
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Remark, Replace
 from accelify.codemod.libraries import names
-from accelify.codemod.metrics.comparisons import Answer
+from accelify.codemod.metrics.comparisons import Answer, NumberChecks
 from accelify.codemod.metrics.decisions import (
     FileQuestions,
     decided_apart,
@@ -54,6 +56,10 @@ from accelify.codemod.semantics.control_flow import Choice
 NAME = "decisions"
 _OWN_DATA = "this is decided from one process's own data: "
 _ALL = "all processes decide as process 0 does here"
+_LEFT_OUT = (
+    "all processes leave out a step where the batch of one of them calls for it, and with it the other batches of the "
+    "step: if that is often, take such samples out of the data set instead"
+)
 _WHERE = {Answer.ANY: "any of them", Answer.ALL: "all of them"}
 
 
@@ -65,6 +71,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
     if not script.is_by_hand:
         yield from _questions(script, apart, together)
     given: set[ast.expr] = set()
+    checks = NumberChecks(script.metrics)
     for key in drawn_keys(script.metrics, apart, together) if script.can_agree else ():
         accelerator = script.accelerator(key)
         if key not in given and accelerator is not None:
@@ -82,16 +89,19 @@ def find(script: Script) -> Iterator[Change | Remark]:
         if value not in given:
             given.add(value)
             yield _made_one(script, choice, value, together[choice], accelerator)
+        if together[choice] is not Answer.FIRST and checks.answer(test) is None:
+            yield Remark(NAME, path, choice.node, _LEFT_OUT, Tier.REVIEW)
 
 
 def _made_one(script: Script, choice: Choice, value: ast.expr, how: Answer, accelerator: str) -> Change:
     """One answer for all: the first process's, or what those of all come to."""
     # A tensor of another process's GPU is none of this one's.
-    is_bool = script.effects.kinds.of(value) <= {"number"}
-    said = partial(snippets.agreed, speaker=accelerator, template="{value}" if is_bool else "bool({value})")
+    kinds = script.effects.kinds.of(value)
+    said = partial(snippets.agreed, speaker=accelerator, template="{value}" if kinds <= {"number"} else "bool({value})")
     tier, reason = Tier.SAFE, _ALL
     if how is not Answer.FIRST:
-        said = partial(snippets.reduced, accelerator=accelerator, how=how.value)
+        is_number = kinds <= {"number", "tensor"}
+        said = partial(snippets.reduced, accelerator=accelerator, how=how.value, is_number=is_number)
         reason = f"all processes go by the same answer here: true where it is on {_WHERE[how]}"
     elif _why_apart(script, choice.test) == _OWN_DATA:
         tier, reason = Tier.REVIEW, f"{_ALL}, from its own data: reduce the value if it should cover all data"

@@ -78,16 +78,13 @@ def test_all_go_on_or_stop(step: str, end_of_epoch: str, expected: list[str]) ->
 @pytest.mark.parametrize(
     "step",
     [
-        STEP + "if (y == 0).any(): continue\n",
         STEP.replace("optimizer.step()", "loss.item() < 3 and optimizer.step()"),
         STEP.replace("optimizer.step()", "match loss.item() < 3:\n    case True: optimizer.step()"),
         STEP + "for row in x:\n    if row.sum() > 0: break\n    model(row).sum().backward()\n",
         STEP + "try:\n    if loss.item() < 0.1: break\nexcept ValueError:\n    pass\n",
-        STEP.replace("optimizer.step()", "if loss.item() < 3: optimizer.step()\nelse: continue"),
-        STEP.replace("optimizer.step()", "if (y == 0).sum() > 0: optimizer.step()"),
-        STEP.replace("optimizer.step()", "if torch.isnan(loss) and (y > 0).any(): optimizer.step()"),
-        STEP.replace("optimizer.step()", "if loss > 1 and (y > 0).any(): optimizer.step()"),
-        "part = torch.rand(4)\nif part.sum() > 2: x = x * part\nif part.sum() > 3: continue\n" + STEP,
+        "losses.append(y.sum())\nif losses[-1] - losses[0] > 1: continue\n" + STEP,
+        "if (y == 0).any():\n    losses.append(y)\n    continue\n" + STEP,
+        STEP.replace("optimizer.step()", "if (y == 0).any(): optimizer.step()\nelse: model(x).sum().backward()"),
     ],
 )
 def test_a_process_s_own_batch_is_not_decided_by_another(step: str) -> None:
@@ -116,6 +113,48 @@ def test_all_leave_out_a_loss_that_is_no_number_on_one(asked: str, expected: str
     assert expected in lines
     assert "if accelerator.broadcast_object_list([bool(loss < 0.1)])[0]: break" in lines  # to which all come
     assert not [n for n in result.notes if n.rule == "decisions"]
+
+
+JOINING = """\
+def join(items):
+    return torch.stack([item for item in items if item[0].sum() > 0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("if len(x) > 1:\n    model(x).mean().backward()", "if accelerator.reduce(len(x) > 1, 'min'):"),
+        (
+            "if x.size(0) == 1: continue\nmodel(x).mean().backward()",
+            "if accelerator.reduce(x.size(0) == 1, 'max'): continue",
+        ),
+        ("if x.shape[0] < 2: break\nmodel(x).mean().backward()", "if accelerator.reduce(x.shape[0] < 2, 'max'): break"),
+        (
+            "if x is not None:\n    model(x).mean().backward()\nelse:\n    print(1)\n    wait += 1",
+            "if accelerator.reduce(x is not None, 'min'):",
+        ),
+        (
+            "if (x > 0).any(): model(x).mean().backward()",
+            "if accelerator.reduce(bool((x > 0).any()), 'min'): accelerator.backward(model(x).mean())",
+        ),
+        (
+            "good = [r for r in x if r[0] > 0]\nif not good: continue\nmodel(x).mean().backward()",
+            "if accelerator.reduce(not good, 'max'): continue",
+        ),
+        (
+            "good = [r for r in x if r[0] > 0]\nif good: model(x).mean().backward()",
+            "if accelerator.reduce(bool(good), 'min'): accelerator.backward(model(x).mean())",
+        ),
+    ],
+)
+def test_all_leave_out_what_the_batch_of_one_calls_for(asked: str, expected: str) -> None:
+    text = script(before=BEFORE + "\n" + JOINING, step=f"optimizer.zero_grad()\n{asked}\noptimizer.step()")
+    text = text.replace("for x, y in", "for x in").replace("batch_size=2)", "batch_size=2, collate_fn=join)")
+    result = run(text)
+    assert expected.replace("'", '"') in [line.strip() for line in result.after.decode().splitlines()]
+    (note,) = [n for n in result.notes if n.rule == "decisions"]
+    assert "all processes leave out a step" in note.message
 
 
 def test_a_loop_that_asks_in_each_round() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.decisions import decided_apart, decided_together, given_up, goes_by_size
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
@@ -26,7 +27,8 @@ def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.AST]:
     found: dict[Loop, ast.AST] = {
         loop: n for n in (given_up(metrics) if loops else ()) for loop in loops if program.inside(n, loop)
     }
-    for choice in (c for c in apart if c not in together and not goes_by_size(metrics, c.test)):
+    left = (c for c in apart if together.get(c) is not Answer.FIRST and not goes_by_size(metrics, c.test))
+    for choice in left:
         if any(map(results.holds, ast.walk(choice.test))):
             continue
         origins = metrics.ranks.of(choice.test).of(Mark.BATCH, Mark.CHOSEN, Mark.ROWS, Mark.RUNNING)

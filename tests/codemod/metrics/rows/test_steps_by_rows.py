@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.steps_by_rows import taken_by_rows
+from accelify.codemod.metrics.rows.steps_by_rows import taken_by_rows
 from tests.codemod.facts import Facts
 from tests.codemod.rules.test_data import ROWS
 

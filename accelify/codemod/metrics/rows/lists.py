@@ -42,7 +42,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class _Addition:
-    """A statement that puts a value at the end of a list or array: `rows.append(x)`, `a = np.append(a, x)`.
+    """What puts a value at the end of a list or array: `rows.append(x)`, `a = a + [x]`, `a = np.append(a, x)`.
 
     name: the list, `self.rows` or `logs["loss"]`. holder: the variable or attribute that it is, or that holds it.
     of_rows: whether what the value holds is put there one by one: `rows.extend(y.tolist())`.
@@ -97,12 +97,12 @@ class Lists:
         of_rows = not isinstance(statement, ast.Expr)
         if isinstance(statement, ast.AugAssign):
             place, one = statement.target, value if isinstance(statement.op, ast.Add) else None
-        elif not isinstance(value, ast.Call):
-            return None
         elif isinstance(statement, ast.Assign):
             place, one = self._joined(value)
             if [ast.unparse(target) for target in statement.targets] != [place and ast.unparse(place)]:
                 return None
+        elif not isinstance(value, ast.Call):
+            return None
         else:
             is_put_in = isinstance(value.func, ast.Attribute) and methods.extends(value.func.attr)
             of_rows = is_put_in and isinstance(value.func, ast.Attribute) and value.func.attr != "append"
@@ -118,8 +118,12 @@ class Lists:
             return None
         return _Addition(statement, holder, ast.unparse(place), one, of_rows)
 
-    def _joined(self, call: ast.Call) -> tuple[ast.expr, ast.expr] | tuple[None, None]:
-        """The two parts of `np.append(losses, x)` and of `np.hstack((losses, x))`."""
+    def _joined(self, call: ast.expr | None) -> tuple[ast.expr, ast.expr] | tuple[None, None]:
+        """The two parts of `rows + y.tolist()`, of `np.append(losses, x)` and of `np.hstack((losses, x))`."""
+        if isinstance(call, ast.BinOp) and isinstance(call.op, ast.Add):
+            return call.left, call.right
+        if not isinstance(call, ast.Call):
+            return None, None
         rows = self.chains.kinds.called(call)
         if not rows or any(row.rows is not Rows.CONCATENATES for row in rows) or call.keywords:
             return None, None

@@ -56,6 +56,21 @@ def test_losses_with_their_graphs_are_gathered_where_only_numbers_are_read(order
     assert listed == ([("losses", "batch", "")] if found else [])
 
 
+@pytest.mark.parametrize(
+    ("body", "before", "found"),
+    [
+        ("rows = rows + y.tolist()", "rows = []", [("rows", "row", "")]),
+        ("rows = rows + list(y.numpy())", "rows = list()", [("rows", "row", "")]),
+        ("rows = rows + [y.tolist()]", "rows = []", [("rows", "batch", "y.tolist()")]),
+        ("rows = y.tolist() + rows", "rows = []", []),
+        ("rows = rows + y.tolist()", "rows = [1]", []),
+        ("rows = others + y.tolist()", "rows, others = [], []", []),
+    ],
+)
+def test_rows_that_are_put_at_the_end_of_a_new_list(body: str, before: str, found: list[tuple[str, str, str]]) -> None:
+    assert lists(body, "print(score(rows))\n", before) == found
+
+
 def test_a_sum_by_the_number_of_batches() -> None:
     facts, loop = in_loop("losses.append(model(x).mean().item())", "print(sum(losses) / len(loader))\n", "losses = []")
     found = Lists(facts.program, facts.tracer, Harmless(facts.program, facts.roles), sums_of(facts))

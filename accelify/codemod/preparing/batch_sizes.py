@@ -38,7 +38,8 @@ class BatchSizes:
     or code that shapes batches, expects exactly that size, where nothing keeps smaller ones from it; where
     the processes divide the batches, also what drops or asks for smaller ones, as all are now. chosen:
     the batch samplers of the project's own, whose batches are more than so many rows: episodes, pairs, rows of each
-    class. single: sizes of one, whose batches cannot be divided: often the elements are batches themselves.
+    class. single: sizes of one, whose batches cannot be divided: often the elements are batches themselves. whole:
+    those that are the number of all samples, `DataLoader(data, batch_size=len(data))`.
     """
 
     loaders: tuple[ast.expr, ...] = ()
@@ -47,6 +48,7 @@ class BatchSizes:
     fixed: tuple[ast.expr, ...] = ()
     chosen: tuple[ast.expr, ...] = ()
     single: tuple[ast.expr, ...] = ()
+    whole: tuple[ast.expr, ...] = ()
 
 
 def batch_sizes_of(
@@ -68,6 +70,7 @@ def batch_sizes_of(
         fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders, are_divided)),
         chosen=tuple(dict.fromkeys(_samplers(program, learned_from))),
         single=tuple(size for size in loaders if _is_one(program, roles, size)),
+        whole=tuple(dict.fromkeys(_whole(program, learned_from))),
     )
 
 
@@ -137,6 +140,34 @@ def _sizes(program: Program, learned_from: Iterable[_LearnedFrom]) -> Iterator[a
         yield from sorted((size_of(program.once(Tracer), call) for call in built), key=program.position)
         if not built:
             yield source
+
+
+def _whole(program: Program, learned_from: Iterable[_LearnedFrom]) -> Iterator[ast.expr]:
+    """The sizes that are the number of all samples, of the data set or of what it is made of."""
+    tracer = program.once(Tracer)
+    for call in (call for source, loaders in learned_from for call in _built(program, source, loaders)):
+        size = size_of(tracer, call)
+        counted = _counted(program, tracer.only_value(size) or size)
+        data = next(iter([*tracer.options(call, "dataset"), *call.args]), None)
+        made = tracer.only_value(data) if data is not None else None
+        held = [data, *(made.args if isinstance(made, ast.Call) else ())]
+        same = [h for h in held if h is not None and counted is not None and ast.unparse(h) == ast.unparse(counted)]
+        if any(program.frame(h) is program.frame(counted) for h in same if counted is not None):
+            yield size
+
+
+def _counted(program: Program, node: ast.expr) -> ast.expr | None:
+    """`x` of `len(x)`, of `x.size(0)` and of `x.shape[0]`."""
+    shape, place = node, None
+    if isinstance(node, ast.Subscript):
+        shape, place = node.value, node.slice
+    elif isinstance(node, ast.Call) and len(node.args) == 1:
+        shape, place = node.func, node.args[0]
+        if "len" in program.called(node):
+            return place
+    if not isinstance(shape, ast.Attribute) or not isinstance(place, ast.Constant) or place.value != 0:
+        return None
+    return shape.value if methods.is_about(shape.attr) or methods.is_size(shape.attr) else None
 
 
 def _samplers(program: Program, learned_from: Iterable[_LearnedFrom]) -> Iterator[ast.expr]:

@@ -7,6 +7,7 @@ the steps; a loop that asks for as many batches as a number says takes as many s
 `--keep-global-batch` writes `Accelerator(split_batches=True)`: the processes divide each batch between them, and the
 learning rate, the steps of an epoch and all schedules stay as they are. So it is done where `nn.DataParallel` goes,
 which divided each batch between the GPUs, unless `device_ids` names one alone.
+A batch of all samples, `batch_size=len(data)`, is divided anyway: the only step of an epoch stays as it is.
 Where one step learns from all rounds of a sharded loop, as in meta learning, its gradients are the mean of sums, one
 from each process: 1/N of what one process has. Where a number says how many rounds, each process takes as many.
 Left alone: everything; the rule only reports.
@@ -50,6 +51,10 @@ _CHOSEN = (
 _PLACES = (
     "this takes rows of a batch by their places{also}, but each process now has only its part of the batch, in which "
     f"other rows have these places. {_WHOLE}, or divide the numbers by `accelerator.num_processes` if any rows will do"
+)
+_ALL_AT_ONCE = (
+    "one batch has all samples here, and N processes divide it between them: a step learns from as many samples as "
+    "before, and the learning rate needs no change"
 )
 _RATE = "consider a larger learning rate (often N times, with a warm-up)"
 
@@ -232,6 +237,8 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
         return f"{message}A batch needs {script.options.runtime.shared_size}", Tier.REVIEW
     if script.options.keep_global_batch:
         return f"`{split}` divides each batch between the processes: the learning rate needs no change", Tier.ADVICE
+    if set(script.batch_sizes.whole) >= set(script.batch_sizes.loaders):
+        return _ALL_AT_ONCE, Tier.REVIEW
     keep = "rewrite with `--keep-global-batch` to divide each batch between the processes"
     if script.batch_sizes.fixed:
         keep = f"divide the batch size by `{script.reach.name}.num_processes`"

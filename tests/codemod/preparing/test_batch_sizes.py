@@ -189,6 +189,23 @@ def test_batches_of_one_element_cannot_be_divided(given: str, is_single: bool) -
     assert bool(found(facts).single) is is_single
 
 
+@pytest.mark.parametrize(
+    ("before", "given", "is_whole"),
+    [
+        ("", "rows, batch_size=len(rows), shuffle=True", True),
+        ("size = len(rows)", "dataset=rows, batch_size=size", True),
+        ("x = torch.rand(8, 4)\nheld = TensorDataset(x)", "held, x.shape[0]", True),
+        ("x = torch.rand(8, 4)\nheld = TensorDataset(x)", "held, batch_size=x.size(0)", True),
+        ("x = torch.rand(8, 4)", "rows, batch_size=len(x)", False),
+        ("", "rows, batch_size=len(rows) // 2", False),
+    ],
+)
+def test_batches_of_all_samples(before: str, given: str, is_whole: bool) -> None:
+    text = script(imports="from torch.utils.data import TensorDataset", before=before)
+    facts = Facts(text.replace("rows, batch_size=2", given))
+    assert bool(found(facts).whole) is is_whole
+
+
 NET = """\
 class Net(nn.Module):
     def __init__(self, batch_size=1):

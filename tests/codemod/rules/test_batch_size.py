@@ -39,6 +39,12 @@ def test_it_stands_at_the_line_of_the_batch_size(written: str) -> None:
         assert words in found.message
 
 
+def test_a_batch_of_all_samples_is_divided_and_needs_no_larger_learning_rate() -> None:
+    found = note(run(script(before="rows = torch.randn(8, 2, 4)").replace("batch_size=2", "batch_size=len(rows)")))
+    assert "one batch has all samples" in found.message
+    assert "larger learning rate" not in found.message
+
+
 def test_a_model_for_batches_of_one_size_gets_a_note_of_its_own() -> None:
     net = "class Net(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n        self.size = size\n"
     net += "    def forward(self, x): return x.view(self.size, -1)"

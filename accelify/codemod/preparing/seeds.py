@@ -22,6 +22,7 @@ from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.kept_draws import KeptDraws
+from accelify.codemod.training.randomness.rows_in_turn import InTurn, RowsInTurn
 from accelify.codemod.training.weights import draws_weights
 
 _DEPTH = 4
@@ -53,6 +54,7 @@ class Seeds:
         self.drawing = {program.frame(d.loop) for d in training.data if d.kind == "random" and d.loop is not None}
         self.effects = program.once(Effects)
         self.kept_draws = KeptDraws(program, training)
+        self.rows_in_turn = RowsInTurn(program, training)
 
     @cached_property
     def is_by_rank(self) -> bool:
@@ -173,6 +175,12 @@ class Seeds:
         places = [place.statement for place in self.places]
         later = (c for c in self._kept if any(self._is_behind(c, p) for p in places))
         return sorted(later, key=self.program.position)
+
+    def rows_alike(self) -> list[InTurn]:
+        """The rows that all processes take at the same time: nothing draws their order behind the places."""
+        places = [place.statement for place in self.places]
+        found = self.rows_in_turn.find() if places else []
+        return [each for each in found if not any(self._is_behind(c, p) for c in each.before for p in places)]
 
     def _is_behind(self, call: ast.Call, place: ast.stmt) -> bool:
         return not self.program.inside(call, place) and self.program.may_follow(call, place)

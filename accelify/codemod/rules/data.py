@@ -317,6 +317,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         return
     yield from _own_weights(script)
     yield from _own_samples(script)
+    yield from _rows_alike(script)
     yield from _own_generators(script)
     yield from _own_environments(script)
     leaves = {node for report in script.metrics.reports if report.is_of_some_batches for node in report.leaves}
@@ -329,7 +330,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         message += ". Rewards and losses that it shows are those of its own episodes"
     elif shown:
         message += ". Values shown ({0}) come from one process's own draws"
-    if alike := _given_alike(script):
+    in_turn = any(not each.at_times for each in script.seeds.rows_alike())
+    if alike := _given_alike(script) or ("rows" if in_turn else ""):
         drawn = "the model draws" if alike == "data" else "the rest is drawn"
         message = (
             f"every process has the same {alike} here, and only {drawn} "
@@ -360,6 +362,18 @@ def _own_samples(script: Script) -> Iterator[Remark]:
             f"them the same, `{script.reach.name}.broadcast(...)` of what is drawn"
         )
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+
+
+def _rows_alike(script: Script) -> Iterator[Remark]:
+    """Rows that are taken in their turn, in an order that the processes draw for themselves only later."""
+    for each in (e for e in script.seeds.rows_alike() if e.at_times):
+        message = (
+            "every process takes the same rows here until they are drawn anew ({0}), so that until then more processes "
+            f"make it no faster: let each draw an order of its own before the loop, after "
+            f"`{script.reach.name}.seed_by_rank()`"
+        )
+        anew = tuple((script.path(call), call) for call in each.at_times)
+        yield Remark(NAME, script.path(each.rows), each.rows, message, Tier.REVIEW, lines=(anew,))
 
 
 def _weights_in_rounds(script: Script) -> Iterator[Remark]:

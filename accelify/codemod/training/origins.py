@@ -49,10 +49,10 @@ class Origins:
         behind = (node for node, picks in self._behind(nodes, self._results) if not picks)
         return [node for node in behind if isinstance(node, ast.Call)]
 
-    def calls_along(self, nodes: Iterable[ast.expr], goes_on: Callable[[ast.AST], bool]) -> list[ast.Call]:
-        """The calls that some expressions, or the rows they have, come from, through nodes where `goes_on` holds."""
+    def along(self, nodes: Iterable[ast.expr], goes_on: Callable[[ast.AST], bool]) -> Iterator[ast.AST]:
+        """All that some expressions, or the rows they have, come from, through nodes where `goes_on` holds."""
         behind = self._behind(nodes, lambda node: self._sources(node) if goes_on(node) else iter(()), goes_on)
-        return [node for node, _ in behind if isinstance(node, ast.Call)]
+        yield from (node for node, _ in behind)
 
     def _behind(
         self,

@@ -17,7 +17,6 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Element, Made
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.training import Training
@@ -46,17 +45,17 @@ class KeptDraws:
         return sorted(set(found), key=self.program.position)
 
     def _kept(self, backward: ast.Call, loops: Sequence[Loop]) -> Iterator[ast.Call]:
-        called = (c for c in self.program.calls if any(self.program.inside(c, loop) for loop in loops))
-        rounds = _Rounds(self.program, loops, self.program.run_through(called))
+        rounds = Rounds(self.program, loops)
         losses = losses_of(self.program, backward)
-        for call in self.origins.calls_along(losses, lambda node: self._is_the_same(node, rounds)):
+        along = self.origins.along(losses, lambda node: self._is_the_same(node, rounds))
+        for call in (node for node in along if isinstance(node, ast.Call)):
             frame = self.program.frame(call)
             is_on_the_way = not frame.is_function or frame in self.training.frames or frame in rounds.frames
             is_outside = is_on_the_way and not rounds.hold(call) and not self.program.loops_round(call)
             if is_outside and self._draws(call):
                 yield call
 
-    def _is_the_same(self, node: ast.AST, rounds: _Rounds) -> bool:
+    def _is_the_same(self, node: ast.AST, rounds: Rounds) -> bool:
         """Whether a node gives each round the same from what it is made of: not `order[i]`, `next(it)`, `x = f(x)`."""
         if isinstance(node, ast.Call) and (self._draws(node) or self.program.iterator(node) is not None):
             return False
@@ -90,14 +89,14 @@ class KeptDraws:
         )
 
 
-class _Rounds:
+class Rounds:
     """The loops round a backward pass, with the functions that they run."""
 
-    def __init__(self, program: Program, loops: Sequence[Loop], run: Set[Scope]) -> None:
+    def __init__(self, program: Program, loops: Sequence[Loop]) -> None:
         self.program = program
         self.loops = loops
-        self.run = run
-        self.frames = {program.frame(loop) for loop in loops} - run
+        self.run = program.run_through(c for c in program.calls if any(program.inside(c, loop) for loop in loops))
+        self.frames = {program.frame(loop) for loop in loops} - self.run
 
     def hold(self, node: ast.AST) -> bool:
         return self.program.frame(node) in self.run or any(self.program.inside(node, loop) for loop in self.loops)

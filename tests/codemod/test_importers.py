@@ -1124,6 +1124,25 @@ def test_functions_of_a_table_work_for_other_scripts_as_before(tmp_path: Path, t
     assert not [n for r in found.values() for n in r.notes if n.rule == "callers"]
 
 
+@pytest.mark.parametrize(
+    ("keeping", "kept"),
+    [
+        ("torch.save(net.state_dict(), path)", "accelify.runtime.save("),
+        ("net.load_state_dict(torch.load(path))", "map_location=accelify.runtime.PartialState().device"),
+    ],
+)
+def test_a_file_that_asks_for_the_current_one_and_the_library_imports_both(
+    tmp_path: Path, keeping: str, kept: str
+) -> None:
+    engine = f"import torch\n\n{ENGINE}\ndef keep(net, path):\n    {keeping}\n"
+    text = f'{CALLER}torch.save(model.state_dict(), "m.pt")\nengine.keep(model, "m.pt")\n'
+    found = rewritten(tmp_path, "one.py", engine=engine, **dict.fromkeys(("one", "two", "six", "ten", "a", "b"), text))
+    made = found["engine.py"].after.decode()
+    assert "Accelerator.current().backward(loss)" in made
+    assert kept in made
+    assert "from accelify.runtime import Accelerator\n" in made
+
+
 FAMILY = """\
 import torch
 

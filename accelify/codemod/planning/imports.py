@@ -4,23 +4,26 @@ import accelify.runtime
 
 accelerator = accelify.runtime.Accelerator()
 accelify.runtime.save(model.state_dict(), path)
+
+A file whose functions ask for `Accelerator.current()` has both forms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from accelify.codemod.edits.values import Change, Edit, Insert
 from accelify.codemod.rules import creation
 
 
-def in_one_form(changes: list[Change], module: str) -> list[Change]:
-    """The changes with the library imported once in each file, in one form."""
+def in_one_form(changes: list[Change], module: str, asking: Collection[str]) -> list[Change]:
+    """The changes with the library imported once in each file, in one form; both in those `asking` for it."""
     whole = f"import {module}"
     imports = {c.path: e for c in changes for e in c.edits if isinstance(e, Insert) and e.code == whole}
     return [
         replace(c, edits=tuple(_in_form(e, imports[c.path], module) for e in c.edits))
-        if c.rule == creation.NAME and c.path in imports
+        if c.rule == creation.NAME and c.path in imports and c.path not in asking
         else c
         for c in changes
     ]

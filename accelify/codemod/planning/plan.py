@@ -134,5 +134,6 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     made.obstacles += [] if made.obstacles else list(program.once(Inserted).obstacles(made.changes))
     made.remarks += left_out.notes(made, script.effects)
     made.remarks = _with_sentences(made.remarks)
-    made.changes = in_one_form(made.changes, script.options.runtime.module)
+    asking = {node.module for node in script.reach.asking}
+    made.changes = in_one_form(made.changes, script.options.runtime.module, asking)
     return made

@@ -577,6 +577,14 @@ def test_meters_that_are_read_after_a_training_loop_are_put_together(slots: dict
     assert "note:" not in after
 
 
+def test_what_a_meter_kept_of_each_batch_is_gathered() -> None:
+    kept = METERS.replace("    self.reset()", "    self.list = []").replace("self.val = self.avg = ", "")
+    kept = kept.replace("self.avg = self.sum", "self.list.append(val)\n        self.avg = self.sum")
+    slots = {"begin": "losses = AverageMeter()", "update": "losses.update(loss.item(), len(x))"}
+    after = run(kept.format(**slots, end="return losses.avg, losses.list")).after.decode()
+    assert f'{TOGETHER}    losses.list = accelerator.gather_for_metrics(losses.list, per="batch")\n' in after
+
+
 @pytest.mark.parametrize(
     "slots",
     [

@@ -204,6 +204,11 @@ def _together(meters: Sequence[tuple[str, Meter]], accelerator: str, indent: int
         name = snippets.quoted_as(source, place)
         yield _summed([f"{name}.{part}" for part in meter.sums], accelerator, '"sum"', indent)
         yield from (f"{name}.{mean} = {value.format(*[name] * value.count('{}'))}" for mean, value in meter.means)
+        lists = (f"{name}.{part}" for part in meter.lists)
+        yield from (
+            snippets.call_statement(each, f"{accelerator}.gather_for_metrics", f'{each}, per="batch"', indent)
+            for each in lists
+        )
 
 
 def _metered(script: Script, metered: Metered) -> Iterator[Change]:

@@ -15,12 +15,13 @@ from accelify.codemod.semantics.values import Instance
 class Meter:
     """sums: the attributes that add up. means: what is calculated from them, with `{}` for the meter's name.
 
-    last: what only the last update left.
+    last: what only the last update left. lists: the attributes that get an element at each update.
     """
 
     sums: tuple[str, ...]
     means: tuple[tuple[str, str], ...]
     last: frozenset[str]
+    lists: tuple[str, ...] = ()
 
 
 class Meters:
@@ -47,6 +48,7 @@ class Meters:
         sums: list[str] = []
         means: list[tuple[str, str]] = []
         last: set[str] = set()
+        lists: list[str] = []
         for statement in function.body:
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
                 continue
@@ -66,10 +68,27 @@ class Meters:
                     means.append((attribute, _pattern(statement.value, own)))
                 else:
                     return None
+            elif (listed := self._appended_to(update, statement, own)) is not None:
+                lists.append(listed)
             else:
                 return None
-        stored = [*sums, *(m for m, _ in means), *last]
-        return Meter(tuple(sums), tuple(means), frozenset(last)) if sums and len(stored) == len(set(stored)) else None
+        stored = [*sums, *(m for m, _ in means), *last, *lists]
+        if not sums or len(stored) != len(set(stored)):
+            return None
+        return Meter(tuple(sums), tuple(means), frozenset(last), tuple(lists))
+
+    def _appended_to(self, update: Scope, statement: ast.stmt, own: str) -> str | None:
+        """The list of a meter, new with each meter, that a statement puts what the meter was given into."""
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "append":
+            return None
+        attribute = _attribute(call.func.value, own)
+        is_given = len(call.args) == 1 and not call.keywords and not _read_of(call.args[0], own)
+        if attribute is None or not is_given or any(isinstance(n, ast.Call) for n in ast.walk(call.args[0])):
+            return None
+        made = [n for n in ast.walk(update.parent.node) if isinstance(n, ast.Assign)] if update.parent else []
+        values = [n.value for n in made if any(_attribute(t, own) == attribute for t in n.targets)]
+        return attribute if values and all(isinstance(v, ast.List) and not v.elts for v in values) else None
 
 
 def _pattern(value: ast.expr, own: str) -> str:

@@ -26,6 +26,30 @@ def test_the_common_meter() -> None:
     assert meter(METER) == Meter(("sum", "count"), (("avg", "{}.sum / {}.count"),), frozenset({"val"}))
 
 
+KEPT = "        self.kept.append({})\n"
+FRESH = METER.replace("    def", "    def reset(self):\n        self.kept = []\n\n    def") + KEPT
+
+
+@pytest.mark.parametrize("text", [FRESH, FRESH.replace("reset", "__init__"), FRESH.replace("{}", "val * n")])
+def test_a_meter_that_keeps_what_it_was_given(text: str) -> None:
+    found = meter(text.format("val"))
+    assert found is not None
+    assert found.lists == ("kept",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FRESH.format("self.avg"),
+        FRESH.format("float(val)"),
+        METER.replace("    def", "    kept = []\n\n    def") + KEPT.format("val"),  # one list of all meters
+        FRESH.format("val").replace("= []", "= deque(maxlen=10)"),
+    ],
+)
+def test_a_meter_with_another_list(text: str) -> None:
+    assert meter(text) is None
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

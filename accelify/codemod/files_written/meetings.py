@@ -17,6 +17,7 @@ from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.result import Tier
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.visits.ways import Gate, Ways
 from accelify.codemod.training.certainty import asks_for_one
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -142,7 +143,7 @@ class Meetings:
         top = next(guarded, None)
         statement = top or program.statement(call)
         is_alone = top is None and call in self.guarding.covered
-        if speaker is None or is_alone or not self._is_run_by_all(call, statement):
+        if speaker is None or is_alone or not self._is_run_by_all(statement):
             return ()
         return (Insert(statement, "before", f"{speaker}.wait_for_everyone()"), *self._import(call, speaker))
 
@@ -246,7 +247,7 @@ class Meetings:
         program, speaker = self.guarding.program, self.saver(write)
         runs = (run for run in self.guarding.runs if any(program.inside(write, s) for s in run))
         statement = self._beyond(next(runs, (self._opening(write),))[-1], read)
-        if speaker is None or isinstance(statement, ast.Return) or not self._is_run_by_all(write, statement):
+        if speaker is None or isinstance(statement, ast.Return) or not self._is_run_by_all(statement):
             return ()
         return (Insert(statement, "after", f"{speaker}.wait_for_everyone()"), *self._import(write, speaker))
 
@@ -284,14 +285,18 @@ class Meetings:
             found = loop
         return found
 
-    def _is_run_by_all(self, write: ast.Call, statement: ast.stmt) -> bool:
-        program = self.guarding.program
-        frame = program.frame(write)
-        calls = program.calls_of(frame)
-        tests = [b.test for node in (statement, *calls) for b, _ in program.branches_round(node)]
-        is_alike = not any(asks_for_one(test) or self.ranks.is_own(test) for test in tests)
-        is_alike = is_alike and statement not in self.guarding.locks.held
-        return is_alike and not any(c in self.guarding.covered for c in calls)
+    def _is_run_by_all(self, statement: ast.stmt) -> bool:
+        """Whether all processes come to a statement, and equally often."""
+        ranks, locks = self.ranks, self.guarding.locks
+
+        def is_open(gate: Gate) -> bool:
+            asked = (*(c.test for c in gate.choices), *(n.iter for n in gate.loops if n not in ranks.rounds))
+            return not any(asks_for_one(t) or ranks.is_own(t) for t in asked)
+
+        def is_entered(node: ast.AST) -> bool | None:
+            return False if node is not statement and node in self.guarding.covered else None
+
+        return statement not in locks.held and self.guarding.program.once(Ways).are_open(statement, is_open, is_entered)
 
     def _import(self, call: ast.Call, speaker: str) -> Iterator[Edit]:
         if self.access.at(call) is None:

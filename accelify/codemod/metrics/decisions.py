@@ -21,12 +21,12 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, own_statements, returned
 from accelify.codemod.semantics.values import Constant
+from accelify.codemod.semantics.visits.ways import Gate, Ways
 from accelify.codemod.training.gradients.round_tensors import RoundTensors, owners_of_gradients
 
 _DRAWN = (Mark.DRAW, Mark.PICKED, Mark.SIMULATION)
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _GOES_ON = (ast.Break, ast.Continue, ast.Return)
-_LOOPS = (ast.For, ast.AsyncFor)
 _MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)
 _TRUE_OR_FALSE = (ast.If, ast.While, ast.IfExp)  # an operand may be the value of `a or b`, `match` compares it
 _DEPTH = 3  # variables and functions that a question is followed through
@@ -70,7 +70,7 @@ def decided_together(metrics: Metrics, apart: Sequence[Choice]) -> dict[Choice, 
             found[choice] = Answer.FIRST
         elif _is_of_one_round(metrics, choice.test) and (how := learning.left_out_by(choice)) is not None:
             found[choice] = how
-    while left := [c for c in found if not _is_met_by_all(metrics, c.node, {*apart}.difference(found), found, _DEPTH)]:
+    while left := [c for c in found if not _is_met_by_all(metrics, c.node, {*apart}.difference(found), found)]:
         for choice in left:
             del found[choice]
     return found
@@ -113,7 +113,7 @@ def drawn_keys(metrics: Metrics, apart: Sequence[Choice], alike: Container[Choic
         found = [d.node for d in chains.definitions(key)]
         path, holder = program.binding(found[0]) if len(found) == 1 else ((), None)
         is_plain = isinstance(holder, ast.Assign) and not path and "tensor" not in chains.kinds.of(holder.value)
-        if is_plain and isinstance(holder, ast.Assign) and _is_met_by_all(metrics, holder, others, alike, _DEPTH):
+        if is_plain and isinstance(holder, ast.Assign) and _is_met_by_all(metrics, holder, others, alike):
             yield holder.value
 
 
@@ -174,7 +174,7 @@ def _is_of_episode(metrics: Metrics, listed: ast.expr) -> bool:
         return False
     definitions = (d for n in nodes if isinstance(n, (ast.Name, ast.Attribute)) for d in chains.definitions(n))
     filled = (d.node for d in definitions if d.kind is Kind.IN_PLACE)
-    return any(not _is_met_by_all(metrics, node, (), (), _DEPTH) for node in filled)
+    return any(not _is_met_by_all(metrics, node, (), ()) for node in filled)
 
 
 def _is_for_all(metrics: Metrics, learning: JointSteps, comparisons: LossComparisons, choice: Choice) -> bool:
@@ -208,7 +208,7 @@ def is_asked_together(metrics: Metrics, call: ast.Call, apart: Container[Choice]
     inside = [n for n in program.ancestors(call) if program.inside(n, statement)]
     tests = [n.test for n in (call, *program.ancestors(call)) if isinstance(n, (ast.If, ast.While))]
     is_sure = not any(isinstance(n, _MAYBE) for n in inside) and not any(map(files.are_in, tests))
-    return is_sure and _is_met_by_all(metrics, call, apart, alike, _DEPTH)
+    return is_sure and _is_met_by_all(metrics, call, apart, alike)
 
 
 def follows(metrics: Metrics, test: ast.expr, agreed: Iterable[Choice]) -> bool:
@@ -218,33 +218,16 @@ def follows(metrics: Metrics, test: ast.expr, agreed: Iterable[Choice]) -> bool:
     return bool(differing) and all(o.mark is Mark.CHOSEN and o.node in decided for o in differing)
 
 
-def _is_met_by_all(
-    metrics: Metrics, node: ast.AST, apart: Container[Choice], alike: Container[Choice], depth: int
-) -> bool:
+def _is_met_by_all(metrics: Metrics, node: ast.AST, apart: Container[Choice], alike: Container[Choice]) -> bool:
     """Whether all ranks come to a node equally often, where they decide some conditions apart and others alike."""
-    program, frame = metrics.measured.program, metrics.measured.program.frame(node)
-    child = node
-    for around in (node, *program.ancestors(node)):
-        if around is frame.node:
-            break
-        if isinstance(around, ast.Try) and around.handlers:
-            return False
-        asked = (c for c in _asked_round(metrics, around, child) if c.node is not node and c not in alike)
-        if any(c in apart or _is_own(metrics, c.test) for c in asked):
-            return False
-        loops = [around] if isinstance(around, _LOOPS) else getattr(around, "generators", [])
-        if any(n not in metrics.ranks.rounds and metrics.ranks.is_own(n.iter) for n in loops):
-            return False
-        child = around
-    calls = program.calls_of(frame) if frame.is_function else ()
-    return all(depth and _is_met_by_all(metrics, call, apart, alike, depth - 1) for call in calls)
+    ranks = metrics.ranks
 
+    def is_open(gate: Gate) -> bool:
+        asked = (c for c in gate.choices if c not in alike)
+        is_counted = all(loop in ranks.rounds or not ranks.is_own(loop.iter) for loop in gate.loops)
+        return is_counted and not gate.may_fail and not any(c in apart or _is_own(metrics, c.test) for c in asked)
 
-def _asked_round(metrics: Metrics, around: ast.AST, child: ast.AST) -> Iterator[Choice]:
-    """The conditions by which one part of what stands round a node is run, or run once more."""
-    yield from (c for c in choices(around) if child in c.parts)
-    if isinstance(around, (ast.While, *_LOOPS)):
-        yield from (c for node in metrics.ranks.leaving(around) for c in choices(node))
+    return metrics.measured.program.once(Ways).are_open(node, is_open)
 
 
 def _saves_at_a_signal(metrics: Metrics, choice: Choice) -> bool:

@@ -18,10 +18,10 @@ from accelify.codemod.metrics.sinks import Sink, Sinks, Way, leaves
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
-from accelify.codemod.semantics.first_rounds import set_in_first_round
 from accelify.codemod.semantics.program import COMPREHENSIONS
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Generated, Instance, Value
+from accelify.codemod.semantics.visits.first_rounds import set_in_first_round
 
 _DRAWN_INTO = frozenset({Effect.PLOTS, Effect.SHOWS})
 _OF_DRAWS = {Mark.DRAW, Mark.PICKED, Mark.CHOSEN, Mark.RUNNING}

@@ -46,16 +46,14 @@ from accelify.codemod.preparing.placing import comes_before_selection
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
-from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, code, main_guard
-from accelify.codemod.training.certainty import asks_for_one, conditions_of
+from accelify.codemod.semantics.scopes import Scope, code
+from accelify.codemod.semantics.visits.ways import Gate, Ways
+from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "folders"
 OPTIONAL = True
-_MAYBE = (ast.Try, ast.Lambda, ast.comprehension)
 _NAMES = frozenset({"string", "path", "number"})
 _MAKING_FOLDERS = frozenset({"tensorboard", "tracker"})
-_DEPTH = 3
 _FOUND = "a later process finds what another has created, and takes the next name: use one for all processes"
 _DRAWN = (
     "this name is drawn at random, and each process draws another one: use one for all processes",
@@ -205,7 +203,7 @@ def _deleted(
     if (
         statement is None
         or not (is_met and is_for_all)
-        or not _is_run_by_all(script, statement, _DEPTH, settled)
+        or not _is_run_by_all(script, statement, settled)
         or _is_made_at_once(script, statement, waiting)
     ):
         message = (
@@ -216,7 +214,7 @@ def _deleted(
     wait = Insert(statement, "after", f"{state}.wait_for_everyone()")
     alone = Wrap((statement,), f"if {state}.is_main_process:")
     edits = (alone, wait, *script.library_import(call, state))
-    is_asked = not _is_run_by_all(script, statement, _DEPTH)  # all have looked before one deletes it
+    is_asked = not _is_run_by_all(script, statement)  # all have looked before one deletes it
     if is_used or is_asked or written.meetings.are_read_before((statement,)):
         edits = (Insert(statement, "before", f"{state}.wait_for_everyone()"), *edits)
     return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", edits)
@@ -428,48 +426,28 @@ def _may_agree(script: Script, clock: ast.expr, settled: Collection[ast.stmt]) -
     can_be_sent = not clocks.is_temporary(clock) and not clocks.is_iterator(clock)
     if script.accelerator(clock) is None and comes_before_selection(script.program, clock):
         return False
-    return can_speak and can_be_sent and _is_run_by_all(script, clock, _DEPTH, settled)
+    return can_speak and can_be_sent and _is_run_by_all(script, clock, settled)
 
 
-def _is_run_by_all(script: Script, node: ast.AST, depth: int, settled: Collection[ast.stmt] = ()) -> bool:
+def _is_run_by_all(script: Script, node: ast.AST, settled: Collection[ast.stmt] = ()) -> bool:
     """Whether a node is not under a condition, or in a loop, that may not be the same for all processes."""
-    program = script.program
-    frame = program.frame(node)
-    if node in script.written.guarding.covered:
-        return False
-    child = node
-    for around in program.ancestors(node):
-        if around is frame.node:
-            break
-        if isinstance(around, _MAYBE) and not _is_first_iterated(program, around, node):
-            return False
-        is_guard = around is main_guard(frame.root)
-        is_test = isinstance(around, (ast.If, ast.IfExp)) and child is around.test
-        asked = (
-            []
-            if is_test
-            else [*conditions_of(around, child), *(_rounds(script, around) if isinstance(child, ast.stmt) else ())]
-        )
-        is_sharded = around in script.metrics.ranks.rounds
-        if is_sharded or not (is_guard or all(_is_alike(script, test, settled) for test in asked)):
-            return False
-        child = around
-    if frame in script.reach.homes:
-        return script.accelerator(node) is not None
-    if frame.kind == "class":
-        return _is_run_by_all(script, frame.node, depth, settled)
-    if frame.kind == "module":
-        return script.run.starts(program, node)
-    callers = program.flow.callers.get(frame, ()) if frame.kind == "function" and depth else ()
-    return bool(callers) and all(_is_run_by_all(script, c, depth - 1, settled) for c in callers)
+    program, rounds = script.program, script.metrics.ranks.rounds
 
+    def is_open(gate: Gate) -> bool:
+        if gate.node in script.written.guarding.covered or gate.may_fail or any(n in rounds for n in gate.loops):
+            return False
+        asked = (*(c.test for c in gate.choices), *(n.iter for n in gate.loops))
+        return all(_is_alike(script, test, settled) for test in asked)
 
-def _rounds(script: Script, around: ast.AST) -> Iterator[ast.expr]:
-    """What decides how many rounds a loop has: its iterator, and the conditions under which it is left."""
-    if isinstance(around, (ast.For, ast.AsyncFor)):
-        yield around.iter
-    if isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
-        yield from (leaving.test for leaving in script.metrics.ranks.leaving(around))
+    def is_entered(node: ast.AST) -> bool | None:
+        frame = program.frame(node)
+        if frame in script.reach.homes:
+            return script.accelerator(node) is not None
+        if frame.kind == "module":
+            return script.run.starts(program, node)
+        return None if frame.kind == "class" or program.calls_of(frame) else False
+
+    return program.once(Ways).are_open(node, is_open, is_entered)
 
 
 def _is_alike(script: Script, test: ast.expr, settled: Collection[ast.stmt]) -> bool:
@@ -478,14 +456,6 @@ def _is_alike(script: Script, test: ast.expr, settled: Collection[ast.stmt]) -> 
     is_settled = script.program.statement(test) in settled
     are_known = (each and all(r.is_pure or (is_settled and r.has(Trait.LOOKS)) for r in each) for each in rows)
     return all(are_known) and not asks_for_one(test) and not script.metrics.ranks.is_own(test)
-
-
-def _is_first_iterated(program: Program, around: ast.AST, node: ast.AST) -> bool:
-    """Whether a node is evaluated once, as what a comprehension goes over at first."""
-    if not isinstance(around, ast.comprehension) or not program.inside(node, around.iter):
-        return False
-    holder = program.parent(around)
-    return getattr(holder, "generators", [None])[0] is around
 
 
 def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:

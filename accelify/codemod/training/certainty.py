@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.visits.ways import Gate, Ways
 from accelify.codemod.training.loops.training import Training
 
 _OF_ONE = ("rank", "main_process", "is_main", "master", "primary")
@@ -22,36 +23,32 @@ class Certainty:
         self.training = training
         self.is_alike = is_alike
 
-    def of(self, node: ast.AST, depth: int = _DEPTH) -> bool:
+    def of(self, node: ast.AST) -> bool:
         """Whether all that leads to a node is the same in every process: conditions, loops, calls."""
-        sharded = {d.loop for d in self.training.data if d.kind == "sequence"}
+        return self.program.once(Ways).are_open(node, self._is_open, self._is_entered, _DEPTH)
+
+    def _is_open(self, gate: Gate) -> bool:
+        if gate.node in self._sharded:
+            return False
+        is_open = not isinstance(gate.node, ast.ExceptHandler) and all(self._is_common(c.test) for c in gate.choices)
+        return is_open or self._trains_beside(gate.part)
+
+    def _is_entered(self, node: ast.AST) -> bool | None:
         frame = self.program.frame(node)
-        child: ast.AST = node
-        for ancestor in self.program.ancestors(node):
-            if ancestor is frame.node:
-                break
-            if ancestor in sharded or isinstance(ancestor, ast.Lambda):
-                return False
-            is_open = isinstance(ancestor, ast.ExceptHandler) or not all(
-                map(self._is_common, conditions_of(ancestor, child))
-            )
-            if is_open and not self._trains_beside(child):
-                return False
-            child = ancestor
         if frame.kind == "module":
             return True
-        calls = self.program.calls_of(frame)
-        is_known = bool(calls) and frame not in self.program.flow.escaped
-        if not is_known and frame in self.training.frames and frame.is_function:
-            return True  # whoever calls it, in every process: it trains
-        if not frame.is_function or not depth or not is_known:
-            return False
-        return all(self.of(call, depth - 1) for call in calls)
+        if frame.is_function and self.program.calls_of(frame) and frame not in self.program.flow.escaped:
+            return None
+        return frame.is_function and frame in self.training.frames  # whoever calls it, in every process: it trains
 
     def _trains_beside(self, node: ast.AST) -> bool:
         """Whether a block trains, too: then all processes run it, or none."""
         block = self.program.block(node) if isinstance(node, ast.stmt) else []
         return any(self.program.inside(n, statement) for n in self._training_calls for statement in block)
+
+    @cached_property
+    def _sharded(self) -> set[ast.AST | None]:
+        return {d.loop for d in self.training.data if d.kind == "sequence"}
 
     @cached_property
     def _training_calls(self) -> list[ast.AST]:
@@ -67,14 +64,3 @@ class Certainty:
 def asks_for_one(test: ast.expr) -> bool:
     """Whether a condition sounds as if it picked one of the processes."""
     return any(word in ast.unparse(test).lower() for word in _OF_ONE)
-
-
-def conditions_of(node: ast.AST, child: ast.AST) -> list[ast.expr]:
-    """The conditions on which what a node holds is run."""
-    if isinstance(node, (ast.If, ast.While, ast.IfExp)):
-        return [node.test]
-    if isinstance(node, ast.BoolOp):
-        return node.values[: node.values.index(child)] if isinstance(child, ast.expr) else node.values
-    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-        return [test for generator in node.generators for test in generator.ifs]
-    return []

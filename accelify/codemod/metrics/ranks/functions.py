@@ -27,6 +27,7 @@ from accelify.codemod.metrics.ranks.solver import (
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.visits.ways import Ways
 
 _SEVERAL = worlds_where(Process.MAIN) | worlds_where(Process.OTHER)
 _STAYS = frozenset({Mark.RUNNING, Mark.CLOCK, Mark.SIGNAL})  # in what such a value decides about
@@ -38,7 +39,7 @@ class Functions(Solver):
     def __init__(self, chains: Chains, shards: Shards) -> None:
         super().__init__(chains, shards)
         self._results_of, self._deciding = cache(self._find_results), cache(self._find_deciding)
-        self._left_by: dict[tuple[ast.AST, type[ast.stmt]], list[ast.If]] = {}
+        self.ways = self.program.once(Ways)
 
     def _of_returned(self, key: Returned) -> Labels:
         found = NONE
@@ -139,7 +140,7 @@ class Functions(Solver):
         for at, loop in enumerate(loops):
             if isinstance(loop, ast.While):
                 found.append(Decided(loop.test, loop))
-            found += [Decided(test.test, test) for test in self._leaving(loop, ast.Continue)]
+            found += [Decided(test.test, test) for test in self.ways.leaving(loop, ast.Continue)]
             if loop not in self.rounds and not self.rounds.isdisjoint(loops[at:]):
                 found.append(Rounds(loop))
         return found
@@ -149,22 +150,9 @@ class Functions(Solver):
         found = NONE
         if isinstance(loop, (ast.For, ast.AsyncFor)):
             found |= self._chosen(self._counted(self._of(loop.iter), loop.iter), loop)
-        for test in self._leaving(loop, ast.Break):
+        for test in self.ways.leaving(loop, ast.Break):
             found |= self._chosen(self._of(test.test), test)
         return found
-
-    def leaving(self, loop: ast.AST) -> list[ast.If]:
-        """The conditions under which a round of a loop, or the loop, ends early."""
-        return [*self._leaving(loop, ast.Continue), *self._leaving(loop, ast.Break)]
-
-    def _leaving(self, loop: ast.AST, how: type[ast.Break | ast.Continue]) -> list[ast.If]:
-        """The conditions under which a round, or its loop, ends early."""
-        if (loop, how) not in self._left_by:
-            leaving = (n for n in ast.walk(loop) if isinstance(n, how))
-            own = (n for n in leaving if self.program.loops_round(n)[0] is loop)
-            tests = (a for n in own for a in self.program.ancestors(n) if isinstance(a, ast.If))
-            self._left_by[loop, how] = [t for t in tests if self.program.inside(t, loop)]
-        return self._left_by[loop, how]
 
     def _chosen(self, labels: Labels, node: ast.AST, *, decides: bool = False) -> Labels:
         """The labels of what a value chooses; decides: whether code is run, as for the rows of some sizes alone."""

@@ -7,7 +7,6 @@ import ast
 import pytest
 
 from accelify.codemod.metrics.ranks.expressions import is_self
-from accelify.codemod.metrics.ranks.functions import Functions
 from accelify.codemod.metrics.ranks.solver import Solver
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, training
@@ -30,16 +29,6 @@ def test_functions_that_call_each_other(read: str, is_own: bool) -> None:
     node = facts[read]
     assert isinstance(node, ast.expr)
     assert ranks.is_own(node) is is_own
-
-
-@pytest.mark.parametrize(
-    ("test", "leaves"), [("if i > 3:\n    break", 1), ("if i > 3:\n    continue", 1), ("if i > 3:\n    print(i)", 0)]
-)
-def test_what_may_end_a_round(test: str, leaves: int) -> None:
-    facts = training(step=STEP + f"for i in range(9):\n    {test.replace(chr(10), chr(10) + '    ')}\n")
-    ranks = facts.script.metrics.ranks
-    assert isinstance(ranks, Functions)
-    assert len(ranks.leaving(facts["for i in range"])) == leaves
 
 
 @pytest.mark.parametrize(("name", "found"), [("self", True), ("other", False)])

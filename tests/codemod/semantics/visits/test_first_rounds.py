@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.semantics.first_rounds import set_in_first_round
+from accelify.codemod.semantics.visits.first_rounds import set_in_first_round
 
 
 def is_set(text: str) -> bool:

@@ -1,0 +1,1 @@
+"""How often is a piece of code run, and on which ways does a run come to it?"""

@@ -58,7 +58,8 @@ def _models(processes: Processes, trained: Trained) -> Iterator[ast.Call]:
         if not trained.steps(optimizer) and not trained.is_given_to_prepare(optimizer):
             continue
         owners = filter(None, map(_owner_of_parameters, optimizer.args[:1]))
-        for model in (v for owner in owners for v in program.values(owner)):
+        given = (v for owner in owners for v in program.values(owner))
+        for model in (before for v in given for before in trained.before_prepare(v)):
             if isinstance(model, (Made, Instance)) and roles.wholes(model).isdisjoint(prepared | parts):
                 yield from (made for made in trained.made(model) if not processes.frame(made).is_method)
 

@@ -77,6 +77,13 @@ def test_all_are_prepared(prepare: str) -> None:
     leaves(NAME, whole(prepare))
 
 
+@pytest.mark.parametrize("moved", ["", ".cuda()"])
+def test_a_model_that_is_prepared_where_it_is_made(moved: str) -> None:
+    text = whole("optimizer, loader = accelerator.prepare(optimizer, loader)")
+    made = "torch.nn.Linear(3, 3)"
+    leaves(NAME, text.replace(made, f"accelerator.prepare({made}){moved}"))
+
+
 def test_a_part_of_what_is_prepared_and_a_sampler() -> None:
     text = whole(
         "both = torch.nn.Sequential(net)\nboth, optimizer, loader = accelerator.prepare(both, optimizer, loader)"

@@ -10,12 +10,15 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
 
+_NUMBERS = frozenset({"float", "max", "min"})  # what a mean may be calculated with
+
 
 @dataclass(frozen=True)
 class Meter:
     """sums: the attributes that add up. means: what is calculated from them, with `{}` for the meter's name.
 
-    last: what only the last update left. lists: the attributes that get an element at each update.
+    last: what only the last update, or one of them, left: `if x > self.best: self.best = x`.
+    lists: the attributes that get an element at each update.
     """
 
     sums: tuple[str, ...]
@@ -59,23 +62,34 @@ class Meters:
                 sums.append(attribute)
             elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 attribute = _attribute(statement.targets[0], own)
-                if attribute is None or any(isinstance(n, ast.Call) for n in ast.walk(statement.value)):
+                if attribute is None or not self._is_number(statement.value, own, sums):
                     return None
-                read = _read_of(statement.value, own)
-                if not read:
-                    last.add(attribute)
-                elif read <= set(sums) and set(_names(statement.value)) == {own}:
+                if _read_of(statement.value, own):
                     means.append((attribute, _pattern(statement.value, own)))
                 else:
-                    return None
+                    last.add(attribute)
             elif (listed := self._appended_to(update, statement, own)) is not None:
                 lists.append(listed)
+            elif isinstance(statement, ast.If) and not any(isinstance(n, ast.Call) for n in ast.walk(statement.test)):
+                kept = [_kept(s, own) for s in (*statement.body, *statement.orelse)]
+                if None in kept:
+                    return None
+                last.update(filter(None, kept))
             else:
                 return None
         stored = [*sums, *(m for m, _ in means), *last, *lists]
         if not sums or len(stored) != len(set(stored)):
             return None
         return Meter(tuple(sums), tuple(means), frozenset(last), tuple(lists))
+
+    def _is_number(self, value: ast.expr, own: str, sums: list[str]) -> bool:
+        """Whether a value is calculated from the sums alone, or from none of what a meter holds."""
+        calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
+        called = {name for c in calls for name in self.program.called(c)}
+        if not called <= _NUMBERS or any(not self.program.called(c) for c in calls):
+            return False
+        read = _read_of(value, own)
+        return not read or (read <= set(sums) and set(_names(value)) - called == {own})
 
     def _appended_to(self, update: Scope, statement: ast.stmt, own: str) -> str | None:
         """The list of a meter, new with each meter, that a statement puts what the meter was given into."""
@@ -89,6 +103,14 @@ class Meters:
         made = [n for n in ast.walk(update.parent.node) if isinstance(n, ast.Assign)] if update.parent else []
         values = [n.value for n in made if any(_attribute(t, own) == attribute for t in n.targets)]
         return attribute if values and all(isinstance(v, ast.List) and not v.elts for v in values) else None
+
+
+def _kept(statement: ast.stmt, own: str) -> str | None:
+    """The attribute that gets what an update is given."""
+    is_plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
+    if not isinstance(statement, ast.Assign) or not is_plain or not isinstance(statement.value, ast.Name):
+        return None
+    return _attribute(statement.targets[0], own)
 
 
 def _pattern(value: ast.expr, own: str) -> str:

@@ -51,6 +51,23 @@ def test_a_meter_with_another_list(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "mean", "last"),
+    [
+        ("self.avg = self.sum /", "self.avg = float(self.sum) /", "float({}.sum) / {}.count", {"val"}),
+        ("self.sum / self.count", "self.sum / max(1, self.count)", "{}.sum / max(1, {}.count)", {"val"}),
+        (
+            "self.val = val",
+            "self.val = float(val)\n        if val > self.best:\n            self.best = val",
+            "{}.sum / {}.count",
+            {"val", "best"},
+        ),
+    ],
+)
+def test_what_else_a_meter_calculates_or_keeps(old: str, new: str, mean: str, last: set[str]) -> None:
+    assert meter(METER.replace(old, new)) == Meter(("sum", "count"), (("avg", mean),), frozenset(last))
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("self.count += n", "self.count -= n"),
@@ -59,7 +76,8 @@ def test_a_meter_with_another_list(text: str) -> None:
         ("self.avg = self.sum / self.count", "self.avg = self.sum / n"),
         ("self.avg = self.sum / self.count", "self.avg = mean(self.sum)"),
         ("self.val = val", "self.sum = val"),
-        ("self.val = val", "self.val = float(val)"),
+        ("self.val = val", "self.val = shown(val)"),
+        ("self.val = val", "if val > 0:\n            self.avg = val"),
         ("def update(", "def add("),
         ("    def update", "    @torch.no_grad()\n    def update"),
         ("self.val = val", "print(val)"),

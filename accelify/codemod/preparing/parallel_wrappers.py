@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Asks, Trait
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import ClassValue, Made, Value
+from accelify.codemod.semantics.values import ClassValue, Element, Made, Value
+
+_DIVIDING = "torch.nn.parallel.data_parallel"
+_PLAIN = 5  # arguments of it, before those that are passed on by name
 
 
 class Wrappers:
@@ -82,6 +86,31 @@ def is_for_several_gpus(method: str) -> bool:
     """Whether a method of `DataParallel` computes on several GPUs: `replicate`, `gather`."""
     row = table.member("wrapper", method)
     return row is not None and row.has(Trait.SEVERAL_GPUS)
+
+
+def divided_batches(program: Program) -> Iterator[ast.Call]:
+    """The calls of functions that divide a batch between several GPUs of one process."""
+    kinds = program.once(Kinds)
+    for call in (n for parsed in program.files for n in parsed.nodes if isinstance(n, ast.Call)):
+        rows = map(table.function, kinds.name_of(call.func))
+        if any(row is not None and row.has(Trait.SEVERAL_GPUS) for row in rows):
+            yield call
+
+
+def is_plain_call(program: Program, call: ast.Call) -> bool:
+    """Whether `data_parallel(model, x)` gives a model a tensor, or a tuple that is written there, and nothing else.
+
+    A tuple in a variable would be taken apart. What a loop takes from its batches is none.
+    """
+    if not any(table.function(n) == table.function(_DIVIDING) for n in program.called(call)):
+        return False
+    given = dict(zip(("module", "inputs"), call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
+    batch, is_more = given.get("inputs"), len(call.args) > _PLAIN or not {None, "module_kwargs"}.isdisjoint(given)
+    if "module" not in given or batch is None or is_more or any(isinstance(a, ast.Starred) for a in call.args):
+        return False
+    values = program.values(batch)
+    is_of_batch = bool(values) and all(isinstance(v, Element) for v in values)
+    return isinstance(batch, ast.Tuple) or is_of_batch or program.once(Kinds).of(batch) == {"tensor"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from accelify.codemod.metrics.progress import (
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
+from accelify.codemod.preparing.parallel_wrappers import divided_batches, is_plain_call
 from accelify.codemod.preparing.placing import EarlyCode, gpu_choices
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -469,12 +470,10 @@ def _is_whole_size(script: Script, node: ast.expr) -> bool:
 
 def _divided_batches(script: Script) -> Iterator[Remark]:
     """The functions that compute on several GPUs of one process, each by the first call that says so."""
-    kinds = script.program.once(Kinds)
     found: dict[Scope, ast.Call] = {}
-    for call in (n for parsed in script.program.files for n in parsed.nodes if isinstance(n, ast.Call)):
-        rows = map(table.function, kinds.name_of(call.func))
-        if any(row is not None and row.has(Trait.SEVERAL_GPUS) for row in rows):
-            frame = script.program.frame(call)
+    for call in divided_batches(script.program):
+        frame = script.program.frame(call)
+        if not is_plain_call(script.program, call):
             found[frame] = min(call, found.get(frame, call), key=script.program.position)
     message = "this divides a batch between GPUs, and each process has one of its own: call the module itself"
     for frame, call in found.items():

@@ -3,6 +3,7 @@
     model = nn.DataParallel(model)    ->    (nothing)
     model.module.state_dict()         ->    model.state_dict()
     next(model.children())            ->    model
+    data_parallel(model, x, [0, 1])   ->    model(x)
     {k[7:]: v for k, v in state.items()}    ->    {k.removeprefix("module."): v for k, v in state.items()}
     if torch.cuda.device_count() > 1: ->    state = without_prefix(state)
         model = nn.DataParallel(model)
@@ -40,7 +41,7 @@ from accelify.codemod.edits.values import (
     When,
 )
 from accelify.codemod.libraries import names
-from accelify.codemod.preparing.parallel_wrappers import is_for_several_gpus
+from accelify.codemod.preparing.parallel_wrappers import divided_batches, is_for_several_gpus, is_plain_call
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import Binding, wrapped_by
@@ -79,6 +80,7 @@ def find(script: Script) -> Iterator[Found]:
         if _is_idle(script, statement):
             done.add(statement)
     yield from _staying(script)
+    yield from _calls(script)
     if script.wrappers:
         yield from _choices(script)
         yield from _counts(script)
@@ -103,6 +105,22 @@ def _staying(script: Script) -> Iterator[Remark]:
                 "`device_ids=[torch.cuda.current_device()]` where there is a GPU"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+
+
+def _calls(script: Script) -> Iterator[Change]:
+    """`data_parallel(model, x)`, which divides the batch of a process between GPUs."""
+    for call in divided_batches(script.program):
+        if is_plain_call(script.program, call) and script.program.may_run(script.program.frame(call)):
+            reason = "each process has one device, which computes on its whole batch"
+            yield Change(NAME, script.path(call), call.lineno, reason, (Replace(call, _through_module),))
+
+
+def _through_module(node: cst.CSTNode) -> cst.BaseExpression:
+    """`model(x)` for `data_parallel(model, x, devices)`, and `model(x, y)` for `data_parallel(model, (x, y))`."""
+    batch = argument(node, "inputs", 1)
+    given = [e.value for e in batch.elements] if isinstance(batch, cst.Tuple) else [batch]
+    called = snippets.expression("{model}()", model=argument(node, "module"))
+    return called.with_changes(args=[cst.Arg(snippets.bare(g)) for g in given])
 
 
 def _loads(script: Script) -> Iterator[Remark]:
@@ -412,11 +430,11 @@ def _inside(script: Script, node: ast.expr) -> ast.expr:
     return node
 
 
-def argument(call: cst.CSTNode, name: str | None) -> cst.BaseExpression:
+def argument(call: cst.CSTNode, name: str | None, index: int = 0) -> cst.BaseExpression:
     """`model` for `DataParallel(model, ...)`, or for `DataParallel(module=model)`."""
     assert isinstance(call, cst.Call)
     named = [a for a in call.args if name is not None and a.keyword is not None and a.keyword.value == name]
-    return (named or call.args)[0].value
+    return (named or call.args[index:])[0].value
 
 
 def _members(script: Script) -> Iterator[Change]:

@@ -445,3 +445,24 @@ def test_what_is_saved_of_the_wrapped_model_never_had_a_prefix(end: str) -> None
     load = "if torch.cuda.device_count() > 2:\n    model.load_state_dict(torch.load('net.pt'))"
     result = run(script(model=WRAP, set_up=load, end=end))
     assert not [n for n in result.notes if "prefix" in n.message]
+
+
+@pytest.mark.parametrize(
+    ("call", "plain"),
+    [
+        ("nn.parallel.data_parallel(model, x, device_ids=[0, 1])", "model(x)"),
+        (
+            "nn.parallel.data_parallel(inputs=torch.cat([x, x], 1)[:, :4], module=model)",
+            "model(torch.cat([x, x], 1)[:, :4])",
+        ),
+        ("nn.parallel.data_parallel(nn.Sequential(model), (x,), range(2), 0)", "nn.Sequential(model)(x)"),
+        ("nn.parallel.data_parallel(model, given(x), [0, 1])", None),  # maybe a tuple
+        ("nn.parallel.data_parallel(model, x, [0, 1], None, 0, {'a': 1})", None),
+    ],
+)
+def test_a_batch_that_is_divided_between_gpus_is_given_to_the_model(call: str, plain: str | None) -> None:
+    text = script(before=f"from helper import given\n{ROWS}")
+    result = run(text.replace("model(x)", call))
+    assert plain is None or f"mse_loss({plain}, y)" in result.after.decode()
+    assert (b"data_parallel" in result.after) is (plain is None)
+    assert any("divides a batch between GPUs" in n.message for n in result.notes) is (plain is None)

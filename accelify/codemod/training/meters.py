@@ -6,11 +6,10 @@ import ast
 import re
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import table
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
-
-_NUMBERS = frozenset({"float", "max", "min"})  # what a mean may be calculated with
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,9 @@ class Meters:
     def _is_number(self, value: ast.expr, own: str, sums: list[str]) -> bool:
         """Whether a value is calculated from the sums alone, or from none of what a meter holds."""
         calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
-        called = {name for c in calls for name in self.program.called(c)}
-        if not called <= _NUMBERS or any(not self.program.called(c) for c in calls):
+        called = {name for c in calls for name in self.program.called(c) or [""]}
+        rows = [table.function(name) for name in called]
+        if any(row is None or row.returns != "number" or row.effects for row in rows):
             return False
         read = _read_of(value, own)
         return not read or (read <= set(sums) and set(_names(value)) - called == {own})

@@ -54,6 +54,11 @@ class Origins:
         behind = self._behind(nodes, lambda node: self._sources(node) if goes_on(node) else iter(()), goes_on)
         yield from (node for node, _ in behind)
 
+    def along_results(self, nodes: Iterable[ast.expr], goes_on: Callable[[ast.AST], bool]) -> Iterator[ast.AST]:
+        """The same, with what attributes hold and what functions return."""
+        behind = self._behind(nodes, lambda node: self._results(node) if goes_on(node) else iter(()), goes_on)
+        yield from (node for node, _ in behind)
+
     def _behind(
         self,
         nodes: Iterable[ast.expr],

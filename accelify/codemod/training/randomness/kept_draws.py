@@ -10,13 +10,14 @@ Not an order of which each round takes its part, and not what rounds draw or giv
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from accelify.codemod.libraries.row import DRAWS
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Element, Made
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.training import Training
@@ -25,6 +26,8 @@ from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.randomness.draws import asks_environment, draws
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.roles import Roles
+
+_DEPTH = 3  # calls round a draw
 
 
 class KeptDraws:
@@ -47,13 +50,20 @@ class KeptDraws:
     def _kept(self, backward: ast.Call, loops: Sequence[Loop]) -> Iterator[ast.Call]:
         rounds = Rounds(self.program, loops)
         losses = losses_of(self.program, backward)
-        along = self.origins.along(losses, lambda node: self._is_the_same(node, rounds))
+        along = self.origins.along_results(losses, lambda node: self._is_the_same(node, rounds))
         for call in (node for node in along if isinstance(node, ast.Call)):
-            frame = self.program.frame(call)
-            is_on_the_way = not frame.is_function or frame in self.training.frames or frame in rounds.frames
-            is_outside = is_on_the_way and not rounds.hold(call) and not self.program.loops_round(call)
-            if is_outside and self._draws(call):
+            if self._is_run_once(call, rounds, _DEPTH) and self._draws(call):
                 yield call
+
+    def _is_run_once(self, call: ast.Call, rounds: Rounds, depth: int) -> bool:
+        """Whether a call is run outside of rounds, on the way to them or in what is built there, in no other loop."""
+        frame = self.program.frame(call)
+        if rounds.hold(call) or self.program.loops_round(call):
+            return False
+        if not frame.is_function or frame in self.training.frames or frame in rounds.frames:
+            return True
+        calls = self.program.calls_of(frame)
+        return depth > 0 and len(calls) == 1 and all(self._is_run_once(c, rounds, depth - 1) for c in calls)
 
     def _is_the_same(self, node: ast.AST, rounds: Rounds) -> bool:
         """Whether a node gives each round the same from what it is made of: not `order[i]`, `next(it)`, `x = f(x)`."""
@@ -64,7 +74,7 @@ class KeptDraws:
             names = (n for n in parts if isinstance(n, ast.Name))
             is_of_round = any(rounds.hold(d.node) for n in names for d in self.chains.definitions(n))
             return not is_of_round and not any(isinstance(n, ast.Call) for n in parts)
-        if isinstance(node, ast.Name):
+        if isinstance(node, (ast.Name, ast.Attribute)):
             places = [d.node for d in self.chains.definitions(node)]
             inside = [p for p in places if rounds.hold(p)]
             is_item = any(isinstance(self.program.binding(p)[1], LOOPS) for p in inside if isinstance(p, ast.Name))
@@ -73,11 +83,23 @@ class KeptDraws:
 
     def _draws(self, call: ast.Call) -> bool:
         """Whether a call draws numbers, or takes a batch of a loader that shuffles, or whose items are drawn."""
-        if self.program.iterator(call) is None:
-            return draws(self.program, call) and not asks_environment(self.program, call)
+        if asks_environment(self.program, call):
+            return False
+        callees = self.program.flow.callees.get(call, ())
+        if self.program.iterator(call) is None and not callees:
+            return draws(self.program, call)
+        if callees and self._returns_draws(call, callees):
+            return True
         owners = [v.owner for v in self.program.values(call) if isinstance(v, Element)]
         made = [o.node for o in owners if isinstance(o, Made) and isinstance(o.node, ast.Call)]
         return any(self.loaders.shuffle(node) or self.loaders.draw_items(node) for node in made)
+
+    def _returns_draws(self, call: ast.Call, callees: Iterable[Scope]) -> bool:
+        """Whether a function of the project's own returns what is made from numbers that it draws."""
+        values = (value for value in returned(callees) if value is not None)
+        made = (n for n in self.origins.along_results(values, lambda node: True) if isinstance(n, ast.Call))
+        run = self.program.run_through([call])
+        return any(draws(self.program, c) and self.program.frame(c) in run for c in made)
 
     def draws_others(self, statement: ast.stmt, kept: Set[ast.Call]) -> bool:
         """Whether a statement may draw something else, which each process may have to draw for itself."""

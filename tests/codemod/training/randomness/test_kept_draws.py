@@ -61,6 +61,21 @@ def test_it_is_followed_through_functions() -> None:
     assert found(f"{HEAD}{one}for _ in range(9):\n    step()\n") == []
 
 
+HELPED = {
+    "def pick(n):\n    order = torch.randperm(40)\n    return data[order[:n]]\nx = pick(4)": "x = pick(4)",
+    "def first(rows):\n    for x, y in rows:\n        return x\nx = first(loader)": "x = first(loader)",
+    "class P:\n    def __init__(self):\n        self.x = torch.rand(4, 1)\np = P()": "self.x = torch.rand(4, 1)",
+}
+
+
+@pytest.mark.parametrize("drawn", HELPED)
+def test_it_is_followed_into_helpers_and_attributes(drawn: str) -> None:
+    step = STEP.replace("model(x *", "model(p.x *") if "p = P()" in drawn else STEP
+    assert found(f"{HEAD}{drawn}\nfor step in range(9):\n{step}") == [HELPED[drawn]]
+    made, _, asked = drawn.rpartition("\n")
+    assert found(f"{HEAD}{made}\nfor step in range(9):\n    {asked}\n{step}") == []
+
+
 @pytest.mark.parametrize("drawn", IN_ROUNDS)
 def test_what_rounds_draw_or_pick_is_their_own(drawn: str) -> None:
     text = f"{HEAD}{IN_ROUNDS[drawn]}for step in range(9):\n    {drawn}{STEP}"

@@ -30,6 +30,8 @@ from accelify.codemod.edits.values import (
 )
 from accelify.codemod.files.parse import Parsed
 
+_WHITE_SPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine)
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -129,6 +131,19 @@ class _Applier(cst.CSTTransformer):
             self.wrapped.update((self.concrete.find(s), edit) for s in edit.statements)
         else:
             self.inserted[(node, edit.where)].append(edit)
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        """Whether something may be edited inside a node: in no white space, nor in a statement that holds no edit."""
+        if isinstance(node, cst.BaseSmallStatement):
+            return node in self.holders
+        return not isinstance(node, _WHITE_SPACE)
+
+    # LibCST looks for a method of each name.
+    def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:
+        """Nothing is asked of attributes."""
+
+    def on_leave_attribute(self, original_node: cst.CSTNode, attribute: str) -> None:
+        """Nothing is asked of attributes."""
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]  # we remove by hand
         node = updated_node

@@ -314,7 +314,7 @@ class _Settled:
 
     def _anchors(self, node: ast.AST) -> list[ast.AST]:
         """The loops after which what a definition changes is reduced."""
-        inside = self.chains.program.inside
+        inside = self.chains.program.in_rounds
         around = [(places[0], name) for places, name in self.reduced if any(inside(node, p) for p in places)]
         if around and isinstance(node, ast.Call):  # `meters["loss"].update(x)`: one place of what holds them
             places = {ast.unparse(changed) for changed in self.chains.changed_by(node)}
@@ -327,7 +327,7 @@ class _Settled:
 
     def _is_during(self, ranks: Ranks, read: ast.AST, anchor: ast.AST) -> bool:
         program = self.chains.program
-        if program.inside(read, anchor):
+        if program.in_rounds(read, anchor):
             return True
         frame = program.frame(read)
         return frame is not program.frame(anchor) and ranks.running.loop_that_runs(frame) is anchor

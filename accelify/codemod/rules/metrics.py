@@ -80,7 +80,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None
         trim, source = script.metrics.trim(reduction), script.program.parsed(reduction.loop).text
-        edits: list[Edit] = [Insert(reduction.anchor, "after", _statement(reduction, accelerator, source), order=order)]
+        edits: list[Edit] = [_once_over(script, reduction.anchor, _statement(reduction, accelerator, source), order)]
         if trim is not None:
             edits.extend(_trimming(trim, accelerator, source))
         parts = trim.parts if trim is not None else ()
@@ -99,6 +99,12 @@ def find(script: Script) -> Iterator[Change | Remark]:
             if message:
                 yield Remark(NAME, script.path(whole), whole, message, Tier.REVIEW)
                 break
+
+
+def _once_over(script: Script, loop: ast.stmt, code: str, order: int) -> Insert:
+    """Code that runs when the rounds of a loop are over: after it, or first in an `else` that always runs."""
+    last = script.program.after_rounds(loop)
+    return Insert(last[0], "before", code, order=order) if last else Insert(loop, "after", code, order=order)
 
 
 def _counted(script: Script, counted: CountedPass) -> Change:
@@ -157,7 +163,7 @@ def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
     code.extend(_together(evaluation.meters, accelerator, indent, source))
     code.extend(_gathered(each, accelerator, indent, source) for each in evaluation.lists)
     start = _AFTER_SUMS if evaluation.phase is not None else 0
-    inserted = (Insert(evaluation.loop, "after", line, order=order) for order, line in enumerate(code, start))
+    inserted = (_once_over(script, evaluation.loop, line, order) for order, line in enumerate(code, start))
     sharded = Replace(
         evaluation.source,
         partial(_loader_shard, function=f"{accelerator}.shard", phase=evaluation.phase, source=source),
@@ -219,7 +225,7 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
     source = script.program.parsed(loop).text
     code = list(_together(metered.together, accelerator, indent, source))
     code.extend(_gathered(each, accelerator, indent, source) for each in metered.lists)
-    edits: list[Edit] = [Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS)]
+    edits: list[Edit] = [_once_over(script, loop, line, order) for order, line in enumerate(code, _AFTER_SUMS)]
     edits.extend(_trimmed(each.trimmed, accelerator) for each in metered.lists if each.trimmed is not None)
     edits.extend(_length_of(each.name, length) for each in metered.lists for length in each.lengths)
     if edits:

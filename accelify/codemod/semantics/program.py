@@ -100,6 +100,16 @@ class Program:
         """Whether a node is (in) another."""
         return node is outer or any(a is outer for a in self.ancestors(node))
 
+    def in_rounds(self, node: ast.AST, loop: ast.AST) -> bool:
+        """Whether a node is in a loop, but not in an `else` that always runs once its rounds are over."""
+        return self.inside(node, loop) and not any(self.inside(node, s) for s in self.after_rounds(loop))
+
+    def after_rounds(self, loop: ast.AST) -> list[ast.stmt]:
+        """The `else` of a loop that nothing breaks out of."""
+        orelse = loop.orelse if isinstance(loop, LOOPS) else []
+        breaks = (n for n in ast.walk(loop) if isinstance(n, ast.Break)) if orelse else ()
+        return [] if any(self.loops_round(n)[0] is loop for n in breaks) else orelse
+
     def binding(self, target: ast.AST) -> tuple[tuple[int, ...], ast.AST | None]:
         """Where in all that is bound a target stands, and what binds it: `(1, 0)` for `x` of `for i, (x, y) in ...`."""
         path: list[int] = []

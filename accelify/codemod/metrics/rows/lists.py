@@ -147,7 +147,7 @@ class Lists:
         if variable is None or not is_own or variable.scope not in (frame, variable.is_attribute and frame.parent):
             return False
         every = facts.all_of(variable)
-        inside = {d for d in every if self.program.inside(d.node, loop)}
+        inside = {d for d in every if self.program.in_rounds(d.node, loop)}
         beside = [a.statement for a in additions if self.chains.variable(a.holder) == variable]
         begun = self.sums.given_here(variable, set(facts.definitions(each.holder)) - inside, loop)
         first = begun.pop() if len(begun) == 1 else None
@@ -166,10 +166,10 @@ class Lists:
         """A list that gets something in each round, and is read after its loop."""
         facts, variable, ranks = self.chains.facts(loop), self.chains.variable(each.holder), self.sums.ranks
         every = facts.all_of(variable) if variable is not None else ()
-        given = {*facts.definitions(each.holder), *(d for d in every if self.program.inside(d.node, loop))}
+        given = {*facts.definitions(each.holder), *(d for d in every if self.program.in_rounds(d.node, loop))}
         reads = {r for d in given for use in facts.uses(d) for r in reads_at(self.program, use, each.name)}
-        within = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, each.statement)]
-        outside = [r for r in reads if not self.program.inside(r, loop)]
+        within = [r for r in reads if self.program.in_rounds(r, loop) and not self.program.inside(r, each.statement)]
+        outside = [r for r in reads if not self.program.in_rounds(r, loop)]
         if loop in ranks.rounds and not ranks.is_own(each.value):
             return None  # the gradients' norm
         return self._unit(each, outside, loop) if outside and all(map(self._is_shown, within)) else None
@@ -223,7 +223,7 @@ class Lists:
     def _updates_behind(self, node: ast.expr, loop: Loop) -> dict[ast.stmt, ast.AST]:
         """The statements of a loop that update what a value is computed from."""
         origins = self.sums.ranks.of(node).of(Mark.RUNNING)
-        return {self.program.statement(o.node): o.node for o in origins if self.program.inside(o.node, loop)}
+        return {self.program.statement(o.node): o.node for o in origins if self.program.in_rounds(o.node, loop)}
 
     def _computed(self, loop: Loop) -> Iterator[ast.expr]:
         """What is computed after a loop, in its function, and all quotients."""

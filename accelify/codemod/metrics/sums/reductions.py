@@ -173,7 +173,7 @@ class Sums:
             made = (a for place in self._places(loop) for a in additions_in(self.chains, place))
             for each in sorted(made, key=lambda a: self.program.position(a.statement)):
                 variable = self._root(each.target)
-                is_there = self.program.inside(each.node, loop) or isinstance(variable, ast.Attribute)
+                is_there = self.program.in_rounds(each.node, loop) or isinstance(variable, ast.Attribute)
                 if variable is not None and is_there:
                     found.setdefault(ast.unparse(variable), []).append(each)
             self._added[loop] = found
@@ -185,13 +185,14 @@ class Sums:
         stored = (
             n for n in ast.walk(loop) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
         )
-        for name, node in {ast.unparse(n): n for n in stored if self._root(n) is n}.items():
+        here = (n for n in stored if self._root(n) is n and self.program.in_rounds(n, loop))
+        for name, node in {ast.unparse(n): n for n in here}.items():
             variable = self.chains.variable(node)
             if variable is None or variable.scope not in (frame, variable.is_attribute and frame.parent):
                 continue
-            inside = [d for d in facts.all_of(variable) if self.program.inside(d.node, loop)]
+            inside = [d for d in facts.all_of(variable) if self.program.in_rounds(d.node, loop)]
             hows = {extreme(self.chains, d.node) if d.kind is Kind.ASSIGNMENT else None for d in inside}
-            is_read = any(not self.program.inside(r, loop) for d in inside for r in facts.uses(d))
+            is_read = any(not self.program.in_rounds(r, loop) for d in inside for r in facts.uses(d))
             how = hows.pop()
             if not hows and how is not None and is_read and any(self.ranks.is_own(self._other(d.node)) for d in inside):
                 yield name, how
@@ -266,7 +267,7 @@ class Sums:
 
     def _is_within(self, node: ast.AST, loop: Loop) -> bool:
         """Whether rounds of a loop run a node, themselves or in methods of their object."""
-        return self.program.inside(node, loop) or self.program.frame(node) in self.methods.of(loop)
+        return self.program.in_rounds(node, loop) or self.program.frame(node) in self.methods.of(loop)
 
     def _judge(self, name: str, loop: Loop) -> _Sum | None:
         """How a sum is reduced, after which statement, and what else it is calculated with; None where unclear."""
@@ -288,7 +289,7 @@ class Sums:
         if not uses or not all(u.is_known for u in uses):
             return None
         if self.splits_batches and not self.prepared.is_sharded_sequence(loop):
-            if not all(self.program.inside(a.node, loop) for a in additions):
+            if not all(self.program.in_rounds(a.node, loop) for a in additions):
                 return None  # what a parameter of a method holds is not asked there
             how = self._how_it_adds(additions, loop)
         else:
@@ -309,7 +310,7 @@ class Sums:
         return {v for n in given if self.program.iterator(n.value) for v in names_written_in(n.targets[0])}
 
     def _methods_adding(self, name: str, loop: Loop) -> list[Scope]:
-        places = [a.node for a in self.added(loop).get(name, ()) if not self.program.inside(a.node, loop)]
+        places = [a.node for a in self.added(loop).get(name, ()) if not self.program.in_rounds(a.node, loop)]
         return [self.program.frame(node) for node in places]
 
     def _variable(self, additions: Sequence[Addition]) -> Variable | None:
@@ -382,14 +383,14 @@ class Sums:
         anchor = next((a for a in self._way(loop, outer) if isinstance(a, LOOPS)), loop)
         others = [d for d in facts.all_of(variable) if d not in inside and d != first]
         others = [d for d in others if not self._is_of_another(d, variable)]
-        if any(self._goes_on(d, inside) or self.program.inside(d.node, anchor) for d in others):
+        if any(self._goes_on(d, inside) or self.program.in_rounds(d.node, anchor) for d in others):
             return None
-        run = {self.program.frame(d.node) for d in inside if not self.program.inside(d.node, loop)}
+        run = {self.program.frame(d.node) for d in inside if not self.program.in_rounds(d.node, loop)}
         if run and (anchor is not loop or not all(self.methods.begins_elsewhere(variable, loop, f) for f in run)):
             return None
         if anchor is not loop:
-            around = (r for r in self.uses.reads_of(variable) if self.program.inside(r, anchor))
-            if any(not self.program.inside(r, loop) for r in around):
+            around = (r for r in self.uses.reads_of(variable) if self.program.in_rounds(r, anchor))
+            if any(not self.program.in_rounds(r, loop) for r in around):
                 return None
         return anchor
 
@@ -452,7 +453,7 @@ class Sums:
     def _reads_after(self, inside: Sequence[Definition], anchor: ast.stmt, loop: Loop) -> list[ast.expr] | None:
         """Where a sum is read after its loop; None where another function may read it."""
         facts = self.chains.facts(anchor)
-        reads = {r for d in inside for r in facts.uses(d) if not self.program.inside(r, anchor)}
+        reads = {r for d in inside for r in facts.uses(d) if not self.program.in_rounds(r, anchor)}
         reads = {r for r in reads if not self._is_within(r, loop)}
         if any(self.may_be_during(r, anchor) for r in reads):
             return None

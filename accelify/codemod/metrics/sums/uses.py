@@ -54,7 +54,7 @@ class Uses:
 
     def _use(self, node: ast.expr, anchor: ast.stmt, depth: int) -> Iterator[Use]:
         """How a value is used where it is read: from the inside out, to what takes it."""
-        if self.program.inside(node, anchor):  # in the loop's next run
+        if self.program.in_rounds(node, anchor):  # in the loop's next run
             yield Use((), frozenset())
             return
         divisors: list[ast.expr] = []

@@ -9,6 +9,7 @@ import pytest
 from accelify.codemod.metrics.sums.reductions import Reduction
 from accelify.codemod.options import Options
 from tests.codemod.facts import Facts
+from tests.codemod.pairs import migrated
 from tests.codemod.training_scripts import STEP, script, training
 
 Reduced = list[tuple[tuple[str, ...], str]]  # names, and how
@@ -686,3 +687,26 @@ def test_rounds_that_ask_for_their_batches(rounds: str, begin: str, read: str, f
     text = script(set_up="it, steps = cycle(loader), 9", epoch=begin, step=added, end_of_epoch=f"print({read})")
     asked = text.replace("for x, y in loader:\n", f"for i in {rounds}:\n        x, y = next(it)\n")
     assert reductions(Facts(f"from itertools import cycle\n{asked}")) == found
+
+
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        ("else:\n    print(total / len(loader))", 'total = accelerator.reduce(total, "mean")'),
+        ("else: print(total)", 'total = accelerator.reduce(total, "sum")'),
+        (
+            "else:\n    print(epoch)\nprint(sum(losses) / len(losses))",
+            "losses = accelerator.gather_for_metrics(losses, ",
+        ),
+    ],
+)
+def test_an_else_that_always_runs_begins_with_what_is_combined(end: str, line: str) -> None:
+    added = "total += loss.item()\nlosses.append(loss.item())\n"
+    text = script(epoch="total, losses = 0.0, []", step=f"{STEP}{added}", end_of_epoch=end)
+    assert f"    else:\n        {line}" in migrated(text)
+
+
+def test_an_else_that_a_break_leaves_out_is_only_reported() -> None:
+    end = "else:\n    print(total)"
+    added = "total += loss.item()\nif epoch > 5:\n    break\n"
+    assert reductions(training(epoch="total = 0.0", step=f"{STEP}{added}", end_of_epoch=end)) == []

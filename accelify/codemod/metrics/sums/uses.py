@@ -152,12 +152,29 @@ class Uses:
                 yield from self._returned(call, position, anchor, depth) if depth else [unknown]
         elif isinstance(parent, (ast.comprehension, *LOOPS)) and not isinstance(parent, ast.While):
             yield from self._of_elements(parent, anchor, depth) if depth else [unknown]
-        elif isinstance(parent, ast.Call) and self.program.flow.callees.get(parent):
-            yield unknown
+        elif (taking := self._called_with(node)) is not None and self.program.flow.callees.get(taking):
+            yield from self._given(taking, node, anchor, depth) if depth else [unknown]
         elif isinstance(parent, ast.AugAssign):  # `losses[epoch] /= rows`
             yield replace(use, others=use.others | names_in(parent.target))
         else:
             yield replace(use, compared=node) if isinstance(parent, ast.Compare) else use
+
+    def _called_with(self, node: ast.expr) -> ast.Call | None:
+        """The call that is given a value."""
+        parent = self.program.parent(node)
+        call = self.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+        return call if isinstance(call, ast.Call) and call.func is not node else None
+
+    def _given(self, call: ast.Call, node: ast.expr, anchor: ast.stmt, depth: int) -> Iterator[Use]:
+        """How functions use a parameter that gets a sum; what they divide it by is asked of their callers."""
+        for function in self.program.flow.callees.get(call, ()):
+            names = [p.arg for p in function.parameters if self.chains.given(call, function, p.arg) is node]
+            uses = [
+                u for n in names for r in self.program.reads_of(function, n) for u in self._use(r, anchor, depth - 1)
+            ]
+            if not names or any(use.divisors or use.others for use in uses):
+                yield Use((), frozenset(), False)
+            yield from uses
 
     def _of_elements(
         self, over: ast.comprehension | ast.For | ast.AsyncFor, anchor: ast.stmt, depth: int

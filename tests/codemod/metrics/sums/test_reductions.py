@@ -710,3 +710,19 @@ def test_an_else_that_a_break_leaves_out_is_only_reported() -> None:
     end = "else:\n    print(total)"
     added = "total += loss.item()\nif epoch > 5:\n    break\n"
     assert reductions(training(epoch="total = 0.0", step=f"{STEP}{added}", end_of_epoch=end)) == []
+
+
+@pytest.mark.parametrize(
+    ("defined", "read", "is_reduced"),
+    [
+        ("def keep(value):\n    torch.save(value, 'x.pt')", "keep(total)", True),
+        ("def keep(value):\n    print(f'{value:.2f}')", "keep(value=total)", True),
+        ("class Log:\n    def keep(self, epoch, value):\n        print(value)", "Log().keep(epoch, total)", True),
+        ("def keep(value, rows):\n    print(value / rows)", "keep(total, n)", False),
+        ("sums = [0]\ndef keep(value):\n    sums[0] += value", "keep(total)", False),
+    ],
+)
+def test_what_a_function_does_with_a_sum_that_it_is_given(defined: str, read: str, is_reduced: bool) -> None:
+    added = f"{STEP}total += loss.item()\n"
+    facts = training(model=defined, epoch="total, n = 0.0, 8", step=added, end_of_epoch=f"print(total)\n{read}")
+    assert reductions(facts) == ([(("total",), "sum")] if is_reduced else [])

@@ -18,7 +18,7 @@ from accelify.codemod.semantics.provenance import Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, code, returned
 from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue, Value
 
-_DEPTH = 3  # calls that a path is followed through
+_DEPTH = 5  # calls that a path is followed through
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 _DRAWS = frozenset({Effect.DRAWS_PYTHON, Effect.DRAWS_NUMPY, Effect.DRAWS_TORCH})
 _LOOPS = (ast.For, ast.AsyncFor)
@@ -38,7 +38,7 @@ class Clocks:
 
     def behind(self, path: ast.expr) -> list[ast.expr]:
         """Those calls, with all of the chain round each: `datetime.now().isoformat().split(".")[0]`."""
-        return self._outermost(self._chain(c) for c in self._found(path)[0] if self._differs(c))
+        return self._outermost(self._joined(self._chain(c)) for c in self._found(path)[0] if self._differs(c))
 
     def is_temporary(self, node: ast.expr) -> bool:
         """Whether a call makes a temporary file or folder, another one in each process."""
@@ -101,7 +101,7 @@ class Clocks:
         rows = self.kinds.called(call)
         return bool(rows) and all(row.is_pure for row in rows or ()) and not _is_join(self.program.called(call))
 
-    def _joined(self, call: ast.Call) -> ast.expr:
+    def _joined(self, call: ast.expr) -> ast.expr:
         """The text that is joined of many draws: `"".join(random.choice(letters) for _ in range(4))`; else the draw."""
         around = self.program.parent(call)
         node = around if isinstance(around, (ast.GeneratorExp, ast.ListComp)) and around.elt is call else call

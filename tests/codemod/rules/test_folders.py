@@ -52,6 +52,25 @@ def test_only_process_0_asks_for_a_folder_s_name(given: str, asked: str | None) 
     assert f"name = {expected}\n" in result.after.decode()
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "''.join(random.SystemRandom().choice('abc') for _ in range(6))",
+        "''.join([random.SystemRandom().choice('abc') for _ in range(6)])",
+        "uuid.uuid4().hex",
+    ],
+)
+def test_what_helpers_draw_into_a_file_s_name_is_drawn_once(drawn: str) -> None:
+    before = f"def chars():\n    return {drawn}\ndef named():\n    found = chars()\n    return f'model-{{found}}.pt'\n"
+    before += (
+        "def save(model, folder='.'):\n    name = named()\n    torch.save(model.state_dict(), f'{folder}/{name}')\n"
+    )
+    before += "    return name\ndef load(name, folder='.'):\n    return torch.load(f'{folder}/{name}')\n"
+    result = run(script(imports="import random, uuid", before=before, end="name = save(model)\nload(name)"))
+    sent, end = (drawn.removesuffix(".hex"), ".hex" if drawn.endswith(".hex") else "")
+    assert f"return accelerator.broadcast_object_list([{sent}])[0]{end}\n" in result.after.decode()
+
+
 CHOOSES = "import os\ndef choose(root):\n    index = {}\n    return os.path.join(root, os.listdir(root)[int(index)])\n"
 
 

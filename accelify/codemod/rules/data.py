@@ -295,6 +295,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     if script.seeds.is_by_rank:
         message = "each process draws its own data, as before: the script seeds each process by its rank"
         yield Remark(NAME, script.path(backward), backward, message, Tier.ADVICE)
+    alike = _given_alike(script) if places else ""
+    what = "the model draws" if alike == "data" else "training data are drawn"
     for each in places:
         accelerator = script.reach.expression(script.program.frame(each.statement))
         if each.is_drawn_from or (accelerator is None and each.statement not in {g.anchor for g in groups}):
@@ -309,7 +311,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
                 rule=NAME,
                 path=script.path(each.statement),
                 line=each.statement.lineno,
-                reason=f"training data are drawn at random: {_OWN}",
+                reason=f"{what} at random: {_OWN}",
                 edits=(Insert(each.statement, "after", f"{accelerator}.seed_by_rank()", order=6),),
                 tier=Tier.REVIEW,
             )
@@ -331,7 +333,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     elif shown:
         message += ". Values shown ({0}) come from one process's own draws"
     in_turn = any(not each.at_times for each in script.seeds.rows_alike())
-    if alike := _given_alike(script) or ("rows" if in_turn else ""):
+    if alike := alike or ("rows" if in_turn else ""):
         drawn = "the model draws" if alike == "data" else "the rest is drawn"
         message = (
             f"every process has the same {alike} here, and only {drawn} "
@@ -390,8 +392,9 @@ def _weights_in_rounds(script: Script) -> Iterator[Remark]:
 def _given_alike(script: Script) -> str:
     """What the training loops give to models that is no process's own: `data` for all of it, or its first name."""
     loops = {loop for loops in script.training.loops.values() for loop in loops}
-    calls = [c for c in script.program.calls if any(script.program.inside(c, loop) for loop in loops)]
-    fed = [c for c in calls if any(map(script.roles.is_model, script.program.values(c.func)))]
+    called = [c for c in script.program.calls if any(script.program.inside(c, loop) for loop in loops)]
+    calls = list(dict.fromkeys(_making_data(script, called)))
+    fed = [c for c in calls if _feeds(script, c)]
     given, is_own = [a for c in fed for a in c.args], script.run.experience.holds
     if not given or any(map(is_own, given)):
         return ""
@@ -405,6 +408,13 @@ def _given_alike(script: Script) -> str:
     firsts = (c.args[0] for c in fed if c.args)
     batches = (a for a in firsts if a in alike and isinstance(a, ast.Name) and _is_made_in(script, a, loops))
     return next((f"`{a.id}`" for a in batches), "")
+
+
+def _feeds(script: Script, call: ast.Call) -> bool:
+    """Whether a call runs a model, or a method that it has of the script's own: `model.train_step(x)`."""
+    is_method = isinstance(call.func, ast.Attribute) and bool(script.program.flow.callees.get(call))
+    run = call.func.value if is_method and isinstance(call.func, ast.Attribute) else call.func
+    return any(map(script.roles.is_model, script.program.values(run)))
 
 
 def _making_data(script: Script, calls: Sequence[ast.Call]) -> Iterator[ast.Call]:

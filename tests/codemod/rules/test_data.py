@@ -219,6 +219,28 @@ def test_batches_that_all_processes_have_alike_beside_what_they_draw(slots: dict
     assert any(m.startswith("each process draws its own data") for m in messages) is not bool(alike)
 
 
+@pytest.mark.parametrize(("get", "is_alike"), [("rows", True), ("rows[torch.randperm(80)]", False)])
+def test_a_model_s_own_method_that_draws_in_a_trainer(get: str, is_alike: bool) -> None:
+    head = ALIKE.partition("rows = ")[0].replace("forward(self, x, t=0)", "fit(self, x)")
+    trainer = f"""\
+rows = torch.load("rows.pt")
+def get():
+    return {get}
+def step(x):
+    optimizer.zero_grad()
+    loss = net.fit(x).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(20):
+    step(get())
+"""
+    result = run(head + trainer)
+    assert any(n.message.startswith("every process has the same data here") for n in result.notes) is is_alike
+    assert any(c.reason.startswith("the model draws at random") for c in result.changes) is is_alike
+
+
 ANEW = """\
 import torch
 from torch import nn

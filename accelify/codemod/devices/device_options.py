@@ -391,7 +391,8 @@ class Asked:
         is_part = isinstance(node, (ast.Attribute, ast.Subscript)) and not (behind or is_option(node))
         holder = [node.value] if is_part and code(node.value) not in ("self", "cls") else []  # type: ignore[attr-defined]  # a part
         holder += [node.slice] if isinstance(node, ast.Subscript) else []
-        yield from (leaf for part in (*behind, *holder) for leaf in self._leaves(part, seen))
+        found = [leaf for part in (*behind, *holder) for leaf in self._leaves(part, seen)]
+        yield from [node] if found and holder and _has_key(node) else found
 
     def _with_tests(self, values: Sequence[ast.expr], places: Sequence[ast.AST]) -> list[ast.expr]:
         """Some values, and the conditions that choose between them."""
@@ -465,6 +466,13 @@ def _looks_up(call: ast.Call) -> bool:
     """`config.get("device", "cuda")`"""
     is_method = isinstance(call.func, ast.Attribute) and vocabulary.holds_options(code(call.func.value))
     return is_lookup(call) or (is_method and bool(call.args) and isinstance(call.args[0], ast.Constant))
+
+
+def _has_key(node: ast.AST) -> bool:
+    """`config["ids"]`, which says more than where `config` comes from."""
+    return (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+    )
 
 
 def _parts(node: ast.AST) -> list[ast.AST]:

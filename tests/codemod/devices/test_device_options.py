@@ -242,6 +242,7 @@ def test_an_option_that_puts_what_another_file_makes_on_one_gpu(default: str, op
         ("pick(args.cpu)", {"args.cpu"}),
         ("torch.cuda.device_count() * args.local_rank", set()),
         ("DEVICES[args.on]", {"args.on"}),
+        ("len(holder.kept['ids']) > 0", {"holder.kept['ids']"}),
         ("os.environ['GPU'] == '1'", {"os.environ['GPU']"}),
         ("os.getenv('GPU', '0') is None", {"os.getenv('GPU')"}),
         ("'GPU' in os.environ", {"'GPU' in os.environ"}),
@@ -258,6 +259,9 @@ def test_what_a_choice_goes_by(code: str, asked: set[str]) -> None:
     facts = Facts(
         "import cluster, configparser, os, platform, sys, torch, yaml\nDEVICES = {'g': 'cuda', 'c': 'cpu'}\n"
         "loaded, parsed = yaml.safe_load(open('c')), configparser.ConfigParser()\n"
+        "class Holder:\n    def __init__(self, kept): self.kept = kept\n"
+        "    def load(self): self.kept = torch.load('c')['config']\n"
+        "holder = Holder({'a': {'ids': [0]}}[sys.argv[1]])\n"
         "args = parse()\nuse = not args.no_cuda\nclass Net:\n    def __init__(self, opt):\n"
         "        self.ids = opt.gpu_ids\ndef pick(cpu):\n    if cpu:\n        return 'cpu'\n    return 'cuda'\n"
         f"chosen = {code}\n"

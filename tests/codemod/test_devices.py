@@ -155,6 +155,34 @@ def test_a_move_that_is_right_in_every_process_needs_no_note(tmp_path: Path, mon
     assert not any(n.rule == "device_moves" for r in rewrite_together(("train.py",), Options()) for n in r.notes)
 
 
+def test_the_reason_says_what_is_on_the_device_already() -> None:
+    result = run(
+        dedent(
+            """\
+            import torch
+            from torch.utils.data import DataLoader
+
+            def check(model):
+                print(model(((ids != 0) & torch.ones(5).bool()).to(device).float()))
+
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            model = torch.nn.Linear(5, 1).to(device)
+            optimizer = torch.optim.Adam(model.parameters())
+            for ids in DataLoader(torch.ones(16, 5), batch_size=4):
+                ids = ids.to(device)
+                model(ids).mean().backward()
+                optimizer.step()
+            check(model)
+            """
+        )
+    )
+    assert [c.reason for c in result.changes if c.rule == "device_moves"] == [
+        "its tensors are on the device already",
+        "`prepare` moves the model to the device",
+        "the prepared loader yields batches on the device",
+    ]
+
+
 @pytest.mark.parametrize(
     ("chosen", "is_told"),
     [

@@ -109,6 +109,8 @@ def _drop(script: Script, statement: ast.stmt, moves: Sequence[Move], dropped: d
     first = moves[0]
     if script.devices.known.moves_nothing(first):
         reason = "it has no tensors that could be moved"
+    elif not script.devices.known.is_needless(first):
+        reason = "its tensors are on the device already"
     elif not script.prepared.is_batch(first.receiver):
         reason = "`prepare` moves the model to the device"
     path, line = script.path(statement), first.call.lineno

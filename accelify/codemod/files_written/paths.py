@@ -219,7 +219,31 @@ class Files:
     def may_hold(self, folder: ast.expr, path: ast.expr) -> bool:
         """Whether a file may be in a folder, or in one below: unless both begin in ways that are known, and differ."""
         above, below = self.starts(folder), self.starts(path)
+        if self._are_beside(folder, path):
+            return False
         return not above or not below or any(_overlap(a, b) for a in above for b in below)
+
+    def _are_beside(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two paths are known to name different entries of one folder: `out / "a.tmp"` and `out / "b.pt"`."""
+        both = [self.tracer.only_value(p) or p for p in (one, other)]
+        folders = {self._fixed(self._folder(p)) for p in both}
+        found = [[n for n in self.names(p) if "/" not in n] for p in both]
+        is_known = len(folders) == 1 and None not in folders and all(found)
+        return is_known and not any(_may_be(a, b) for a in found[0] for b in found[1])
+
+    def _fixed(self, folder: ast.expr | None) -> tuple[str, frozenset[Scope | None]] | None:
+        """A folder by how it is written, and whose variables it is made of; None if one of these gets other values."""
+        used = [n for n in ast.walk(folder) if isinstance(n, ast.Name)] if folder is not None else []
+        if folder is None or not used or not all(map(self.tracer.only_value, used)):
+            return None
+        return ast.unparse(folder), frozenset(self.program.scope(n).owner(n.id) for n in used)
+
+    def _folder(self, path: ast.expr) -> ast.expr | None:
+        """`folder` of `folder / name` and of `os.path.join(folder, name)`."""
+        is_join = isinstance(path, ast.Call) and any(map(names.ends_like_last, self.program.called(path)))
+        if is_join and isinstance(path, ast.Call):
+            return path.args[0] if len(path.args) == 2 else None
+        return path.left if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div) else None
 
     def starts(self, path: ast.expr) -> frozenset[str]:
         """How a path may begin, before what is filled in: as text, or as an option is written; none if unknown."""

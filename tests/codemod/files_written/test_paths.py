@@ -42,6 +42,24 @@ def names(path: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
+    ("one", "other", "may"),
+    [
+        ("out / 'report.tmp'", "out / 'best.pt'", False),
+        ("temp", "os.path.join(out, 'best.pt')", False),
+        ("os.path.join(out, f'{k}.tmp')", "os.path.join(out, 'best.pt')", False),
+        ("out / 'report.tmp'", "out / 'report.tmp' / 'x'", True),
+        ("os.path.join(out, name)", "os.path.join(out, 'best.pt')", True),
+        ("moved / 'report.tmp'", "moved / 'best.pt'", True),
+        ("out", "out / 'best.pt'", True),
+    ],
+)
+def test_entries_of_one_folder_do_not_hold_each_other(one: str, other: str, may: bool) -> None:
+    text = "import os\nout = root / 'runs'\nmoved = root\nmoved = moved / 'new'\ntemp = out / 'report.tmp'\n"
+    facts = Facts(f"{text}use({one}, {other})\n")
+    assert Files(facts.program, facts.tracer).may_hold(*facts.call("use(").args) is may
+
+
+@pytest.mark.parametrize(
     ("path", "expected"),
     [
         ("'a/b.pt'", {"b.pt"}),

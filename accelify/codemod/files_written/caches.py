@@ -105,7 +105,7 @@ class Caches:
                     yield node, tuple(statements) if len(statements) == len(found) else ()
 
     def _is_cache(self, choice: Choice) -> bool:
-        if not self._asks(choice) or self.alone.accelerator(choice) is None:
+        if not self._asks(choice) or self.alone.accelerator(choice) is None or self._asking_above(choice):
             return False
         calls = [n for n in ast.walk(choice) if isinstance(n, ast.Call)]
         if not self._stands_alone(choice) or any(map(self._is_of_all, calls)):
@@ -127,6 +127,11 @@ class Caches:
         if isinstance(choice, ast.If):
             return bool(self.checks.questions(choice.test))
         return bool(choice.handlers) and (bool(self.effects.of(*choice.body).files_read) or _refuses_folder(choice))
+
+    def _asking_above(self, choice: Choice) -> list[ast.stmt]:
+        """The statements before a choice that ask for it: whoever comes later to the choice does not ask again."""
+        questions = self.checks.questions(choice.test) if isinstance(choice, ast.If) else []
+        return [self.program.statement(q) for q in questions if not self.program.inside(q, choice)]
 
     def _is_made_in_function(self, choice: Choice) -> bool:
         """Whether a function makes or fetches here what is read, by the function or by the data set it belongs to."""
@@ -241,8 +246,9 @@ class Caches:
         then, other = choice.body, choice.orelse or block[block.index(choice) + 1 :]
         if not other:
             return False
-        one, rest = self.effects.of(*then), self.effects.of(*other)
-        return self._is_same_file(one, rest) or self._is_same_file(rest, one)
+        one, rest, above = (self.effects.of(*code) for code in (then, other, self._asking_above(choice)))
+        pairs = [(one, rest), (rest, one), (one, above), (rest, above)]
+        return any(self._is_same_file(made, read) for made, read in pairs)
 
     def _is_same_file(self, made: Summary, read: Summary) -> bool:
         """Whether some code writes a file that other code reads, and does not write again."""

@@ -76,8 +76,13 @@ class ExistenceChecks:
                 yield _Way(self.questions(holder.test), block, first or block[0])
 
     def questions(self, test: ast.AST) -> list[ast.Call]:
-        """The calls of a condition, or a statement, that ask whether a file is there, themselves or by a function."""
-        return [n for n in ast.walk(test) if isinstance(n, ast.Call) and any(True for _ in self._looks(n))]
+        """The calls of a condition, or a statement, that ask whether a file is there, themselves or by a function.
+
+        Also those whose answer is in a variable: `found = os.path.exists(path)`.
+        """
+        values = (self.stored.tracer.value_at(n) for n in ast.walk(test) if isinstance(n, ast.Name))
+        nodes = [n for code in (test, *values) if code is not None for n in ast.walk(code)]
+        return [n for n in nodes if isinstance(n, ast.Call) and any(True for _ in self._looks(n))]
 
     def is_missing(self, test: ast.expr, holds: bool) -> bool:
         """Whether there is no file where a condition about one holds, or does not: `len(os.listdir(path)) == 0`."""

@@ -70,6 +70,8 @@ def main():
 main()
 """
 KEPT = "def rows(path):\n    if os.path.exists(path):\n        return pickle.load(open(path, 'rb'))\n"
+LOADED = KEPT.replace("rows", "loaded") + "    return None\n"
+LOADED += "def rows(path):\n    kept = loaded(path)\n    if kept is not None:\n        return kept\n"
 MADE = "    found = read()\n    pickle.dump(found, open(path, 'wb'))\n    return found\n"
 
 
@@ -88,6 +90,11 @@ MADE = "    found = read()\n    pickle.dump(found, open(path, 'wb'))\n    return
             "    return torch.load('w.pt')\n",
             "rows()",
         ),
+        (
+            KEPT.replace("    if os.path.exists(path)", "    kept = os.path.exists(path)\n    if kept") + MADE,
+            "rows('a')",
+        ),
+        (LOADED + MADE, "rows('a.pkl')"),
         (KEPT + MADE + "def all_of(n):\n    return [rows(f'{i}.pkl') for i in range(n)]\n", "all_of(3)"),
     ],
 )

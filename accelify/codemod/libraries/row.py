@@ -174,6 +174,7 @@ class Trait(Enum):
     SEVERAL_GPUS = "several_gpus"  # computes on several GPUs of one process
     OWN_GRADIENTS = "own_gradients"  # makes optimizers whose steps take gradients that they compute themselves
     GOES_OVER = "goes_over"  # computes something of all batches of the loader that is its first argument
+    ACCUMULATES = "accumulates"  # adds up or multiplies values along a dimension: cumsum, softmax
     COUPLES = "couples"  # compares rows of what it is given with each other, or with all rows of another's
     REPEATS = "repeats"  # makes what it is given longer in some dimensions, by the same values again
     FINDS = "finds"  # with one argument alone it gives the places where that is true, as many as there are

@@ -157,9 +157,11 @@ returns=tensor rows=selects device=arguments
 
 # --- along a dimension ---
 returns=tensor rows=along device=arguments
-    torch <tensor>: cummax cummin cumprod cumsum diff kthvalue log_softmax logcumsumexp logsumexp mode msort renorm
-        softmax sort topk
-    torch: cumulative_trapezoid gradient searchsorted bucketize trapezoid trapz
+    torch <tensor>: cummax cummin diff kthvalue mode msort renorm sort topk
+    torch: gradient searchsorted bucketize trapezoid trapz
+returns=tensor rows=along device=arguments traits=accumulates
+    torch <tensor>: cumprod cumsum log_softmax logcumsumexp logsumexp softmax
+    torch: cumulative_trapezoid
     torch.special: log_softmax softmax logsumexp
 returns=tensor rows=along device=arguments traits=leaves_graph
     torch <tensor>: argmax argmin argsort

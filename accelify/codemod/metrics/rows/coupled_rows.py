@@ -1,6 +1,7 @@
 """Where does a training step need a whole batch, as it compares the rows, or takes some by their places?
 
 similarity = z @ z.t()    torch.cdist(z, z)    z[None] - z[:, None]    correlation = a.t() @ b    # over all rows
+torch.cumsum(hazards, dim=0)
 output[:labelled]    output.split([labelled, unlabelled])
 """
 
@@ -115,12 +116,20 @@ class _Rows:
         if self._is(node, Trait.COUPLES):
             return tuple(node.args[:1])
         given = self._given(node)
+        if self._is_along_rows(node, given):
+            return tuple(given[:1])
         if "torch.einsum" in (called := self.program.called(node)):
             return tuple(given[1:]) if _pairs(given) or adds_up_rows(given) else ()
         if "torch.nn.functional.linear" in called:
             return tuple(given[:2])
         meet = self._multiply if self._is(node, Trait.MULTIPLIES) else self._meet  # `distances.addmm_(1, -2, z, z.t())`
         return next((pair for pair in pairwise(given) if meet(*pair)), ())
+
+    def _is_along_rows(self, call: ast.Call, given: list[ast.expr]) -> bool:
+        """`torch.cumsum(hazards, dim=0)`: a row of what comes out depends on the others, as in a Cox loss."""
+        dims = [*given[1:2], *(k.value for k in call.keywords if k.arg in ("dim", "axis"))]
+        is_first = [d.value for d in dims if isinstance(d, ast.Constant)] == [0]
+        return is_first and self._is(call, Trait.ACCUMULATES) and self._has_rows(given[0])
 
     def _multiply(self, first: ast.expr, second: ast.expr) -> bool:
         """`z @ z.t()`, each row with each; `a.t() @ b`, the sum over all rows."""

@@ -816,6 +816,7 @@ def test_a_generator_that_only_changes_the_batches_of_a_loader(pairs: str) -> No
 
 
 STEP = "loss.backward()\noptimizer.step()\n"
+MAYBE = "    if torch.rand(1) < 0.5:\n        loss = model(x).mean()\n"
 
 
 @pytest.mark.parametrize(
@@ -824,6 +825,9 @@ STEP = "loss.backward()\noptimizer.step()\n"
         ("kind == 'a'", "elif kind == 'b':\n    loss = model(x).mean()", False),
         ("args.kind == 'a'", "", False),
         ("args.kind == 'a' and deep", "elif args.kind == 'b':\n    loss, h = model(x).mean(), 1", False),
+        ("torch.cuda.is_available()", "", False),
+        ("args.kind == 'a'", f"elif args.kind == 'b':\n{MAYBE}    else:\n        loss = model(-x).mean()\n", False),
+        ("args.kind == 'a'", f"elif args.kind == 'b':\n{MAYBE}", True),
         ("k == 0", "", True),
         ("args.kind == 'a' and len(x) > 2", "", True),
     ],

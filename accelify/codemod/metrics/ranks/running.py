@@ -10,6 +10,7 @@ from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.metrics.ranks.shards import Loop, Shards
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.conditions import Conditions, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope, names_in
@@ -254,21 +255,27 @@ class Running:
         return isinstance(run, LOOPS) and self.is_set_in_each_round(definition.node, begins, every, run)
 
     def is_set_in_each_round(
-        self, read: ast.AST, begins: Sequence[ast.AST], every: Iterable[ast.AST], loop: ast.AST
+        self, read: ast.AST, begins: Sequence[ast.AST], every: Iterable[ast.AST], loop: Loop | ast.While
     ) -> bool:
         """Whether a variable has a value of this round, as the first round, which has no other, sets it as all do.
 
-        `if args.kind == "a": loss = f(x)`, or another branch does, in a loop before which there is no `loss`.
+        `if args.kind == "a": loss = f(x)`, or another branch does, in a loop before which there is no `loss`. Branches
+        in that one which all set it may be taken by anything.
         """
         around = [b for n in begins for b, _ in self.program.branches_round(n) if self.program.inside(b, loop)]
         if not begins or any(self.program.inside(b, loop) for b, _ in self.program.branches_round(read)):
             return False
-        return all(self._is_one_choice(b.test, loop) for b in around) and all(
-            self.program.inside(node, loop) for node in every
+        passed = [*begins, loop.test if isinstance(loop, ast.While) else loop.target]
+        return all(self.program.inside(node, loop) for node in every) and all(
+            self._is_one_choice(b.test, loop) or not self.chains.flow(loop).reaches(b.test, read, without=passed)
+            for b in dict.fromkeys(around)
         )
 
     def _is_one_choice(self, test: ast.expr, loop: ast.AST) -> bool:
-        """Whether a condition is of options and of names that a loop does not set, and so is the same in each round."""
+        """Whether a condition is of options, the machine and names that a loop does not set: one for all rounds."""
+        conditions = self.program.once(Conditions)
+        if all(conditions.truth_in(test, worlds_where(has_gpu=each)) is not None for each in (False, True)):
+            return True
         nodes, bound = list(ast.walk(test)), {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and _is_store(n)}
         attributes = (n for n in nodes if isinstance(n, ast.Attribute) and not self.is_options(n.value))
         is_known = not any(self.program.attribute_writes.get(n.attr) for n in attributes)

@@ -142,7 +142,7 @@ def test_a_folder_that_was_looked_for_is_made_without_review() -> None:
     assert not any(n.rule == "folders" for n in result.notes)
 
 
-ALONE = "if accelerator.is_main_process:\n    {}\naccelerator.wait_for_everyone()\n"
+DELETED = "if accelerator.is_main_process:\n    {}\naccelerator.wait_for_everyone()\n"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,10 @@ ALONE = "if accelerator.is_main_process:\n    {}\naccelerator.wait_for_everyone(
 )
 def test_one_process_deletes_a_folder(deleted: str) -> None:
     result = run(script(imports="import os, shutil", before=deleted))
-    assert ALONE.format(deleted.replace("\n", "\n    ")) in result.after.decode()
+    guarded = DELETED.format(deleted)
+    if deleted.startswith("if "):
+        guarded = DELETED.replace(":\n    {}", " and {}").format(deleted.removeprefix("if "))
+    assert guarded in result.after.decode()
     assert not any("deletes this folder" in n.message for n in result.notes)
 
 
@@ -164,7 +167,7 @@ def test_one_process_deletes_a_folder(deleted: str) -> None:
 )
 def test_one_process_deletes_a_folder_that_the_others_may_have_used(deleted: str) -> None:
     result = run(script(imports="import os, shutil", before="a = 1", end=deleted))
-    text = "accelerator.wait_for_everyone()\n" + ALONE.format(deleted.rpartition("\n")[2].strip())
+    text = "accelerator.wait_for_everyone()\n" + DELETED.format(deleted.rpartition("\n")[2].strip())
     text = "".join(f"    {line}\n" if deleted.startswith("if") else f"{line}\n" for line in text.splitlines())
     assert text in result.after.decode()
     assert not any("deletes this folder" in n.message for n in result.notes)
@@ -229,7 +232,10 @@ def moved(*lines: str) -> list[str]:
 def test_what_is_written_is_written_by_one_process(imports: str, written: str) -> None:
     result = run(script(imports=imports, end=written))
     after = result.after.decode()
-    assert "if accelerator.is_main_process:\n    " + written.strip().replace("\n", "\n    ") + "\n" in after
+    guarded = ":\n    " + written.strip().replace("\n", "\n    ")
+    if written.startswith("if "):
+        guarded = " and " + written.removeprefix("if ")
+    assert f"if accelerator.is_main_process{guarded}\n" in after
     assert not any(n.rule == "writes" for n in result.notes)
 
 

@@ -73,6 +73,11 @@ class Block:
         if wrap is None:
             self.body.append(statement)
             return
+        if (joined := _joined(wrap, statement)) is not None:
+            self._open = None
+            self.wrapped.append(joined)
+            self.body.append(joined)
+            return
         if self._open is not None and self._open[0] is wrap and self.body[-1] is self._open[1]:
             block = self._open[1]
             deeper = [line.with_changes(indent=not is_blank(line)) for line in lines_above(statement)]
@@ -107,6 +112,21 @@ class Block:
             self._last = insert.code, len(self.body)
             left = []
         return left
+
+
+def _joined(wrap: Wrap, statement: cst.BaseStatement) -> cst.If | None:
+    """`if accelerator.is_main_process and best:` for an `if best:` alone under the former, where that is short."""
+    if len(wrap.statements) > 1 or not isinstance(statement, cst.If) or statement.orelse is not None:
+        return None
+    header = cst.parse_statement(f"{wrap.header}\n    pass")
+    if not isinstance(header, cst.If):
+        return None
+    test = snippets.expression("{outer} and {inner}", outer=header.test, inner=statement.test)
+    is_short = len(cst.Module([]).code_for_node(test)) <= _LONGEST_TEST
+    return statement.with_changes(test=test, whitespace_before_test=cst.SimpleWhitespace(" ")) if is_short else None
+
+
+_LONGEST_TEST = 80  # columns
 
 
 def _spaced(lines: list[cst.EmptyLine], inserts: Sequence[Insert]) -> list[cst.EmptyLine]:

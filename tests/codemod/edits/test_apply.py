@@ -283,3 +283,27 @@ def test_some_statements_of_a_line_get_a_header(before: str, after: str) -> None
     facts = Facts(before)
     run = tuple(facts.program.statement(facts[text]) for text in ("b()", "c()"))
     assert applied(facts, Wrap(run, "if main:")).text == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# why\nif a or b:  # then\n    c()\n", "# why\nif main and (a or b):  # then\n    c()\n"),
+        ("if(a): c()\n", "if main and (a): c()\n"),
+        ("if (n := f()) > 2:\n    c(n)\n", "if main and (n := f()) > 2:\n    c(n)\n"),
+        ("if a:\n    c()\nelse:\n    d()\n", "if main:\n    if a:\n        c()\n    else:\n        d()\n"),
+        (f"if {'a' * 80}:\n    c()\n", f"if main:\n    if {'a' * 80}:\n        c()\n"),
+        ("while a:\n    c()\n", "if main:\n    while a:\n        c()\n"),
+    ],
+)
+def test_a_condition_that_is_wrapped_alone(before: str, after: str) -> None:
+    facts = Facts(before)
+    assert applied(facts, Wrap((facts.files[0].tree.body[0],), "if main:")).text == after
+
+
+def test_a_condition_in_a_context() -> None:
+    facts = Facts("if a:\n    c()\n")
+    assert (
+        applied(facts, Wrap((facts.files[0].tree.body[0],), "with main():")).text
+        == "with main():\n    if a:\n        c()\n"
+    )

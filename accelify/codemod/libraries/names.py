@@ -646,6 +646,13 @@ def may_differ_in_training(name: str | None) -> bool:
     return _has_trait(name, Trait.DIFFERS_IN_TRAINING) or _has_trait(name, Trait.MAY_DIFFER_IN_TRAINING)
 
 
+def may_keep_statistics(name: str | None) -> bool:
+    """Modules that keep statistics of their batches, as batch normalisation does, and those of libraries that may."""
+    row = table.function(name)
+    is_one = row is not None and row.returns == "normalization"
+    return is_one or _has_trait(name, Trait.MAY_DIFFER_IN_TRAINING)
+
+
 def _has_effect(name: str | None, effect: Effect) -> bool:
     row = table.function(name)
     return row is not None and effect in row.effects

@@ -70,7 +70,7 @@ def decided_together(metrics: Metrics, apart: Sequence[Choice]) -> dict[Choice, 
             found[choice] = Answer.FIRST
         elif _is_of_one_round(metrics, choice.test) and (how := learning.left_out_by(choice)) is not None:
             found[choice] = how
-    while left := [c for c in found if not _is_met_by_all(metrics, c.node, {*apart}.difference(found), found)]:
+    while left := [c for c in found if not is_met_by_all(metrics, c.node, {*apart}.difference(found), found)]:
         for choice in left:
             del found[choice]
     return found
@@ -113,7 +113,7 @@ def drawn_keys(metrics: Metrics, apart: Sequence[Choice], alike: Container[Choic
         found = [d.node for d in chains.definitions(key)]
         path, holder = program.binding(found[0]) if len(found) == 1 else ((), None)
         is_plain = isinstance(holder, ast.Assign) and not path and "tensor" not in chains.kinds.of(holder.value)
-        if is_plain and isinstance(holder, ast.Assign) and _is_met_by_all(metrics, holder, others, alike):
+        if is_plain and isinstance(holder, ast.Assign) and is_met_by_all(metrics, holder, others, alike):
             yield holder.value
 
 
@@ -174,7 +174,7 @@ def _is_of_episode(metrics: Metrics, listed: ast.expr) -> bool:
         return False
     definitions = (d for n in nodes if isinstance(n, (ast.Name, ast.Attribute)) for d in chains.definitions(n))
     filled = (d.node for d in definitions if d.kind is Kind.IN_PLACE)
-    return any(not _is_met_by_all(metrics, node, (), ()) for node in filled)
+    return any(not is_met_by_all(metrics, node, (), ()) for node in filled)
 
 
 def _is_for_all(metrics: Metrics, learning: JointSteps, comparisons: LossComparisons, choice: Choice) -> bool:
@@ -208,7 +208,7 @@ def is_asked_together(metrics: Metrics, call: ast.Call, apart: Container[Choice]
     inside = [n for n in program.ancestors(call) if program.inside(n, statement)]
     tests = [n.test for n in (call, *program.ancestors(call)) if isinstance(n, (ast.If, ast.While))]
     is_sure = not any(isinstance(n, _MAYBE) for n in inside) and not any(map(files.are_in, tests))
-    return is_sure and _is_met_by_all(metrics, call, apart, alike)
+    return is_sure and is_met_by_all(metrics, call, apart, alike)
 
 
 def follows(metrics: Metrics, test: ast.expr, agreed: Iterable[Choice]) -> bool:
@@ -218,7 +218,7 @@ def follows(metrics: Metrics, test: ast.expr, agreed: Iterable[Choice]) -> bool:
     return bool(differing) and all(o.mark is Mark.CHOSEN and o.node in decided for o in differing)
 
 
-def _is_met_by_all(metrics: Metrics, node: ast.AST, apart: Container[Choice], alike: Container[Choice]) -> bool:
+def is_met_by_all(metrics: Metrics, node: ast.AST, apart: Container[Choice], alike: Container[Choice]) -> bool:
     """Whether all ranks come to a node equally often, where they decide some conditions apart and others alike."""
     ranks = metrics.ranks
 

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Set
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.joint_steps import JointSteps
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Constant, FunctionValue, Made
+from accelify.codemod.semantics.values import Constant, External, FunctionValue, Made
 from accelify.codemod.training.modes import LastModes
 
 
@@ -193,6 +194,54 @@ def refreshing_passes(metrics: Metrics) -> Iterator[ast.Call]:
         is_run = any(map(roles.is_model, program.values(call.func))) or "module" in kinds.of(call.func)
         if is_run and (has_hooks or not modes.is_in_eval_mode(call)) and any(map(metrics.ranks.is_own, call.args)):
             yield call
+
+
+def late_evaluations(metrics: Metrics) -> Iterator[tuple[ast.stmt, ast.Call]]:
+    """The statements of rounds that evaluate, with the pass in training mode on a rank's own batch since its last step.
+
+    loss.backward(); optimizer.step(); show(model(x))    # changes the statistics of batch normalisation
+    if step % 100 == 0:
+        evaluate(model)    # on the same data in all ranks, by each rank's own statistics
+
+    What all ranks do together, as a backward pass, makes the statistics agree.
+    """
+    training, program = metrics.measured.training, metrics.measured.program
+    steps = JointSteps(metrics, training.backwards)
+    evaluating = _evaluating_alike(metrics)
+    frames = {program.frame(call) for call in evaluating}
+    for loop in dict.fromkeys(loops[0] for loops in training.loops.values() if loops and frames):
+        calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+        backwards = [c for c in calls if steps.holds([c])]
+        others = [c for c in calls if c not in backwards]
+        runs = [c for c in others if c in evaluating or not frames.isdisjoint(program.run_through([c]))]
+        passes = [c for c in others if c not in runs and _learns_statistics(metrics, c)] if runs else []
+        flow = program.control_flow(loop)
+        for call in runs:
+            late = (p for p in passes if flow.reaches(p, call, without=backwards))
+            around = [n for n in program.loops_round(call) if program.inside(n, loop) and n is not loop]
+            statement = around[-1] if around else program.statement(call)
+            if isinstance(statement, ast.stmt) and (found := next(late, None)) is not None:
+                yield statement, found
+
+
+def _evaluating_alike(metrics: Metrics) -> set[ast.Call]:
+    """The forward passes in evaluation mode on data that are the same on all ranks, of models with such statistics."""
+    program, roles = metrics.measured.program, metrics.measured.roles
+    values = (v for held in program.flow.values.values() for v in held)
+    if not metrics.ranks.rounds or not any(
+        isinstance(v, External) and names.may_keep_statistics(v.name) for v in values
+    ):
+        return set()
+    modes = LastModes(program, roles)
+    passes = (c for c in program.calls if any(map(roles.is_model, program.values(c.func))))
+    return {c for c in passes if c.args and not any(map(metrics.ranks.is_own, c.args)) and modes.is_in_eval_mode(c)}
+
+
+def _learns_statistics(metrics: Metrics, call: ast.Call) -> bool:
+    """Whether a call is a forward pass of a model on a rank's own batch, in training mode."""
+    roles, program = metrics.measured.roles, metrics.measured.program
+    is_pass = any(map(roles.is_model, program.values(call.func))) and any(map(metrics.ranks.is_own, call.args))
+    return is_pass and not LastModes(program, roles).is_in_eval_mode(call)
 
 
 def _is_unread(program: Program, call: ast.Call) -> bool:

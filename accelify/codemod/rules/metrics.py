@@ -29,6 +29,8 @@ A loop that evaluates, where all that leaves it is added up or collected, has it
 sums, meters and lists are combined after the loop: the numbers are those of one process. A number of batches that is
 read off the index of the last, `i + 1`, becomes `len(loader)`. Any other evaluation is not
 sharded: every process evaluates all of it, which is right but no faster.
+Where a pass in training mode after a step changes the statistics of batch normalisation, and the same round evaluates
+all data in every process, `wait_for_everyone()` before that makes the statistics agree.
 Rows that a comprehension counts, as `n = sum(len(x) for x, _ in train_loader)` does, are counted by all processes
 together; a note names what any other comprehension collects from a prepared loader.
 Left alone: a sum that does not begin at zero just outside its loop, or that is read nowhere after it; one whose use
@@ -47,6 +49,8 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
 from accelify.codemod.metrics.counted_passes import CountedPass
+from accelify.codemod.metrics.decisions import decided_apart, is_met_by_all
+from accelify.codemod.metrics.forward_state import late_evaluations
 from accelify.codemod.metrics.meters import Metered
 from accelify.codemod.metrics.rows.lists import Collected
 from accelify.codemod.metrics.rows.recomputation import Recomputation
@@ -76,6 +80,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
             "is of all data: divide by the number of batches that its own loop takes"
         )
         yield Remark(NAME, script.path(divisor), divisor, message, Tier.REVIEW)
+    yield from _with_one_statistics(script)
     for order, reduction in enumerate(script.metrics.reductions):
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None
@@ -99,6 +104,21 @@ def find(script: Script) -> Iterator[Change | Remark]:
             if message:
                 yield Remark(NAME, script.path(whole), whole, message, Tier.REVIEW)
                 break
+
+
+def _with_one_statistics(script: Script) -> Iterator[Change]:
+    """A wait before an evaluation that stays whole, as a pass since the last step has changed what it computes with."""
+    found = [] if script.is_by_hand or script.run.ends_apart else list(late_evaluations(script.metrics))
+    apart = list(decided_apart(script.metrics)) if found else []
+    for statement, call in dict(found).items():
+        accelerator = script.accelerator(statement)
+        if accelerator is not None and is_met_by_all(script.metrics, statement, apart, ()):
+            wait = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
+            reason = (
+                f"`{ast.unparse(call)}` changes the statistics of batch normalisation after the backward pass: waiting "
+                "gives all processes the same before they evaluate"
+            )
+            yield Change(NAME, script.path(statement), statement.lineno, reason, (wait,), Tier.SAFE)
 
 
 def _once_over(script: Script, loop: ast.stmt, code: str, order: int) -> Insert:

@@ -11,9 +11,11 @@ from accelify.codemod.metrics.forward_state import (
     forward_states,
     hook_states,
     hook_totals,
+    late_evaluations,
     refreshing_passes,
 )
 from tests.codemod.facts import Facts
+from tests.codemod.pairs import run
 
 SCRIPT = """\
 import torch
@@ -316,3 +318,58 @@ def test_what_methods_of_a_module_leave_to_each_other(body: str, names: list[str
     text = RECURRENT.format(body=body, begin="pass").replace("model = Net()", f"{HELPERS}model = Net()")
     script = Facts(text).script
     assert [name for _, name in carried_states(script.metrics)] == names
+
+
+BY_STEPS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+loader, test_loader = DataLoader(rows, batch_size=4), DataLoader(others)
+model = nn.Sequential(nn.Linear(4, 8), nn.{norm}(8), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+best = []
+def evaluate():
+    model.eval()
+    best.append(max(model(x).std().item() for x in test_loader))
+    model.train()
+def train_step(x):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+batches = iter(loader)
+for step in range(12):
+    x = next(batches)
+    {before}
+    train_step(x)
+    {after}
+    if step % 5 == 4:
+        {evaluate}
+"""
+PASS = {"norm": "BatchNorm1d", "before": "pass", "after": "shown = model(x)", "evaluate": "evaluate()"}
+
+
+@pytest.mark.parametrize(
+    ("slots", "at"),
+    [
+        ({}, "evaluate()"),
+        ({"after": "with torch.no_grad(): print(model(x).mean())"}, "evaluate()"),
+        (
+            {"evaluate": "model.eval()\n        for y in test_loader: best.append(model(y))\n        model.train()"},
+            "for y in",
+        ),
+        ({"before": "shown = model(x)", "after": "pass"}, None),
+        ({"norm": "LayerNorm"}, None),
+        ({"after": "shown = model(torch.ones(2, 4))"}, None),
+        ({"evaluate": "best.append(model(x))"}, None),
+    ],
+)
+def test_an_evaluation_after_a_pass_that_changes_statistics(slots: dict[str, str], at: str | None) -> None:
+    text = BY_STEPS.format(**{**PASS, **slots})
+    found = [ast.unparse(statement) for statement, _ in late_evaluations(Facts(text).script.metrics)]
+    assert (not found) if at is None else found[0].startswith(at)
+
+
+def test_all_wait_before_such_an_evaluation() -> None:
+    assert (
+        "        accelerator.wait_for_everyone()\n        evaluate()\n" in run(BY_STEPS.format(**PASS)).after.decode()
+    )

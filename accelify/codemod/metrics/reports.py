@@ -22,6 +22,8 @@ from accelify.codemod.semantics.program import COMPREHENSIONS
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Generated, Instance, Value
 from accelify.codemod.semantics.visits.first_rounds import set_in_first_round
+from accelify.codemod.training.origins import Origins
+from accelify.codemod.training.roles import Roles
 
 _DRAWN_INTO = frozenset({Effect.PLOTS, Effect.SHOWS})
 _OF_DRAWS = {Mark.DRAW, Mark.PICKED, Mark.CHOSEN, Mark.RUNNING}
@@ -81,6 +83,7 @@ class Reports:
         self.program = ranks.program
         self.is_reduced = is_reduced
         self.losses = losses
+        self.origins = Origins(ranks.program, ranks.program.once(Roles), ranks.chains.tracer)
         self._found: dict[tuple[object, ...], Report] = {}
         self._leaves: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of what was found
         self._shown: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # that show batches
@@ -374,9 +377,11 @@ class Reports:
         if around is not None:
             yield node, around
         elif frame not in seen:
-            for call in self.program.calls_of(frame):
-                for given in [*call.args, *(k.value for k in call.keywords)]:
-                    yield from self._in_rounds(given, seen | {frame})
+            behind = set(self.origins.along([node], lambda made: True))
+            names = [p.arg for p in frame.parameters if p in behind]
+            given = (self.ranks.chains.given(c, frame, n) for c in self.program.calls_of(frame) for n in names)
+            for argument in filter(None, given):
+                yield from self._in_rounds(argument, seen | {frame})
 
     def _of_carried(self, root: ast.expr, loop: Loop) -> None:
         """Report the variables that a round gets from the one before, and a loss is computed from."""

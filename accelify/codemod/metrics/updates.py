@@ -16,9 +16,12 @@ from accelify.codemod.libraries.kinds import SEQUENCES
 from accelify.codemod.libraries.row import Rows, Trait
 from accelify.codemod.metrics.sums.zeros import is_zero
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.definitions import Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.scopes import Scope, names_in, returned
+
+_DEPTH = 3
 
 
 class Updating(Enum):
@@ -49,6 +52,10 @@ class Addition:
 
 def addition(chains: Chains, node: ast.AST) -> Addition | None:
     """How a definition adds to what was there; None if it does anything else."""
+    return _addition(chains, node, _DEPTH)
+
+
+def _addition(chains: Chains, node: ast.AST, depth: int) -> Addition | None:
     if isinstance(node, ast.Call):
         return _added_by_call(chains, node)
     if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -63,7 +70,51 @@ def addition(chains: Chains, node: ast.AST) -> Addition | None:
     if value is not None and isinstance(node, ast.Subscript) and _begins_place(chains, node, value):
         return Addition(node, statement, node, (value,))
     parts = _rest(chains, value, ast.unparse(node)) if value is not None else None
+    if parts is None:
+        parts = _added_in_functions(chains, node, depth)
     return None if parts is None else Addition(node, statement, node, tuple(parts))
+
+
+def _added_in_functions(chains: Chains, target: ast.expr, depth: int) -> list[ast.expr] | None:
+    """What functions add to an argument that they return: `total = step(x, total)`, `total, n = step(x, total, n)`."""
+    call, position = _call_given_to(chains.program, target)
+    if call is None or not depth:
+        return None
+    found: list[ast.expr] = []
+    for function in chains.program.flow.callees.get(call, ()):
+        given = {p.arg: a for p in function.parameters if (a := chains.given(call, function, p.arg)) is not None}
+        names = [name for name, a in given.items() if _names(a, ast.unparse(target))]
+        is_passed_on = len(names) == 1 and ast.unparse(given[names[0]]) == ast.unparse(target)
+        parts = _added_to_argument(chains, function, names[0], position, depth) if is_passed_on else None
+        if parts is None:
+            return None
+        found += parts
+    return found or None
+
+
+def _call_given_to(program: Program, target: ast.expr) -> tuple[ast.Call | None, int | None]:
+    """The call whose result, or the part of it with a position, an assignment gives to a target."""
+    parent = program.parent(target)
+    is_part = isinstance(parent, (ast.Tuple, ast.List))
+    holder = program.parent(parent) if is_part and parent is not None else parent
+    value = holder.value if isinstance(holder, ast.Assign) else None
+    position = parent.elts.index(target) if isinstance(parent, (ast.Tuple, ast.List)) else None
+    return (value, position) if isinstance(value, ast.Call) else (None, None)
+
+
+def _added_to_argument(
+    chains: Chains, function: Scope, name: str, position: int | None, depth: int
+) -> list[ast.expr] | None:
+    """What a function adds to an argument and returns; None if it changes it, or returns anything, in another way."""
+    results = returned([function])
+    if position is not None:
+        tuples = [r for r in results if isinstance(r, ast.Tuple) and position < len(r.elts)]
+        results = [r.elts[position] for r in tuples] if len(tuples) == len(results) else []
+    found = [None if r is None else _rest(chains, r, name) for r in results]
+    every = chains.facts(function.node).all_of(Variable(function, name))
+    changes = (_addition(chains, d.node, depth - 1) for d in every if d.kind is not Kind.PARAMETER)
+    found += [None if change is None else list(change.parts) for change in changes]
+    return None if not found or None in found else [part for parts in found for part in parts or ()]
 
 
 def _begins_place(chains: Chains, place: ast.Subscript, value: ast.expr) -> bool:

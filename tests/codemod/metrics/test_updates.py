@@ -8,6 +8,7 @@ import pytest
 
 from accelify.codemod.metrics.updates import Updating, added_in, additions_in, updating
 from tests.codemod.metrics.facts import script_of, training
+from tests.codemod.pairs import run
 
 
 def additions(batch: str) -> dict[str, list[str]]:
@@ -38,6 +39,49 @@ def test_an_addition(batch: str, target: str, parts: list[str]) -> None:
 )
 def test_what_is_no_addition(batch: str) -> None:
     assert "total" not in additions(batch)
+
+
+ADDS = {
+    "add = lambda x, sum: sum + x": ["x"],
+    "def add(x, sum):\n    sum += x.mean()\n    return sum": ["x.mean()"],
+    "def add(x, sum):\n    if len(x):\n        sum = sum + x\n    return sum + 1": ["1", "x"],
+    "def more(x, sum):\n    return sum + x\ndef add(x, sum):\n    sum = more(x, sum)\n    return sum": ["x"],
+}
+DOES_NOT_ADD = {
+    "def add(x, sum):\n    return x",
+    "def add(x, sum):\n    return 0.9 * sum + x",
+    "def add(x, sum):\n    sum = x\n    return sum",
+    "def add(x, sum):\n    return sum if len(x) else x",
+    "def add(x, sum):\n    return add(x, sum)",
+}
+
+
+def additions_through(function: str, batch: str) -> dict[str, list[str]]:
+    script = script_of(function + "\n" + training(begin="total, n = 0, 0", batch=batch, end="print(total, n)"))
+    (loop,) = script.metrics.shared_loops
+    found = additions_in(script.metrics.measured.chains, loop)
+    return {ast.unparse(a.target): [ast.unparse(p) for p in a.parts] for a in found}
+
+
+@pytest.mark.parametrize("function", ADDS)
+def test_a_function_that_adds_to_what_it_is_given(function: str) -> None:
+    assert sorted(additions_through(function, "total = add(loss, total)")["total"]) == ADDS[function]
+    both = f"{function}\ndef both(x, sum, n):\n    return add(x, sum), n + len(x)"
+    assert additions_through(both, "total, n = both(loss, total, n)")["n"] == ["len(x)"]
+
+
+@pytest.mark.parametrize("function", sorted(DOES_NOT_ADD))
+def test_a_function_that_gives_something_else(function: str) -> None:
+    assert "total" not in additions_through(function, "total = add(loss, total)")
+    assert "total" not in additions_through("add = lambda x, sum: sum + x", "total = add(total, total)")
+
+
+def test_a_sum_that_a_function_adds_to_is_reduced() -> None:
+    function = "def add(x, sum):\n    sum += x.item()\n    return sum\n"
+    text = function + training(
+        begin="total, n = 0, 0", batch="total = add(loss, total); n += 1", end="print(total / n)"
+    )
+    assert "accelerator.reduce((total, n), " in run(text).after.decode()
 
 
 def test_the_variables_that_a_loop_adds_to() -> None:

@@ -328,6 +328,7 @@ class Sums:
         """The definitions of a variable in a loop, if each of them adds to it."""
         every = self.chains.facts(loop).all_of(variable)
         known = {a.node for a in additions}
+        known |= {a.statement.value for a in additions if isinstance(a.statement, ast.Assign)}  # a call that adds to it
         inside = [d for d in every if self._is_within(d.node, loop)]
         inside = [d for d in inside if d.node in known or not self._is_of_another(d, variable)]
         return inside if all(d.node in known for d in inside) else None

@@ -61,6 +61,8 @@ REDUCED = {
     "extend": Value("$ = []", "$.extend(out.argmax(1).tolist())", "sum($)"),
     "get": Value("$ = {}", "$['a'] = $.get('a', 0.0) + loss.item()", "$['a'] / len(loader)"),
     "lists in a dict": Value("$ = defaultdict(list)", "$['loss'].append(loss.item())", "np.mean($['loss'])"),
+    "list + list": Value("$ = []", "$ = $ + [loss.item()]", "np.mean($)"),
+    "function": Value("$ = 0.0", "$ = add($, loss.item())", "$ / len(loader)"),
 }
 # Those that nobody can reduce for the script, or that the codemod does not: a note names them.
 NOTED = {
@@ -70,7 +72,6 @@ NOTED = {
     "np.add.at": Value("$ = np.zeros(2)", "np.add.at($, y.numpy(), 1)", "$[0] / 8"),
     "last of a list": Value("$ = []", "$.append(loss.item())", "$[-1]"),
     "whole list": Value("$ = []", "$.append(loss.item())", "str($)"),
-    "list + list": Value("$ = []", "$ = $ + [loss.item()]", "np.mean($)"),
     "list by a function": Value("$ = []", "put($, loss.item())", "np.mean($)"),
     "deque": Value("$ = deque(maxlen=3)", "$.append(loss.item())", "sum($) / len($)"),
     "appendleft": Value("$ = deque()", "$.appendleft(loss.item())", "sum($) / len($)"),
@@ -81,7 +82,6 @@ NOTED = {
     "meter that is called": Value("$ = Running()", "$(loss.item())", "$.total / $.n"),
     "meter of names": Value("$ = Named()", "$.add(loss=loss.item())", "$.mean('loss')"),
     "attribute": Value("$ = SimpleNamespace(total=0.0)", "$.total += loss.item()", "$.total / len(loader)"),
-    "function": Value("$ = 0.0", "$ = add($, loss.item())", "$ / len(loader)"),
     "sum()": Value("$ = 0.0", "$ = sum([$, loss.item()])", "$ / len(loader)"),
     "product": Value("$ = 1.0", "$ *= loss.item()", "$"),
     "or": Value("$ = False", "$ = $ or torch.isnan(loss).item()", "$"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from accelify.verify.judging import data, endings, launched, outputs, training
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.judging.judge import judge
@@ -281,6 +283,19 @@ def test_a_mean_over_uneven_parts_of_a_batch_is_near() -> None:
     for printed, status in (("loss 0.450", Status.NATURE), ("loss 0.250", Status.DIFFERS)):
         ranks = [traced(rank, prints=printing(printed)) for rank in range(2)]
         assert outputs.printed(evidence(original, *ranks)).status is status
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [("0.500", Status.NATURE), ("1.000", Status.NATURE), ("0.480", Status.DIFFERS), ("0.250", Status.DIFFERS)],
+)
+def test_a_mean_of_losses_may_be_shown_after_an_evaluation(number: str, status: Status) -> None:
+    def line(text: str) -> list[Print]:
+        return [Print(f"loss {text}", "train.py:9", True, 2, ("train.py:9",))]
+
+    original = traced(prints=line(number), passes=passing((0, 1, 2)), backwards=[Backward(0.4), Backward(0.6)])
+    ranks = [traced(rank, prints=line(f"{float(number) - 0.01:.3f}")) for rank in range(2)]
+    assert outputs.evaluation(evidence(original, *ranks)).status is status
 
 
 def test_numbers_that_differ_from_run_to_run_are_not_compared() -> None:

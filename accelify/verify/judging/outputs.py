@@ -151,7 +151,8 @@ def _other_number(name: str, evidence: Evidence, line: Line, differ: tuple[str, 
         words = f"a sum over the ranks, each of which here has parts of all batches and not batches of its own; {words}"
         return make_row(name, many, NATURE, words, line.ours.at)
     uneven = next((size for size in batch_sizes(evidence.baseline.ranks[0]) if size % many.world), None)
-    if uneven is not None and not line.theirs.evaluation and _is_near(differ):
+    is_of_training = not line.theirs.evaluation or _adds_up_losses(evidence.baseline.ranks[0], line, differ[1])
+    if uneven is not None and is_of_training and _is_near(differ):
         words = f"a batch of {uneven} is divided unevenly, so that the ranks' means are not of equal parts; {words}"
         return make_row(name, many, NATURE, words, line.ours.at)
     return make_row(name, many, DIFFERS, words, line.ours.at)
@@ -250,6 +251,17 @@ def _is_near(differ: tuple[str, str]) -> bool:
         return compare.is_close(float(differ[0]), float(differ[1]), UNEVEN * abs(float(differ[1])))
     except ValueError:
         return False
+
+
+def _adds_up_losses(trace: Trace, line: Line, number: str) -> bool:
+    """Whether a number is the sum or the mean of the losses since its line was last printed."""
+    before = [each.passes for each in trace.prints[: line.index] if each.at == line.theirs.at]
+    losses = trace.losses[before[-1] if before else 0 : line.theirs.passes]
+    whole = math.fsum(losses)
+    return bool(losses) and any(
+        compare.is_close(float(number), value, 1.01 * compare.last_digit(number) + 1e-6 * abs(value))
+        for value in (whole, whole / len(losses))
+    )
 
 
 def checkpoints_of_one(original: Run, one: Run) -> Row:

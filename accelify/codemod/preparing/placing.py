@@ -13,6 +13,7 @@ from accelify.codemod.libraries import methods
 from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.preparing.reach import CURRENT, Reach, constructor, node_of
 from accelify.codemod.preparing.settings import is_default_setting
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.set_by_text import setters
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, code, main_guard
@@ -165,9 +166,13 @@ class Access:
         return next((index for index, s in enumerate(root.body) if s in needing), len(root.body))
 
     def _first_run(self, root: Scope) -> int:
-        """The place in a module's body of the first statement that runs one of the module's functions."""
-        callees = self.program.flow.callees
-        calls = (c for c in self.program.calls_in(root) if any(f.root is root for f in callees.get(c, ())))
+        """The place in a module's body of the first statement that runs one of its functions, or writes a file."""
+        callees, effects = self.program.flow.callees, self.program.once(Effects)
+        calls = (
+            c
+            for c in self.program.calls_in(root)
+            if any(f.root is root for f in callees.get(c, ())) or effects.of_call(c).files_written
+        )
         return min((root.body.index(self._top(c)) for c in calls), default=len(root.body))
 
     def _top(self, node: ast.AST) -> ast.stmt:

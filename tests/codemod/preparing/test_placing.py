@@ -241,6 +241,17 @@ def test_the_library_is_imported_before_a_function_that_asks_it_runs(written: st
     assert after.index("\nagain(") < after.index("\naccelerator = accelify.runtime.Accelerator(")
 
 
+@pytest.mark.parametrize(
+    ("early", "is_first"),
+    [("open('x.txt', 'w').write('1')", True), ("os.remove('x.txt')", True), ("os.environ['A'] = '1'", False)],
+)
+def test_the_library_is_imported_before_a_file_is_written(early: str, is_first: bool) -> None:
+    facts = Facts(f"import os\n{early}\n{SCRIPT.format(settings='')}")
+    root = facts.program.frame(facts.files[0].tree)
+    edit = facts.script.access.import_edit(root, "import accelify.runtime")
+    assert (edit.node.lineno == 1) is is_first
+
+
 def test_it_is_imported_beside_torch_where_that_is_early_enough() -> None:
     after = migrated(SCRIPT.format(settings="def show(x):\n    open('x.txt', 'w').write(x)\nshow('1')"))
     assert after.index("import torch") < after.index("accelify.runtime") < after.index("def show")

@@ -10,11 +10,14 @@ A file whose functions ask for `Accelerator.current()` has both forms.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 
 from accelify.codemod.edits.values import Change, Edit, Insert
 from accelify.codemod.rules import creation
+
+_CREATION = re.compile(r"(?:^|= )(?=Accelerator\()")  # also where no name is given to it
 
 
 def in_one_form(changes: list[Change], module: str, asking: Collection[str]) -> list[Change]:
@@ -34,4 +37,4 @@ def _in_form(edit: Edit, whole: Insert, module: str) -> Edit:
         return edit
     if edit.code == f"from {module} import Accelerator":
         return whole
-    return replace(edit, code=edit.code.replace("= Accelerator(", f"= {module}.Accelerator("))
+    return replace(edit, code=_CREATION.sub(rf"\g<0>{module}.", edit.code))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from accelify.codemod.edits.values import Change, Insert
 from accelify.codemod.options import ACCELERATE, Options
+from accelify.codemod.planning.imports import in_one_form
 from accelify.codemod.rewrite import rewrite_source
 
 FROM = "from accelify.runtime import Accelerator\n"
@@ -78,3 +82,22 @@ Trainer().fit()
 def test_another_library_has_its_functions_elsewhere() -> None:
     text = after(helper=SAVE, training='keep(model, "m.pt")', options=Options(runtime=ACCELERATE))
     assert "from accelerate import Accelerator\n" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        ("Accelerator()", "accelify.runtime.Accelerator()"),  # no name is given to it
+        ("Accelerator(\n    cpu=args.cpu\n)", "accelify.runtime.Accelerator(\n    cpu=args.cpu\n)"),
+        ("self.accelerator = Accelerator()", "self.accelerator = accelify.runtime.Accelerator()"),
+        ("accelerator = Accelerator.current()", "accelerator = Accelerator.current()"),
+    ],
+)
+def test_the_accelerator_is_taken_from_there_wherever_it_is_made(code: str, made: str) -> None:
+    line = ast.parse("pass").body[0]
+    whole = Change("checkpoints", "a.py", 1, "", (Insert(line, "before", "import accelify.runtime"),))
+    creation = Change("accelerator", "a.py", 1, "", (Insert(line, "after", code),))
+    assert in_one_form([whole, creation], "accelify.runtime", ()) == [
+        whole,
+        Change("accelerator", "a.py", 1, "", (Insert(line, "after", made),)),
+    ]

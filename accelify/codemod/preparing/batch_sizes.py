@@ -11,7 +11,9 @@ from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Role, Row, Rows, Trait
 from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.preparing.parallel_wrappers import wrapper_names
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions
+from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
@@ -364,7 +366,19 @@ class _Fixed:
 
     def _is_needed(self, function: Scope, name: str, depth: int = 3) -> bool:
         """Whether a function of a model does more with a parameter than keep it in an attribute that nothing reads."""
-        return any(self._needs(read, depth) for read in self.program.reads_of(function, name))
+        chains = self.program.once(Chains)
+        reads = (
+            read
+            for read in self.program.reads_of(function, name)
+            if read not in self._sizes and any(d.kind is Kind.PARAMETER for d in chains.definitions(read))
+        )
+        return any(self._needs(read, depth) for read in reads)
+
+    @cached_property
+    def _sizes(self) -> frozenset[ast.expr]:
+        """What the loaders themselves are given."""
+        made = (v.node for v in self.loaders if isinstance(v, Made))
+        return frozenset(size_of(self.tracer, node) for node in made if isinstance(node, ast.Call))
 
     def _needs(self, read: ast.Name, depth: int) -> bool:
         parent = self.program.parent(read)

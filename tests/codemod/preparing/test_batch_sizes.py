@@ -427,3 +427,37 @@ def test_no_batch_is_smaller_than_one_row(batch: str) -> None:
 
 def test_a_batch_may_be_smaller_than_two_rows() -> None:
     assert fixed("nn.Linear(4, 1)", "2", "z = x.view(2, -1)") == ["2"]
+
+
+TRAINER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Trainer(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.opt = net, torch.optim.SGD(net.parameters(), lr=0.1)
+    def fit(self, data, size):
+        loader = DataLoader(data, batch_size=size)
+        for x in loader:
+            {first}
+            loss = self.net(x).view({rows}, -1).mean()
+            self.opt.zero_grad()
+            loss.backward()
+            self.opt.step()
+SIZE = 8
+Trainer(nn.Linear(4, 1)).fit(torch.rand(36, 4), SIZE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "rows", "given"),
+    [
+        ("size = x.shape[0]", "size", []),
+        ("pass", "len(x)", []),
+        ("size, _ = x.shape", "size", []),
+        ("pass", "size", ["SIZE", "size"]),
+    ],
+)
+def test_a_trainer_that_is_a_module_gives_its_loader_the_size(first: str, rows: str, given: list[str]) -> None:
+    assert texts(found(Facts(TRAINER.format(first=first, rows=rows))).fixed) == given

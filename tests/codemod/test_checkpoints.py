@@ -952,3 +952,19 @@ def test_a_name_that_processes_make_of_their_own_data_is_noted_where_it_is_loade
     noted = [n.message for n in result.notes if "each process names this file by its own data" in n.message]
     assert len(noted) == is_noted
     assert all("`name = accelerator.broadcast_object_list([name])[0]`" in m for m in noted)
+
+
+@pytest.mark.parametrize(
+    ("save", "load"), [("np.save(name, 1.0)", "np.load(name)"), ("joblib.dump(low, name)", "joblib.load(name)")]
+)
+@pytest.mark.parametrize("made", ["f'm-{loss.item():.2f}.npy'", "f'm-{epoch}.npy'"])
+def test_so_it_is_of_other_files(save: str, load: str, made: str) -> None:
+    text = training_scripts.script(
+        imports="import joblib\nimport numpy as np",
+        before="rows = [(torch.randn(4), torch.randn(1)) for _ in range(8)]",
+        set_up="low, name = 9e9, ''",
+        end_of_epoch=f"name = {made}\n{save}",
+        end=f"model.bias.data += float({load})",
+    )
+    noted = [n for n in run(text).notes if "each process names this file by its own data" in n.message]
+    assert len(noted) == ("loss" in made)

@@ -133,3 +133,24 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
             yield child
         elif isinstance(child, (ast.keyword, ast.comprehension)):
             yield from _expressions(child)
+
+
+def is_named_apart(ranks: Ranks, load: ast.Call, path: ast.expr) -> bool:
+    """Whether a path that is read after the training is made, or chosen, by the values of one rank's own batches."""
+    program = ranks.program
+    is_in_round = not ranks.rounds.isdisjoint(program.loops_round(load))
+    is_in_round = is_in_round or ranks.running.loop_that_runs(program.frame(load)) is not None
+    own = ranks.of(path).of(Mark.BATCH, Mark.CHOSEN, Mark.RUNNING)
+    return not is_in_round and any(origin.differs for origin in own)
+
+
+def named_apart(path: ast.expr, speaker: str | None) -> str:
+    """The note on a file that each process looks for under its own name. speaker: the accelerator that may give one."""
+    message = (
+        "each process names this file by its own data, and only the main process has saved it: the others "
+        "may look for files that are not there. Name it by what is reduced, or give all processes one name"
+    )
+    if speaker is not None:
+        name = ast.unparse(path) if isinstance(path, (ast.Name, ast.Attribute)) else "name"
+        message += f", as in `{name} = {speaker}.broadcast_object_list([{name}])[0]`"
+    return message

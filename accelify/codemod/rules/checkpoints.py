@@ -32,10 +32,10 @@ from accelify.codemod.files_written.loads import (
     waits_as_well,
 )
 from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
+from accelify.codemod.files_written.own_paths import is_named_apart, named_apart
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.table import is_kind
 from accelify.codemod.metrics.decisions import decided_apart
-from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
@@ -277,15 +277,9 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
             )
             if call in script.written.guarding.covered or script.written.guarding.cached.holds(call):
                 continue
-            if read and _is_named_apart(script, call, path):
-                message = (
-                    "each process names this file by its own data, and only the main process has saved it: the others "
-                    "may look for files that are not there. Name it by what is reduced, or give all processes one name"
-                )
-                if accelerator is not None and script.options.runtime.has("broadcast_object_list"):
-                    name = ast.unparse(path) if isinstance(path, (ast.Name, ast.Attribute)) else "name"
-                    message += f", as in `{name} = {accelerator}.broadcast_object_list([{name}])[0]`"
-                yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+            if read and is_named_apart(script.metrics.ranks, call, path):
+                speaker = accelerator if script.options.runtime.has("broadcast_object_list") else None
+                yield Remark(NAME, script.path(call), call, named_apart(path, speaker), Tier.REVIEW)
             if accelerator is None or script.path(call) not in script.files:
                 beyond.append((call, path))
                 continue
@@ -309,15 +303,6 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change | Remark]:
     apart = [s for s in saves if script.accelerator(s) is None and not script.written.meetings.are_in(waited, [s])]
     yield from _waits_outside(script, apart, beyond)
     yield from _waits_at_ends(script, saves)
-
-
-def _is_named_apart(script: Script, load: ast.Call, path: ast.expr) -> bool:
-    """Whether a path that is read after the training is made, or chosen, by the values of one rank's own batches."""
-    ranks = script.metrics.ranks
-    is_in_round = not ranks.rounds.isdisjoint(script.program.loops_round(load))
-    is_in_round = is_in_round or ranks.running.loop_that_runs(script.program.frame(load)) is not None
-    own = ranks.of(path).of(Mark.BATCH, Mark.CHOSEN, Mark.RUNNING)
-    return not is_in_round and any(origin.differs for origin in own)
 
 
 def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:

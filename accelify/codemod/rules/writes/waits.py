@@ -12,6 +12,7 @@ from accelify.codemod.edits.values import Change, Edit, Insert, Remark
 from accelify.codemod.files_written.facts import Written
 from accelify.codemod.files_written.loads import leads_to, lists_files, waits_as_well
 from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
+from accelify.codemod.files_written.own_paths import is_named_apart, named_apart
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.rules.writes.uses import (
@@ -100,6 +101,9 @@ class Waits:
             is_written = is_written or any(stored.is_before(c, call) for c in made_by)
             if not is_written and not (is_content and any(self._is_named(call, path, paths) for path in read)):
                 continue
+            for path in (p for p in read if is_named_apart(self.script.metrics.ranks, call, p)):
+                speaker = self.script.accelerator(call) if self.script.can_agree else None
+                yield Remark(NAME, self.script.path(call), call, named_apart(path, speaker), Tier.REVIEW)
             places = self._places_to_wait(call, read, paths)
             waits = [w for place in places for w in self._wait_for(place, read, paths)]
             if waits and self._is_of_a_batch(call, [w for w, path in paths if self._is_same(path, read)]):

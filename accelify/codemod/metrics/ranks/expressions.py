@@ -130,7 +130,14 @@ class Expressions(Functions):
             held = {v.cls for v in self.program.values(other.value) if isinstance(v, Instance)} if made else set()
             if any(self.chains.are_relatives(one, another) for one in held for another in classes):
                 seen.update(made)
-                yield from (d for d in made if self.program.may_follow(node, d.node))
+                yield from (d for d in made if self._may_be_set_by(node, d) and self.program.may_follow(node, d.node))
+
+    def _may_be_set_by(self, node: ast.Attribute, definition: Definition) -> bool:
+        """Whether a definition by no method sets the attribute of an object that may be the one that is read."""
+        target = definition.node
+        if definition.variable.scope is None and isinstance(target, ast.Attribute):
+            return self.program.may_be_same(target.value, node.value)
+        return True
 
     def _is_in_file_of(self, node: ast.AST, other: ast.AST) -> bool:
         return self.program.path(node) == self.program.path(other)

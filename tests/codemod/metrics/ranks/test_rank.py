@@ -701,6 +701,25 @@ def test_a_meter_in_a_dictionary_is_own(made: str) -> None:
     assert not rank("meters['loss'].n", before=tally, begin=f"meters = {made}", batch="pass").is_own
 
 
+@pytest.mark.parametrize(
+    ("update", "is_own"),
+    [
+        ("batch.total = row.total * loss", False),
+        ("batch.total += row.total * loss", False),
+        ("batch.total, batch.rows = loss, [row.total]", False),
+        ("row.total = row.total * loss", True),
+    ],
+)
+def test_an_attribute_that_another_file_sets_in_objects_of_another_class(update: str, is_own: bool) -> None:
+    batch_of = (
+        f"class Batch:\n    pass\ndef batch_of(row, loss):\n    batch = Batch()\n    {update}\n    return batch\n"
+    )
+    row = "class Row:\n    def __init__(self): self.total = 1\n    def shown(self): return self.total\nrow = Row()"
+    begin = f"from batches import batch_of\n{row}"
+    found = rank("row.shown()", others={"batches.py": batch_of}, begin=begin, batch="batch = batch_of(row, loss)")
+    assert found.is_own is is_own
+
+
 def test_an_attribute_that_another_file_sets_later_is_not_seen_before() -> None:
     before = "from base import Base\ndef shown(own):\n    return own.total\nmine = Base()\nfirst = shown(mine)"
     others = {"base.py": BASE.format(update="self.total += loss.item()")}

@@ -33,9 +33,9 @@ def is_decided_by_one(result: FileResult) -> bool:
         "if model(x).mean().item() > 5:\n    break",
     ],
 )
-def test_a_step_that_depends_on_the_batch_is_reported(skip: str) -> None:
+def test_a_step_that_depends_on_the_batch_is_taken_by_all_or_none(skip: str) -> None:
     result = run(script(batch=skip))
-    assert told(result, "number of steps", "wait for each other") or is_decided_by_one(result)
+    assert told(result, "leave out a step where the batch of one of them") or is_decided_by_one(result)
 
 
 def test_a_backward_that_depends_on_the_loss_is_decided_by_one() -> None:

@@ -203,7 +203,14 @@ class Output:
 
 
 @pytest.mark.parametrize(
-    "deleted", ["if Path(path).exists():\n        shutil.rmtree(path)", "shutil.rmtree(path, True)"]
+    ("deleted", "alone"),
+    [
+        (
+            "if Path(path).exists():\n        shutil.rmtree(path)",
+            "    if {state}.is_main_process and Path(path).exists():\n        shutil.rmtree(path)\n",
+        ),
+        ("shutil.rmtree(path, True)", "    if {state}.is_main_process:\n        shutil.rmtree(path, True)\n"),
+    ],
 )
 @pytest.mark.parametrize(
     ("made", "may_wait"),
@@ -214,15 +221,13 @@ class Output:
     ],
 )
 def test_one_process_deletes_a_folder_in_a_helper_s_file(
-    tmp_path: Path, deleted: str, made: str, may_wait: bool
+    tmp_path: Path, deleted: str, alone: str, made: str, may_wait: bool
 ) -> None:
     files = {"train.py": script(imports="import helper", before=made), "helper.py": HELPER.format(deleted=deleted)}
     scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
     with scripts.inside(tmp_path):
         found = {r.path: r for r in rewrite_together(("train.py",), Options())}
-    state = "accelify.runtime.PartialState()"
-    alone = "\n    ".join(deleted.split("\n"))
-    guarded = f"    if {state}.is_main_process:\n        {alone}\n    {state}.wait_for_everyone()\n"
+    guarded = (alone + "    {state}.wait_for_everyone()\n").format(state="accelify.runtime.PartialState()")
     assert (guarded in found["helper.py"].after.decode()) is may_wait
     assert any("deletes this folder" in n.message for n in found["helper.py"].notes) is not may_wait
 

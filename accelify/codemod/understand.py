@@ -33,7 +33,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, method_of_call
 from accelify.codemod.semantics.values import FunctionValue
 from accelify.codemod.training.facts import leading, run_of, with_phases
 from accelify.codemod.training.loops.iterables import Iterables
@@ -415,9 +415,7 @@ def _trains(program: Program, training: Training) -> bool:
     """Whether a backward pass is part of a training loop here, and not a helper for somebody else's."""
     frames = {program.frame(b) for b in training.backwards}
     stepping = {program.frame(s) for s in training.steps}
-    stepping |= {
-        program.frame(c) for c in program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "zero_grad"
-    }
+    stepping |= {program.frame(c) for c in program.calls if method_of_call(c) == "zero_grad"}
     # `optimizer.step(closure)` calls what it is given
     stepping |= {
         v.scope for s in training.steps for a in s.args for v in program.values(a) if isinstance(v, FunctionValue)

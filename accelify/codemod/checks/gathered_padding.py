@@ -22,6 +22,7 @@ from accelify.codemod.checks.training import Trained
 from accelify.codemod.edits.values import Edit, Replace
 from accelify.codemod.libraries import table, vocabulary
 from accelify.codemod.metrics.rows.trims import Summand
+from accelify.codemod.semantics.scopes import method_of_call
 from accelify.codemod.semantics.values import Made
 
 NAME = "gathered_padding"
@@ -50,7 +51,7 @@ def _gathers(processes: Processes, call: ast.Call) -> bool:
     named = processes.program.called(call)
     if named:
         return all(name.startswith("accelerate.") and name.endswith(".gather") for name in named)
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "gather"
+    is_method = method_of_call(call) == "gather"
     return is_method and processes.is_accelerator(call.func.value)  # type: ignore[attr-defined]  # the method's owner
 
 

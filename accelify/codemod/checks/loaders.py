@@ -9,6 +9,7 @@ from functools import cached_property
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import method_of_call
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.roles import Roles
@@ -75,7 +76,7 @@ class Loaders:
     def _trains(self, nodes: list[ast.AST], depth: int) -> bool:
         for node in nodes:
             if isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
+                if method_of_call(node) == "backward":
                     return True
                 for callee in self.program.flow.callees.get(node, ()) if depth < 4 else ():
                     if self._trains([n for s in callee.body for n in ast.walk(s)], depth + 1):

@@ -16,7 +16,7 @@ from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import rebuilt
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.prepared import brings_to_cpu
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, method_of_call
 from accelify.codemod.semantics.values import Value
 
 _CONTAINERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.NamedExpr)
@@ -49,7 +49,7 @@ class Arrivals:
                 yield from (n for n in _given(call) if self._arrives(n) or any(map(_stays, self.lattice.of(n))))
 
     def _is_wrapped(self, call: ast.Call) -> bool:
-        is_forward = isinstance(call.func, ast.Attribute) and call.func.attr == "forward"
+        is_forward = method_of_call(call) == "forward"
         model = call.func.value if is_forward else call.func  # type: ignore[attr-defined]  # an attribute
         return bool(self.program.values(model) & self._wrapped) and getattr(call.func, "attr", "") != "module"
 

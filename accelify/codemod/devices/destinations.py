@@ -19,7 +19,7 @@ from accelify.codemod.preparing.settings import declares_option, is_declared_def
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, returned
+from accelify.codemod.semantics.scopes import Scope, method_of_call, returned
 from accelify.codemod.semantics.values import Constant, Instance, Made, template
 from accelify.codemod.training.roles import Roles
 
@@ -184,7 +184,7 @@ class Destinations:
         if isinstance(device, ast.Name):
             return self._holds_those_of_tensors(device, depth - 1)
         if isinstance(device, ast.Call):
-            is_method = isinstance(device.func, ast.Attribute) and device.func.attr == "get_device"
+            is_method = method_of_call(device) == "get_device"
             return (is_method and not device.args and not self.program.called(device)) or self.is_own(device)
         getters = self._getters(device) if isinstance(device, ast.Attribute) else []
         if getters:

@@ -11,7 +11,7 @@ from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import names, table
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, main_guard
+from accelify.codemod.semantics.scopes import Scope, main_guard, method_of_call
 from accelify.codemod.semantics.values import External
 
 
@@ -159,7 +159,7 @@ class Guards:
 def option_of(call: ast.Call) -> tuple[str, str] | None:
     """The option of a command line that a call adds to a parser, and the attribute that gets its value."""
     texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument" or not texts:
+    if method_of_call(call) != "add_argument" or not texts:
         return None
     option = next((t for t in texts if t.startswith("--")), texts[0])
     named = next((k.value for k in call.keywords if k.arg == "dest"), None)

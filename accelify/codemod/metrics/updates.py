@@ -19,7 +19,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, names_in, returned
+from accelify.codemod.semantics.scopes import Scope, method_of_call, names_in, returned
 
 _DEPTH = 3
 
@@ -190,7 +190,7 @@ def _operands(chains: Chains, call: ast.Call) -> tuple[ast.expr, ast.expr] | Non
 def _added_by_call(chains: Chains, call: ast.Call) -> Addition | None:
     """`total.add_(x)`, `torch.add(total, x, out=total)`, `table.index_add_(0, i, x)`."""
     operands, changed = _operands(chains, call), chains.changed_by(call)
-    is_default = isinstance(call.func, ast.Attribute) and call.func.attr == "setdefault" and len(call.args) == 2
+    is_default = method_of_call(call) == "setdefault" and len(call.args) == 2
     if is_default and len(changed) == 1 and is_zero(chains, call.args[1]):
         return Addition(call, chains.program.statement(call), changed[0], (call.args[1],))
     if operands is None or len(changed) != 1:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from accelify.codemod.libraries import methods, names, vocabulary
-from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches, is_none, method_of_call
+from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches, is_none
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, method_of_call
 from accelify.codemod.semantics.values import External, Instance
 from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.loops.training import Training

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import method_of_call
 from accelify.codemod.semantics.values import Made
 
 HAS_CUDA = "torch.cuda.is_available()"
@@ -186,11 +187,6 @@ class _Plain:
 
     def _is_autocast(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and any(map(names.is_autocast, self.owner.program.called(node)))
-
-
-def method_of_call(call: ast.Call) -> str:
-    """`step` for `scaler.step(optimizer)`."""
-    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 def is_none(node: ast.expr | None) -> bool:

@@ -30,6 +30,7 @@ from accelify.codemod.edits.values import Change, Obstacle, Remark, Replace, Whe
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.scopes import method_of_call
 from accelify.codemod.training.losses import AUTOGRAD_PARAMETERS, is_by_function, losses_of
 
 NAME = "backward"
@@ -84,7 +85,7 @@ def _kept_passes(script: Script) -> Iterator[Remark]:
     """The passes that stay as they are, each with the reason."""
     training, alone = script.training, {n.backward for n in script.training.nested if n.is_within}
     for call in script.program.calls:
-        is_named = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+        is_named = method_of_call(call) == "backward"
         if not is_named or script.path(call) not in script.files:
             continue
         if call in training.for_inputs:

@@ -38,7 +38,7 @@ from accelify.codemod.libraries.table import is_kind
 from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, method_of_call
 from accelify.codemod.semantics.values import Element, Made, Member, Value, Values
 from accelify.codemod.training.certainty import asks_for_one
 
@@ -212,7 +212,7 @@ def _is_taken(script: Script, node: ast.expr) -> bool:
 
 def _taken(script: Script) -> set[ast.AST]:
     """The calls that load what a `load_state_dict` gets, or what that is made of."""
-    calls = (c for c in script.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict")
+    calls = (c for c in script.program.calls if method_of_call(c) == "load_state_dict")
     wanted: list[ast.AST] = [
         given for c in calls for given in (*c.args[:1], *(k.value for k in c.keywords if k.arg == "state_dict"))
     ]

@@ -31,6 +31,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Obstacle, Remark, Remove, Replace, Unwrap, When
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import method_of_call
 from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.randomness.workers import is_worker_code
 
@@ -231,7 +232,7 @@ def _stripped_dict(node: ast.DictComp, dropped: dict[ast.Call, Move]) -> ast.exp
     generator = node.generators[0]
     pair = ast.Tuple(elts=[node.key, _stripped(node.value, dropped)], ctx=ast.Load())
     items = generator.iter
-    is_items = isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) and items.func.attr == "items"
+    is_items = method_of_call(items) == "items"
     if not generator.ifs and is_items and _same(generator.target, pair):
         assert isinstance(items, ast.Call)
         assert isinstance(items.func, ast.Attribute)

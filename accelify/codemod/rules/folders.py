@@ -46,7 +46,7 @@ from accelify.codemod.preparing.placing import comes_before_selection
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
-from accelify.codemod.semantics.scopes import Scope, code
+from accelify.codemod.semantics.scopes import Scope, code, method_of_call
 from accelify.codemod.semantics.visits.ways import Gate, Ways
 from accelify.codemod.training.certainty import asks_for_one
 
@@ -253,7 +253,7 @@ def _import_of(script: Script, name: ast.Name) -> Insert | None:
 def _makes_a_folder(script: Script, call: ast.Call) -> bool:
     """Whether every process makes a folder by a call."""
     is_made = any(map(names.makes_folder, script.program.called(call))) and bool(call.args)
-    is_path = isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir" and not script.program.called(call)
+    is_path = method_of_call(call) == "mkdir" and not script.program.called(call)
     own = script.program.flow.callees.get(call)
     return (is_made or (is_path and not own)) and call not in script.written.guarding.covered
 
@@ -281,7 +281,7 @@ def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
         positions = 3 if "os.makedirs" in called else 4
         return 0 < len(call.args) < positions and next(handlers_round(script.program, call), None) is None
     # `pathlib` alone has a `mkdir` that need not be told where
-    is_path = isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir" and not call.args
+    is_path = method_of_call(call) == "mkdir" and not call.args
     return (
         is_path
         and not called

@@ -20,7 +20,7 @@ from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.libraries import methods
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, method_of_call
 
 NAME = "own_methods"
 
@@ -57,7 +57,7 @@ def _inside(called: Scope) -> str | None:
 
 
 def _gives_a_gradient(script: Script, call: ast.Call) -> bool:
-    is_by_name = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    is_by_name = method_of_call(call) == "backward"
     return is_by_name and isinstance(script.program.parent(call), ast.Assign) and not _is_by_super(call)
 
 

@@ -15,7 +15,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.batch_wrappers import taken
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, gone_over, own_statements, returned
+from accelify.codemod.semantics.scopes import Scope, gone_over, method_of_call, own_statements, returned
 from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, ModuleValue, Value
 
 _DEPTH = 12
@@ -69,7 +69,7 @@ class Tracer:
         """What is said of the options of a command line, by the attributes that get their values."""
         found: dict[str, list[ast.keyword]] = {}
         for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            if method_of_call(call) == "add_argument":
                 for text in (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)):
                     found.setdefault(text.lstrip("-").replace("-", "_"), []).extend(call.keywords)
         return found

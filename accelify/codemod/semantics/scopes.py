@@ -327,6 +327,11 @@ def code(node: ast.AST) -> str:
     return ast.unparse(node)
 
 
+def method_of_call(node: ast.AST | None) -> str:
+    """`step` for `scaler.step(optimizer)`; empty for what calls no method."""
+    return node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+
+
 def names_in(*nodes: ast.AST) -> frozenset[str]:
     """The names in expressions or statements, read or written."""
     return frozenset(n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
@@ -353,7 +358,7 @@ def gone_over(call: ast.Call) -> list[ast.expr]:
 
 def begun_by_method(call: ast.Call) -> ast.expr | None:
     """`x` of `x.__iter__()`."""
-    is_begun = isinstance(call.func, ast.Attribute) and call.func.attr == "__iter__" and not call.args
+    is_begun = method_of_call(call) == "__iter__" and not call.args
     return call.func.value if isinstance(call.func, ast.Attribute) and is_begun else None
 
 

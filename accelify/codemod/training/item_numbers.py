@@ -17,7 +17,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.scopes import Scope, method_of_call, names_in
 from accelify.codemod.semantics.values import Element, Generated, Instance, Made, Value, Values, View
 from accelify.codemod.training.loops.bodies import Loop, assigned_in, calculated, nodes_in
 from accelify.codemod.training.loops.iterables import Iterables
@@ -238,7 +238,7 @@ class ItemNumbers:
     def _steps(self, call: ast.Call) -> bool:
         if call in self.training.steps or self.program.flow.callees.get(call, set()) & self.training.frames:
             return True
-        is_step = isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+        is_step = method_of_call(call) == "step"
         return is_step and any(self.roles.is_scheduler(v) for v in self.program.values(call.func.value))  # type: ignore[attr-defined]  # an attribute
 
 

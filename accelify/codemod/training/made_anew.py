@@ -17,7 +17,7 @@ from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
-from accelify.codemod.semantics.scopes import Scope, assigned_targets
+from accelify.codemod.semantics.scopes import Scope, assigned_targets, method_of_call
 from accelify.codemod.semantics.values import (
     ClassValue,
     Element,
@@ -180,7 +180,7 @@ class Anew:
         found = {}
         for call in self.program.calls:
             owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "load_state_dict":
+            if method_of_call(call) == "load_state_dict":
                 found[call] = owner
             elif isinstance(self.program.parent(call), ast.Expr):
                 given = [n for n in (*owner, *call.args) if any(map(self.roles.is_model, self.program.values(n)))]

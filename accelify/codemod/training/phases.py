@@ -17,7 +17,7 @@ from accelify.codemod.semantics.call_conditions import Way, Ways
 from accelify.codemod.semantics.conditions import WORLDS, Conditions, implied
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.scopes import Scope, method_of_call, names_in
 from accelify.codemod.semantics.values import Constant
 
 _PLAIN = (
@@ -302,7 +302,7 @@ def _compared(test: ast.expr, key: str, value: object) -> bool | None:
 
 def _gives_items(node: ast.expr) -> bool:
     """`loaders.items()`"""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "items"
+    return method_of_call(node) == "items"
 
 
 def _name(function: ast.expr) -> str:

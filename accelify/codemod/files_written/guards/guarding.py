@@ -22,7 +22,7 @@ from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.call_conditions import may_run, with_functions
-from accelify.codemod.semantics.scopes import Scope, code, names_in, names_read_in, names_written_in
+from accelify.codemod.semantics.scopes import Scope, code, method_of_call, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.values import Constant, Made, template
 
 _DEPTH = 2
@@ -475,4 +475,4 @@ class Guarding:
 
 def sets_up(call: ast.Call) -> bool:
     """Whether a call runs a base class's constructor, without which the object would be half made."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
+    return method_of_call(call) == "__init__"

@@ -19,6 +19,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import method_of_call
 from accelify.codemod.training.harmless import Harmless
 
 Loop = ast.For | ast.AsyncFor
@@ -302,7 +303,7 @@ class Lists:
 def _goes_back(statement: ast.stmt) -> bool:
     """Whether a statement only changes gradients: `loss.backward()`, of a loss that is in a list already."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    return method_of_call(call) == "backward"
 
 
 def statements_of_each_round(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -22,7 +22,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, names_in, names_written_in
+from accelify.codemod.semantics.scopes import Scope, method_of_call, names_in, names_written_in
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.phases import Phase
 
@@ -355,10 +355,7 @@ class Sums:
 
     def _is_trained_on(self, name: str, frame: Scope) -> bool:
         """Whether a sum is of losses with their graphs, on which a backward pass runs."""
-        return any(
-            isinstance(c.func, ast.Attribute) and c.func.attr == "backward" and self._names(c, name)
-            for c in self.program.calls_in(frame)
-        )
+        return any(method_of_call(c) == "backward" and self._names(c, name) for c in self.program.calls_in(frame))
 
     # Where a sum begins.
 

@@ -13,6 +13,7 @@ from accelify.codemod.preparing.objects.found import Finder
 from accelify.codemod.preparing.objects.optimizer_models import is_plain
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.provenance import Binding, Chain
+from accelify.codemod.semantics.scopes import method_of_call
 from accelify.codemod.semantics.values import Value
 
 
@@ -65,7 +66,7 @@ class RunningStatistics(Finder):
 
     @cached_property
     def _evals(self) -> list[ast.Call]:
-        calls = (c for c in self.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "eval")
+        calls = (c for c in self.program.calls if method_of_call(c) == "eval")
         return [call for call in calls if self.program.frame(call) in self.program.reachable]
 
     def _model_that_switches(self, chain: Chain, values: set[Value]) -> None:

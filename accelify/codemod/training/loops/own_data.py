@@ -10,7 +10,7 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect, Role
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.scopes import Scope, method_of_call, names_in
 from accelify.codemod.semantics.values import (
     Argument,
     Collection,
@@ -97,7 +97,7 @@ class OwnData:
                 yield node.target.id
 
     def _goes_back(self, call: ast.Call) -> bool:
-        return (isinstance(call.func, ast.Attribute) and call.func.attr == "backward") or self._trains(call)
+        return (method_of_call(call) == "backward") or self._trains(call)
 
     def is_own_experience(self, loop: Loop, source: ast.expr) -> bool:
         """Whether what a loop shards is what this process's own environment returned."""

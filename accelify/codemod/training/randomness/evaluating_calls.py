@@ -9,7 +9,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, method_of_call
 from accelify.codemod.semantics.values import Generated, Value, View
 from accelify.codemod.training.roles import Roles
 
@@ -148,7 +148,7 @@ class Evaluations:
 
     def _trains(self, statement: ast.stmt) -> bool:
         calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n not in self.read]
-        backward = any(isinstance(c.func, ast.Attribute) and c.func.attr == "backward" for c in calls)
+        backward = any(method_of_call(c) == "backward" for c in calls)
         return backward or any(self.program.run_through([c]) & self.frames for c in calls)
 
 

@@ -1322,3 +1322,58 @@ def test_a_file_that_holds_a_function_calls_it_and_one_that_binds_its_name_does_
     told = [n.message for r in found.values() for n in r.notes if n.rule == "callers"]
     assert [message.startswith("other.py calls `train`") for message in told] == [True] * is_told
     assert (b"def train(model, loader, optimizer, accelerator):" in found["engine.py"].after) is not is_told
+
+
+CONTROLLER = """\
+import torch
+
+class Controller:
+    def __init__(self, {parameter}):
+        {move}
+        self.device = {parameter}
+
+    def parameters(self):
+        return self.model.parameters()
+
+    def loss(self, x):
+        return self.model(x).mean()
+"""
+CONTROLLED = """\
+import torch
+from torch.utils.data import DataLoader
+from lib.controller import Controller
+
+c = Controller(torch.device("cuda"))
+optimizer = torch.optim.SGD(c.parameters(), lr=0.1)
+for x in DataLoader(torch.randn(16, 4), 4):
+    optimizer.zero_grad()
+    c.loss(x.to(c.device)).backward()
+    optimizer.step()
+"""
+SHOWS = """\
+from lib.controller import Controller
+import torch.multiprocessing as mp
+
+def show(rank):
+    print(Controller(rank).model.weight.device)
+
+mp.spawn(show, nprocs=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "move", "is_said"),
+    [
+        ("device", "self.model = torch.nn.Linear(4, 1).to(device)", True),
+        ("gpu", "self.model = torch.nn.Linear(4, 1)\n        self.model.cuda(gpu)", True),
+        ("where", "self.model = torch.nn.Linear(4, 1)\n        self.model.to(device=where)", True),
+        ("device", "self.model = torch.nn.Linear(4, 1).cuda()", False),
+    ],
+)
+def test_a_caller_reads_that_its_device_is_not_asked(tmp_path: Path, parameter: str, move: str, is_said: bool) -> None:
+    lib = CONTROLLER.format(parameter=parameter, move=move)
+    found = rewritten(tmp_path, "train.py", lib__controller=lib, train=CONTROLLED, web__show=SHOWS)
+    assert b"Accelerator.current().prepare(self.model)" in found["lib/controller.py"].after
+    notes = [n.message for n in found["lib/controller.py"].notes if n.rule == "callers"]
+    said = f". What this prepares goes to the accelerator's device, not to `{parameter}`" * is_said
+    assert notes == [f"web/show.py calls `Controller` as before: if that trains, migrate it too{said}"]

@@ -16,7 +16,7 @@ from accelify.codemod.edits.values import (
 )
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.result import Tier
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.control_flow import position
@@ -56,7 +56,8 @@ def as_called_before(made: Plan, called: Sequence[Called], asking: Sequence[Call
     These work as before, but they take models and loaders to be prepared.
     """
     still = [c for c in asking if c.node not in {o.node for o in called} and _trains(made, c)]
-    notes = [*(_note(c, "change") for c in called), *(_note(c, "if that trains, migrate") for c in still)]
+    notes = [_note(c, "change") for c in called]
+    notes += [_note(c, "if that trains, migrate", _not_to_its_device(made, c)) for c in still]
     return replace(made, remarks=[*made.remarks, *notes])
 
 
@@ -64,6 +65,29 @@ def _trains(made: Plan, called: Called) -> bool:
     """Whether something in a function or class is changed that trains, or moves no batches any more."""
     changed = {e.node for c in made.of(called.path) if c.rule in ("backward", "device_moves") for e in c.edits}
     return any(node in changed for node in ast.walk(called.node))
+
+
+def _not_to_its_device(made: Plan, called: Called) -> str:
+    """What to say of a parameter by which a function or class moved what it prepares now, and moves no more."""
+    changes = made.of(called.path)
+    preparing = {e.node for c in changes if c.rule == "prepare" for e in c.edits}
+    dropped = [e.node for c in changes if c.rule == "device_moves" for e in c.edits]
+    moves = {n for node in dropped for n in ast.walk(node) if isinstance(n, ast.Call)}
+    for function in (n for n in ast.walk(called.node) if isinstance(n, _FUNCTIONS)):
+        inside = set(ast.walk(function))
+        devices = [d for d in map(_device_of, moves & inside) if d is not None]
+        given = sorted({d.id for d in devices} & {a.arg for a in inside if isinstance(a, ast.arg)})
+        if given and preparing & inside:
+            return f". What this prepares goes to the accelerator's device, not to `{given[0]}`"
+    return ""
+
+
+def _device_of(call: ast.Call) -> ast.Name | None:
+    """The variable by which a call moves something to a device."""
+    if not methods.moves_to_device(_last_name(call.func)):
+        return None
+    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "device")]
+    return next((g for g in given if isinstance(g, ast.Name)), None)
 
 
 def passed_the_accelerator(made: Plan, called: Sequence[Called]) -> frozenset[tuple[str, str]]:
@@ -80,10 +104,10 @@ def _functions_of(node: ast.AST) -> set[ast.AST]:
     return {n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"}
 
 
-def _note(called: Called, advice: str) -> Remark:
+def _note(called: Called, advice: str, besides: str = "") -> Remark:
     paths = [p.path for p in called.by]
     who = f"{', '.join(paths[:-1])} and {paths[-1]} call" if len(paths) > 1 else f"{paths[0]} calls"
-    message = f"{who} `{called.name}` as before: {advice} {'them' if len(paths) > 1 else 'it'} too"
+    message = f"{who} `{called.name}` as before: {advice} {'them' if len(paths) > 1 else 'it'} too{besides}"
     return Remark("callers", called.path, called.node, message, Tier.REVIEW)
 
 

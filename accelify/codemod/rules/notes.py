@@ -189,12 +189,17 @@ def _seeded_apart(script: Script) -> Iterator[Remark]:
     seeds = own_seeds(script.metrics) if not script.is_by_hand and not script.seeds.is_by_rank else ()
     for seed in seeds:
         is_global = any(map(names.is_seed, script.program.called(seed.call)))
-        if is_global and script.accelerator(seed.call) is None and not seed.orders:
+        if is_global and script.accelerator(seed.call) is None and not (seed.orders or seed.is_again):
             continue  # whose creation makes the processes' random states equal
         message = (
             "each process takes another seed here, so what is drawn by it before the training (a split, an order, a "
             "setting) differs between processes: give all of them one seed"
         )
+        if seed.is_again:
+            message = (
+                "each process takes another seed here, so what is drawn by it for an epoch (rows, an order, a split) "
+                "differs between processes, and each takes its shard of its own: give all of them one seed"
+            )
         if seed.orders:
             message = (
                 "each process takes another seed here, so each draws another order of the data and takes its shard of "

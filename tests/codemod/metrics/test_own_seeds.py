@@ -43,6 +43,53 @@ def test_seeds_that_all_processes_have(seed: str) -> None:
     assert not seeds(seed)
 
 
+ROUNDS = """
+import random, time
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Subset
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, seed=None):
+        {of_data}
+        self.chosen = np.random.choice(40, size=32, replace=False)
+    def __len__(self):
+        return 32
+    def __getitem__(self, i):
+        return X[self.chosen[i]], Y[self.chosen[i]]
+X, Y = torch.randn(40, 4), torch.randn(40, 1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    {before}
+    for x, y in DataLoader(rows, batch_size=8, shuffle=True):
+        {step}
+        loss = ((model(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "of_data", "step", "is_noted"),
+    [
+        ("np.random.seed(None); rows = Subset(range(40), np.random.choice(40, 32))", "pass", "pass", True),
+        ("random.seed(); rows = Subset(range(40), random.sample(range(40), 32))", "pass", "pass", True),
+        ("torch.manual_seed(int(time.time())); rows = Subset(range(40), torch.randperm(40))", "pass", "pass", True),
+        ("rows = Rows()", "np.random.seed(seed)", "pass", True),
+        ("rows = Rows(3)", "np.random.seed(seed)", "pass", False),
+        ("rows = Rows()", "if seed is not None: np.random.seed(seed)", "pass", False),
+        ("np.random.seed(epoch); rows = Subset(range(40), np.random.choice(40, 32))", "pass", "pass", False),
+        ("np.random.seed(None); rows = Subset(range(40), torch.randperm(40))", "pass", "pass", False),
+        ("np.random.seed(None); rows = Subset(range(40), list(range(32)))", "pass", "x += np.random.rand()", False),
+    ],
+)
+def test_seeds_of_each_round_of_a_sharded_loop(before: str, of_data: str, step: str, *, is_noted: bool) -> None:
+    text = ROUNDS.format(before=before, of_data=of_data, step=step)
+    found = [n for n in run(text).notes if "another seed" in n.message]
+    assert ["its shard of its own" in n.message for n in found] == [True] * is_noted
+
+
 @pytest.mark.parametrize(
     ("made", "drawn", "found"),
     [

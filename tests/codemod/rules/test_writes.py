@@ -1399,6 +1399,35 @@ def test_all_wait_before_they_call_what_reads_a_file_that_was_moved(tmp_path: Pa
     assert f"{WAIT}\nload('a.pt')" in found["main.py"].after.decode()
 
 
+STORED = """\
+import json
+from other import fit
+def store(words, path):
+    with open(path, "w") as file:
+        json.dump(words, file)
+def load(path):
+    with open(path) as file:
+        return json.load(file)
+class Job:
+    def run(self):
+        {made}
+        vocabulary = load("words.json")
+        fit(len(vocabulary))
+"""
+
+
+@pytest.mark.parametrize(
+    "made", ["store({'a': 0}, 'words.json')", "words = {'a': 0}\n        store(words, 'words.json')"]
+)
+def test_all_wait_in_a_file_that_changes_for_nothing_else(tmp_path: Path, made: str) -> None:
+    lines = script().splitlines()
+    imports, body = [li for li in lines if "import" in li], [li for li in lines if "import" not in li]
+    other = "\n".join([*imports, "def fit(n):", *(f"    {line}" for line in body)]) + "\n"
+    main = "from job import Job\nJob().run()\n"
+    found = rewritten(tmp_path, "main.py", main=main, other=other, job=STORED.format(made=made))
+    assert "PartialState().wait_for_everyone()\n        vocabulary = load(" in found["job.py"].after.decode()
+
+
 READ_BACK = """
 import os
 import numpy as np

@@ -149,20 +149,22 @@ class Waits:
 
         Not where an exception is handled: one process alone may come there, while the others wait somewhere else.
         """
-        meetings, accelerator = self.written.meetings, self.script.accelerator(node)
+        meetings, speaker = self.written.meetings, self.script.state(node)
         statement = meetings.before_rounds(meetings.before_questions(node, node, writes), writes)
         is_handler = any(isinstance(a, ast.ExceptHandler) for a in self.program.ancestors(node))
-        if accelerator is None or self.script.path(node) not in self.script.files or is_handler:
+        is_run = self.script.path(node) in self.script.files or self.program.is_run(node)
+        if not is_run or is_handler or (self.script.accelerator(node) is None and self.script.is_by_hand):
             return
         if statement is None:
-            yield Remark(NAME, self.script.path(node), node, unmet(accelerator), Tier.REVIEW)
+            yield Remark(NAME, self.script.path(node), node, unmet(speaker), Tier.REVIEW)
             return
         if any(self._has_waited(before, statement) for before in self._done):
             return
         self._done.append(statement)
         others = tuple(s for s in waits_as_well(self.script.effects, statement) if s is not statement)
-        edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
-        edits = (edit, *(meetings.before(node) if isinstance(node, ast.Call) else ()))
+        edit = Insert(statement, "before", f"{speaker}.wait_for_everyone()", unless_before=others)
+        imported = self.script.library_import(node, speaker)
+        edits = (edit, *imported, *(meetings.before(node) if isinstance(node, ast.Call) else ()))
         yield Change(NAME, self.script.path(node), statement.lineno, MAY_NOT_BE_DONE, edits)
 
     def _wait_for(

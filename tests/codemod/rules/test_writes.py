@@ -589,6 +589,22 @@ def test_windows_for_which_the_others_wait(slots: dict[str, str], is_noted: bool
 
 
 @pytest.mark.parametrize(
+    ("begin", "call", "is_noted"),
+    [
+        ("def look(y, shows=False):\n    if shows:\n        plt.show()", "look(1)", False),
+        ("def look(y, shows):\n    if not shows:\n        return\n    plt.show()", "look(1, shows=False)", False),
+        ("def show():\n    plt.show()\ndef look(y, shows=None):\n    if shows:\n        show()", "look(1)", False),
+        ("def look(y, shows=False):\n    if shows:\n        plt.show()", "look(1, epoch > 3)", True),
+        ("def look(y, shows=True):\n    if shows:\n        plt.show()", "look(1)", True),
+        ("def look(y, shows=False):\n    if shows:\n        plt.show()", "look(1)\nlook(2, True)", True),
+    ],
+)
+def test_a_window_that_no_call_asks_for(begin: str, call: str, is_noted: bool) -> None:
+    slots = {"imports": f"import matplotlib.pyplot as plt\n{begin}", "end_of_epoch": call}
+    assert any("window" in n.message for n in run(training_script(**slots)).notes) is is_noted
+
+
+@pytest.mark.parametrize(
     ("imports", "made", "shown"),
     [
         ("import visdom", "viz = visdom.Visdom()", "viz.line(X=[step], Y=[rate])"),

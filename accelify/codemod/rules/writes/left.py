@@ -15,6 +15,7 @@ from accelify.codemod.libraries.vocabulary import only_looks
 from accelify.codemod.result import Tier
 from accelify.codemod.rules.writes.uses import NAME, calls_with, is_command, made_paths, read_paths
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.call_conditions import may_run
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.library_calls import command
 from accelify.codemod.semantics.scopes import Scope
@@ -198,14 +199,16 @@ def of_unknown_code(script: Script) -> Iterator[Remark]:
 def blocking(script: Script) -> Iterator[Remark]:
     """Windows that only process 0 shows, before steps for which the others wait until one has closed them.
 
-    A notebook shows figures in the page, and goes on.
+    A notebook shows figures in the page, and goes on. A switch that no call sets, `visualize=False`, shows none.
     """
     is_in_page = any(parsed.decoded.notebook is not None for parsed in script.program.named)
     if is_in_page or calls_with(script, script.program.calls, Trait.UNBLOCKS):
         return
     shown = [c for c in script.program.calls if c in script.written.guarding.covered and _waits_for_user(c)]
     for call in calls_with(script, shown, Trait.BLOCKS):
-        if any(script.written.stored.is_before(call, backward) for backward in script.training.backwards):
+        if may_run(script.program, call) and any(
+            script.written.stored.is_before(call, backward) for backward in script.training.backwards
+        ):
             message = (
                 "only process 0 shows this: the others wait at the next step until its window is closed, and fail when "
                 "the timeout of collectives is over: save the figure instead"

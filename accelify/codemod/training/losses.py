@@ -487,7 +487,28 @@ class Totals:
         if isinstance(node, ast.Name):
             found = [d.node for d in self.program.definitions(node).definitions(node)]
             return bool(found) and all(self._holds_one_number(target, depth - 1) for target in found)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            return self._is_number_at(node.value, node.slice.value, depth - 1)
         return isinstance(node, ast.Call) and self._is_called(node, depth)
+
+    def _is_number_at(self, holder: ast.expr, key: object, depth: int) -> bool:
+        """Whether what stands at a place of a tuple or at a key of a dict, as written or returned, has no dimension."""
+        if not depth:
+            return False
+        if isinstance(holder, ast.Tuple):
+            is_there = isinstance(key, int) and key < len(holder.elts)
+            is_clear = not any(isinstance(e, ast.Starred) for e in holder.elts)
+            return isinstance(key, int) and is_there and is_clear and self.is_one_number(holder.elts[key], depth)
+        if isinstance(holder, ast.Dict):
+            found = [v for k, v in zip(holder.keys, holder.values, strict=True) if _is_constant(k, key)]
+            return len(found) == 1 and None not in holder.keys and self.is_one_number(found[0], depth)
+        if isinstance(holder, ast.Name):
+            parents = [self.program.parent(d.node) for d in self.program.definitions(holder).definitions(holder)]
+            values = [p.value if isinstance(p, (ast.Assign, ast.AnnAssign)) else None for p in parents]
+            return bool(values) and all(v is not None and self._is_number_at(v, key, depth - 1) for v in values)
+        values = returned(self.program.flow.callees.get(holder, ())) if isinstance(holder, ast.Call) else []
+        is_known = bool(values) and all(v is not None and self._is_number_at(v, key, depth - 1) for v in values)
+        return is_known and isinstance(holder, ast.Call) and not self._is_of_parts(holder)
 
     def _is_called(self, call: ast.Call, depth: int) -> bool:
         if losses := self._losses(call):
@@ -528,6 +549,10 @@ class Totals:
         value = parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
         if isinstance(statement, ast.AugAssign):
             value = statement.target
+        if isinstance(parent, ast.Tuple) and isinstance(statement, ast.Assign) and statement.targets == [parent]:
+            is_clear = not any(isinstance(e, ast.Starred) for e in parent.elts)
+            place = next(i for i, e in enumerate(parent.elts) if e is target)
+            return is_clear and self._is_number_at(statement.value, place, depth)
         return value is not None and self.is_one_number(value, depth)
 
 
@@ -537,7 +562,7 @@ def _is_constant(node: ast.expr | None, value: object) -> bool:
 
 def _is_total(rows: Sequence[Row | None]) -> bool:
     """Whether all that a call may be makes one number of all rows."""
-    return bool(rows) and all(row is not None and row.rows in (Rows.SUM, Rows.MEAN) for row in rows)
+    return bool(rows) and all(row is not None and row.rows in (Rows.SUM, Rows.MEAN, Rows.EXTREME) for row in rows)
 
 
 def _asked(program: Program, call: ast.Call) -> Iterator[tuple[str | None, object]]:

@@ -551,6 +551,9 @@ def _has_rows(program: Program, node: ast.AST) -> bool:
     parent = program.parent(node)
     if isinstance(parent, ast.Call) and parent.func is node:
         return False
+    taken = parent if isinstance(parent, ast.Subscript) and parent.value is node else node
+    if program.once(Totals).is_one_number(taken):
+        return False
     if isinstance(parent, ast.Attribute):
         return not methods.leaves_the_graph(parent.attr) or _is_compared(program, parent) or _is_output(program, node)
     if isinstance(parent, ast.Subscript):

@@ -296,3 +296,40 @@ def test_what_is_summed_for_sums_alone_is_trimmed_where_it_is_made(made: str, ad
     )
     found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
     assert [ast.unparse(part) for part in (found.parts if found is not None else ())] == parts
+
+
+RETURNED = """
+def numbers(x):
+    lost = model(x).mean()
+    return {"loss": lost.item(), "out": model(x)}
+class Net(nn.Module):
+    def forward(self, x):
+        found = model(x)
+        return found, found.mean(0).max()
+net = Net()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "added", "names"),
+    [
+        ("got = numbers(x)", "got['loss']", None),
+        ("got = {'loss': model(x).mean().item()}", "got['loss'] * 2", None),
+        ("found, top = net(x)", "top.item()", None),
+        ("got = net(x)", "float(got[1])", None),
+        ("got = numbers(x)", "(got['out'] > 0).sum().item()", ("got",)),
+        ("got = numbers(x)\ngot['loss'] = model(x)", "(got['loss'] > 0).sum().item()", ("got",)),
+        ("found, top = net(x)", "(found > 0).sum().item()", ("found",)),
+    ],
+)
+def test_a_number_that_is_taken_out_of_what_is_returned_has_no_rows(
+    made: str, added: str, names: tuple[str, ...] | None
+) -> None:
+    facts = training(
+        before=RETURNED,
+        epoch="correct, n = 0, 0",
+        step=f"{STEP}{made}\ncorrect += {added}\nn += 1\n",
+        end_of_epoch="print(correct / n)",
+    )
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
+    assert (found.names if found is not None else None) == names

@@ -440,16 +440,13 @@ def with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef
         if listed and listed[-1].default is not None:
             plain = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
             new = new.with_changes(default=cst.Name("None"), equal=plain)
-        if len(listed) > 1 and isinstance(listed[-1].comma, cst.Comma):
-            new = new.with_changes(comma=listed[-1].comma)  # of a list that has a line for each
-            listed[-1] = listed[-1].with_changes(comma=listed[-2].comma)
-        elif listed:
-            ending, nothing = listed[-1].whitespace_after_param, cst.SimpleWhitespace("")
-            has_lines = len(listed) > 1 and isinstance(ending, cst.ParenthesizedWhitespace)
-            comma = snippets.comma_like(listed[-2].comma) if has_lines else _comma(listed[-1].comma)
-            new = new.with_changes(whitespace_after_param=ending)
-            listed[-1] = listed[-1].with_changes(comma=comma, whitespace_after_param=nothing)
-        listed.append(new)
+        if not listed:
+            return node.with_changes(params=params.with_changes(params=[new]))
+        before: cst.Comma | cst.MaybeSentinel = cst.MaybeSentinel.DEFAULT
+        ending = listed[-1].whitespace_after_param
+        if isinstance(listed[-1].comma, cst.Comma) or isinstance(ending, cst.ParenthesizedWhitespace):
+            before = listed[-2].comma if len(listed) > 1 else before
+        listed = snippets.listed_with(listed, new, before, node.whitespace_before_params)
     else:
         comma = snippets.comma_like(listed[max(edit.position - 1, 0)].comma)
         listed.insert(edit.position, cst.Param(cst.Name(edit.name), comma=comma))
@@ -510,9 +507,3 @@ def without_names(node: cst.CSTNode, gone: set[str]) -> cst.CSTNode:
 def _bound_name(alias: cst.ImportAlias) -> str:
     """The name that a part of an import binds."""
     return alias.evaluated_alias or alias.evaluated_name
-
-
-def _comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
-    if isinstance(comma, cst.Comma) and not isinstance(comma.whitespace_after, cst.SimpleWhitespace):
-        return comma
-    return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))

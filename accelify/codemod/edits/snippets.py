@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from string import Formatter
+from typing import TypeVar
 
 import libcst as cst
 
+Item = TypeVar("Item", cst.Arg, cst.Param)
 _LOOSE = (cst.BinaryOperation, cst.UnaryOperation, cst.BooleanOperation, cst.Comparison, cst.IfExp, cst.Lambda)
 _LIMIT = 88  # columns; longer calls are broken as the common formatters break them
 
@@ -149,14 +151,38 @@ def quoted_as(source: str, code: str) -> str:
     return code.replace("'", '"') if source.count('"') > source.count("'") and '"' not in code else code
 
 
-def with_last(arguments: Sequence[cst.Arg], new: cst.Arg) -> list[cst.Arg]:
-    """Arguments with another at their end, with the last one's comma, on its line or one more where each has a line."""
-    if not arguments:
-        return [new]
-    *rest, last = arguments
-    comma = comma_like(rest[-1].comma if rest else cst.MaybeSentinel.DEFAULT)
-    new = new.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
-    return [*rest, last.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace("")), new]
+def with_last(call: cst.Call, new: cst.Arg) -> cst.Call:
+    """The call with another argument at its end, on the last one's line or one more where each has a line."""
+    if not call.args:
+        return call.with_changes(args=[new])
+    before = call.args[-2].comma if len(call.args) > 1 else cst.MaybeSentinel.DEFAULT
+    return call.with_changes(args=listed_with(call.args, new, before, call.whitespace_before_args))
+
+
+def listed_with(
+    items: Sequence[Item], new: Item, before: cst.Comma | cst.MaybeSentinel, opening: cst.BaseParenthesizableWhitespace
+) -> list[Item]:
+    """Items with another at their end, after a comma like `before`; what ended the list ends it still.
+
+    A comment at the last one's line stays there, and the new item has a line of its own.
+    """
+    *rest, last = items
+    after = "whitespace_after_arg" if isinstance(last, cst.Arg) else "whitespace_after_param"
+    ending = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else getattr(last, after)
+    comma = comma_like(before)
+    if isinstance(ending, cst.ParenthesizedWhitespace) and ending.first_line.comment is not None:
+        line = comma.whitespace_after
+        if not isinstance(line, cst.ParenthesizedWhitespace):
+            line = opening
+        if isinstance(line, cst.ParenthesizedWhitespace):
+            comma = cst.Comma(whitespace_after=ending.with_changes(indent=line.indent, last_line=line.last_line))
+            bare_line = cst.TrailingWhitespace(newline=ending.first_line.newline)
+            ending = ending.with_changes(first_line=bare_line, empty_lines=())
+    if isinstance(last.comma, cst.Comma):
+        new = new.with_changes(comma=last.comma.with_changes(whitespace_after=ending))
+        return [*rest, last.with_changes(comma=comma), new]
+    new = new.with_changes(**{after: ending})
+    return [*rest, last.with_changes(comma=comma, **{after: cst.SimpleWhitespace("")}), new]
 
 
 def with_keyword(call: cst.CSTNode, name: str, value: cst.BaseExpression) -> cst.Call:
@@ -164,7 +190,7 @@ def with_keyword(call: cst.CSTNode, name: str, value: cst.BaseExpression) -> cst
     bare = cst.SimpleWhitespace("")
     given = cst.Arg(value, keyword=cst.Name(name), equal=cst.AssignEqual(bare, bare))
     call = cst.ensure_type(call, cst.Call)
-    return call.with_changes(args=with_last(call.args, given))
+    return with_last(call, given)
 
 
 def comma_like(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:

@@ -317,7 +317,7 @@ def with_argument(call: cst.CSTNode, given: str, name: str | None, is_first: boo
         plain = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
         new = new.with_changes(keyword=cst.Name(name), equal=plain)
     if not is_first or not call.args:
-        return call.with_changes(args=snippets.with_last(call.args, new))
+        return snippets.with_last(call, new)
     has_lines = isinstance(call.whitespace_before_args, cst.ParenthesizedWhitespace)
     comma = snippets.comma_like(call.args[0].comma if has_lines else cst.MaybeSentinel.DEFAULT)
     return call.with_changes(args=[new.with_changes(comma=comma), *call.args])

@@ -171,6 +171,11 @@ def test_names_of_an_import() -> None:
         ("def f(a, b=1): pass\n", 1, "def f(a, new, b=1): pass\n"),
         ("def f(self, *, a): pass\n", 1, "def f(self, new, *, a): pass\n"),
         ("def f(\n    a,\n    b,\n): pass\n", 0, "def f(\n    new,\n    a,\n    b,\n): pass\n"),
+        ("def f(a,\n      b): pass\n", 2, "def f(a,\n      b, new): pass\n"),
+        ("def f(\n    a,  # x\n    b,  # y\n    ): 1\n", 2, "def f(\n    a,  # x\n    b,  # y\n    new,\n    ): 1\n"),
+        ("def f(\n    a,  # x\n    b  # y\n): 1\n", 2, "def f(\n    a,  # x\n    b,  # y\n    new\n): 1\n"),
+        ("def f(\n    a=1,  # x\n): 1\n", 1, "def f(\n    a=1,  # x\n    new=None,\n): 1\n"),
+        ("def f(a,\n      b,  # y\n      *, c): 1\n", 2, "def f(a,\n      b,  # y\n      new,\n      *, c): 1\n"),
     ],
 )
 def test_a_parameter_more(before: str, position: int, after: str) -> None:

@@ -102,12 +102,24 @@ def test_quotes_are_those_of_the_file() -> None:
     assert quoted_as('a = "x"', "b = '\"'") == "b = '\"'"
 
 
-def test_an_argument_at_the_end() -> None:
-    call = parsed("f(\n    a,\n    b,\n)")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f()", "f(new)"),
+        ("f(\n    a,\n    b,\n)", "f(\n    a,\n    b,\n    new,\n)"),
+        ("f(\n    a,\n    b,  # why\n)", "f(\n    a,\n    b,  # why\n    new,\n)"),
+        ("f(\n    a,  # why\n    b  # what\n)", "f(\n    a,  # why\n    b,  # what\n    new\n)"),
+        ("f(\n    a,\n    b,  # why\n    # c,\n)", "f(\n    a,\n    b,  # why\n    # c,\n    new,\n)"),
+        ("f(\n    a,  # why\n)", "f(\n    a,  # why\n    new,\n)"),
+        ("f(\n    a, b,  # why\n)", "f(\n    a, b,  # why\n    new,\n)"),
+        ("f(a, b,  # why\n)", "f(a, b, new,  # why\n)"),
+        ("f(a,  # why\n  b)", "f(a,  # why\n  b,\n  new)"),
+    ],
+)
+def test_an_argument_at_the_end(before: str, after: str) -> None:
+    call = parsed(before)
     assert isinstance(call, cst.Call)
-    made = call.with_changes(args=with_last(call.args, cst.Arg(parsed("c"))))
-    assert code(made) == "f(\n    a,\n    b,\n    c,\n)"
-    assert len(with_last([], cst.Arg(parsed("c")))) == 1
+    assert code(with_last(call, cst.Arg(parsed("new")))) == after
 
 
 def test_a_comma_that_ends_its_line() -> None:

@@ -18,7 +18,13 @@ _UNREAD = "this cell is not read because its magic runs it elsewhere: training i
 
 def placed(results: Iterable[FileResult], notebooks: Mapping[str, Notebook]) -> list[FileResult]:
     """Results whose lines in notebooks name their cells, and what is to be said of notebooks only."""
-    return [_placed(result, notebooks) for result in results] if notebooks else list(results)
+    results = list(results)
+    if not notebooks:
+        return results
+    rewritten = {r.path: r.after for r in results if r.path in notebooks and r.status is Status.MIGRATED}
+    new = {path: parse(path, after).decoded.notebook for path, after in rewritten.items()}
+    after = {path: new.get(path) or old for path, old in notebooks.items()}
+    return [_placed(r, notebooks, notebooks if r.status is Status.DECLINED else after) for r in results]
 
 
 def with_places(text: str, notebooks: Mapping[str, Notebook], own: Notebook | None = None) -> str:
@@ -35,28 +41,23 @@ def with_places(text: str, notebooks: Mapping[str, Notebook], own: Notebook | No
     return re.sub(rf"(?<![\w/])({paths}):(\d+)|\bline (\d+)", place_of, text)
 
 
-def _placed(result: FileResult, notebooks: Mapping[str, Notebook]) -> FileResult:
-    own = notebooks.get(result.path)
-    after = own
-    if own is not None and result.status is Status.MIGRATED:
-        after = parse(result.path, result.after).decoded.notebook
-
-    def say(text: str, notebook: Notebook | None) -> str:
-        return with_places(text, notebooks, notebook)
+def _placed(result: FileResult, before: Mapping[str, Notebook], after: Mapping[str, Notebook]) -> FileResult:
+    """A result with its places: notes count the lines of every file after the rewrite, changes those before it."""
+    old, new = before.get(result.path), after.get(result.path)
 
     def moved(found: Found, notebook: Notebook | None) -> Found:
-        found = replace(found, evidence=tuple(say(e, own) for e in found.evidence))
+        found = replace(found, evidence=tuple(with_places(e, before, old) for e in found.evidence))
         if notebook is None:
             return found
         cell, line = notebook.place(found.line)
         found = replace(found, cell=cell, line=line)
         return replace(found, also=()) if isinstance(found, Note) else found  # the message names their cells
 
-    changes = tuple(replace(moved(c, own), reason=say(c.reason, own)) for c in result.changes)
-    notes = [
-        replace(moved(n, after), message=say(n.message, after), shows=tuple(say(s, after) for s in n.shows))
-        for n in result.notes
-    ]
-    if after is not None and result.status is not Status.DECLINED:
-        notes += [Note(1, "notebooks", Tier.ADVICE, _UNREAD, cell=number) for number in after.unread]
+    def say(text: str) -> str:
+        return with_places(text, after, new)
+
+    changes = tuple(replace(moved(c, old), reason=with_places(c.reason, before, old)) for c in result.changes)
+    notes = [replace(moved(n, new), message=say(n.message), shows=tuple(say(s) for s in n.shows)) for n in result.notes]
+    if new is not None and result.status is not Status.DECLINED:
+        notes += [Note(1, "notebooks", Tier.ADVICE, _UNREAD, cell=number) for number in new.unread]
     return replace(result, changes=changes, notes=tuple(notes))

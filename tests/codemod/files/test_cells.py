@@ -52,6 +52,38 @@ def test_a_declined_notebook_says_nothing_of_cells_that_are_not_read() -> None:
     assert result.notes == ()
 
 
+def rewritten(*notes: Note, status: Status = Status.UNCHANGED) -> list[FileResult]:
+    """The results for a notebook whose second cell gets a line more, and for a file with notes."""
+    data, found = notebook()
+    after = found.with_python(found.python.replace("y = 2", "y = 2\ny += 1")).encode()
+    own = Note(2, "data", Tier.ADVICE, "why", shows=(f"a.ipynb:{line_of(found, 'z = 3') + 1}",))
+    results = [
+        FileResult("a.ipynb", Status.MIGRATED, data, after, notes=(own,)),
+        FileResult("b.py", status, b"", b"", notes=notes),
+    ]
+    return placed(results, {"a.ipynb": found})
+
+
+def test_notes_count_the_lines_of_a_rewritten_notebook_in_every_file() -> None:
+    line = line_of(notebook()[1], "y = 2")
+    own, other = rewritten(
+        Note(3, "data", Tier.ADVICE, f"see a.ipynb:{line + 1}", shows=(f"a.ipynb:{line}",)),
+        Note(4, "data", Tier.ADVICE, f"see a.ipynb:{line}", evidence=(f"made at a.ipynb:{line + 2}",)),
+    )
+    assert own.notes[0].shows == ("a.ipynb:cell 4, line 1",)
+    first, second = other.notes
+    assert (first.message, first.shows) == ("see a.ipynb:cell 2, line 3", ("a.ipynb:cell 2, line 2",))
+    assert second.message == "see a.ipynb:cell 2, line 2"
+    assert second.evidence == ("made at a.ipynb:cell 2, line 2",)
+
+
+def test_reasons_of_a_declined_file_count_the_lines_of_the_notebook_as_it_was() -> None:
+    line = line_of(notebook()[1], "z = 3")
+    assert rewritten(Note(3, "data", Tier.ADVICE, f"see a.ipynb:{line}"), status=Status.DECLINED)[1].notes[
+        0
+    ].message == ("see a.ipynb:cell 4, line 1")
+
+
 def test_other_files_stay_as_they_are() -> None:
     result = FileResult("a.py", Status.UNCHANGED, b"", b"", notes=(Note(3, "data", Tier.ADVICE, "why"),))
     assert placed([result], {}) == [result]

@@ -1788,3 +1788,41 @@ def test_a_device_of_macs_is_now_a_gpu_elsewhere(lines: str, is_said: bool) -> N
         "for x in DataLoader(data, 8):\n    model(x.to(device)).mean().backward()\n    optimizer.step()\n"
     )
     assert any("where there is a CUDA GPU" in n.message for n in result.notes) is is_said
+
+
+IN_MAIN = """\
+import argparse, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", {option})
+args = parser.parse_args()
+{chosen}
+data = torch.arange(64.0).view(8, 8)
+def main():
+    model = torch.nn.Linear(8, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(8):
+        optimizer.zero_grad()
+        model(data[i].to(device)).pow(2).mean().backward()
+        optimizer.step()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "chosen", "is_number", "is_told"),
+    [
+        ("type=int, default=0", "device = torch.device(args.gpu)", True, True),
+        ("type=int", "gpu = args.gpu\ndevice = torch.device(gpu)", True, True),
+        ("default='0'", "device = torch.device(int(args.gpu))", True, True),
+        ("type=int, default=0", "device = torch.device(0)", True, False),
+        ("default='cuda'", "device = torch.device(args.gpu)", False, False),
+    ],
+)
+def test_a_bare_number_is_one_gpu_above_the_function_that_trains(
+    option: str, chosen: str, is_number: bool, is_told: bool
+) -> None:
+    result = run(IN_MAIN.format(option=option, chosen=chosen))
+    after = result.after.decode()
+    assert ('device = torch.device("cuda")\n' in after) is is_number
+    assert "    device = accelerator.device\n" in after
+    assert told(result, "`args.gpu` no longer selects the GPU: use `accelify launch --gpu-ids`") == is_told

@@ -72,7 +72,7 @@ class Comparisons:
         self.devices = devices
         self.options = options
         bound = [b for b in known.bindings if not known.is_for_the_cpu(b)]
-        self.bound = [b for b in bound if reaches(b.node) or any(gpu_texts(b.value))]
+        self.bound = [b for b in bound if reaches(b.node) or any(gpu_texts(self.program, b.value))]
         self.texts = {b.node for b in bound if self._stays_text(b, is_reached=reaches(b.node))}
 
     def _stays_text(self, binding: Assignment, *, is_reached: bool) -> bool:

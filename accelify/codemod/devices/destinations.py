@@ -17,6 +17,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text, mentions_devices
 from accelify.codemod.preparing.settings import declares_option, is_declared_default
 from accelify.codemod.semantics.conditions import Conditions
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, method_of_call, returned
@@ -443,16 +444,16 @@ def device_types(program: Program, node: ast.expr) -> set[str]:
     return {str(v.value).partition(":")[0] if isinstance(v, Constant) else "" for v in texts}
 
 
-def gpu_texts(node: ast.AST) -> Iterator[ast.expr]:
+def gpu_texts(program: Program, node: ast.AST) -> Iterator[ast.expr]:
     """The parts of some code that are a GPU by its number: `"cuda:0"`, `f"cuda:{gpu}"`, `torch.device("cuda", gpu)`.
 
     The keys of `map_location={"cuda:0": "cpu"}` are what a file says, and no device of this process.
     """
-    if isinstance(node, ast.expr) and (gpu_texts_at(node) or is_numbered_call(node)):
+    if isinstance(node, ast.expr) and (gpu_texts_at(node) or is_numbered_call(program, node)):
         yield node
     else:
         for part in node.values if isinstance(node, ast.Dict) else ast.iter_child_nodes(node):
-            yield from gpu_texts(part)
+            yield from gpu_texts(program, part)
 
 
 def gpu_texts_at(node: ast.AST) -> bool:
@@ -460,13 +461,32 @@ def gpu_texts_at(node: ast.AST) -> bool:
     return re.fullmatch(r"cuda:(\d+|\{\})", template(node)) is not None
 
 
-def is_numbered_call(node: ast.expr) -> TypeGuard[ast.Call]:
-    """`torch.device("cuda", gpu)`"""
+def is_numbered_call(program: Program, node: ast.expr) -> TypeGuard[ast.Call]:
+    """`torch.device("cuda", gpu)`, and `torch.device(gpu)` of a number."""
+    if isinstance(node, ast.Call) and _bare_number(program, node) is not None:
+        return True
     is_call = isinstance(node, ast.Call) and len(node.args) == 2 and ast.unparse(node.func).endswith("device")
     return is_call and isinstance(node.args[0], ast.Constant) and node.args[0].value == "cuda"  # type: ignore[attr-defined]  # a call
 
 
-def numbers_of_gpus(node: ast.AST) -> Iterator[ast.AST]:
+def _bare_number(program: Program, call: ast.Call) -> ast.expr | None:
+    """`gpu` of `torch.device(gpu)`, if it is a number."""
+    if len(call.args) != 1 or call.keywords or "torch.device" not in program.called(call):
+        return None
+    number = call.args[0]
+    value = program.once(Tracer).only_value(number) or number
+    is_number = program.once(Kinds).of(value) == {"number"} or is_by_number(program, value)
+    return number if is_number or _is_numeric_option(program, value) else None
+
+
+def _is_numeric_option(program: Program, node: ast.expr) -> bool:
+    """`args.gpu` of `add_argument("--gpu", type=int)`"""
+    values = program.once(Tracer).option_values(node.attr, "type") if isinstance(node, ast.Attribute) else []
+    is_text = any(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in values)
+    return any(isinstance(v, ast.Name) and v.id == "int" for v in values) and not is_text
+
+
+def numbers_of_gpus(program: Program, node: ast.AST) -> Iterator[ast.AST]:
     """Where some code says which GPU: `f"cuda:{args.gpu}"`, `torch.device("cuda", args.gpu)`, `x.cuda(args.gpu)`.
 
     And `args.gpu` of `["cuda:0", "cuda:1"][args.gpu]`.
@@ -475,11 +495,14 @@ def numbers_of_gpus(node: ast.AST) -> Iterator[ast.AST]:
         listed = place.value.elts if isinstance(place.value, (ast.List, ast.Tuple)) else []
         if listed and all(isinstance(e, ast.Constant) and str(e.value).startswith("cuda") for e in listed):
             yield place.slice
-    texts = (text for text in gpu_texts(node) if gpu_texts_at(text))
+    texts = (text for text in gpu_texts(program, node) if gpu_texts_at(text))
     yield from (text for text in texts if not isinstance(text, ast.Constant))
     for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
         last = ast.unparse(call.func).rpartition(".")[2]
-        if last == "device":
+        number = _bare_number(program, call)
+        if number is not None:
+            yield number
+        elif last == "device":
             yield from [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "index")]
         elif last in ("cuda", "set_device"):
             yield from [*call.args[:1], *(k.value for k in call.keywords if k.arg == "device")]

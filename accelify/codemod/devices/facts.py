@@ -135,7 +135,11 @@ class Devices:
         if not run.may_train(self.known.program, move.call):
             return "stays: the training does not run this"
         places = self.places(device)
-        is_text = isinstance(device, ast.Constant) and isinstance(device.value, str) and not any(gpu_texts(device))
+        is_text = (
+            isinstance(device, ast.Constant)
+            and isinstance(device.value, str)
+            and not any(gpu_texts(self.known.program, device))
+        )
         if device is None or is_text or places == {Where.ACCELERATOR}:
             return "stays: it goes to the process's own device"
         if self.follows_tensors(device):
@@ -151,7 +155,7 @@ class Devices:
 
     def _loses_its_number(self, named: Destination) -> bool:
         """Whether a device is one GPU by its number until that is taken out: `"cuda:0"`, which becomes `"cuda"`."""
-        texts = [named.source, *gpu_texts(named.source)] if named.source is not None else []
+        texts = [named.source, *gpu_texts(self.known.program, named.source)] if named.source is not None else []
         return any(text in (*self.out_of_reach, *self.numbers) for text in texts)
 
     def is_for_a_gpu(self, test: ast.expr) -> bool:
@@ -215,7 +219,7 @@ class Devices:
         ranks: the options that a launcher, and no user, gave: the number of the process.
         """
         asked = self._asked(nodes)
-        numbered = [*numbering, *(n for node in asked.behind for n in numbers_of_gpus(node))]
+        numbered = [*numbering, *(n for node in asked.behind for n in numbers_of_gpus(self.known.program, node))]
         numbers = self._asked(numbered).by.union(*map(options_in, numbered))
         others = asked.by - numbers
         others |= {r.id for node in nodes for r in ast.walk(node) if isinstance(r, ast.Name) and self._is_open(r)}
@@ -444,7 +448,7 @@ def _out_of_reach(
     calls = [c for c in program.calls if program.path(c) in files]
     places = [m.device for m in moves if m.device is not None]
     places += [given for c in calls for given in named_by(program, c)]
-    return (p for p in dict.fromkeys(places) if any(gpu_texts(p)) and access.at(p) is None)
+    return (p for p in dict.fromkeys(places) if any(gpu_texts(program, p)) and access.at(p) is None)
 
 
 def _elsewhere(
@@ -457,6 +461,6 @@ def _elsewhere(
     for place in places_elsewhere(program, files):
         named = devices.resolved(devices.of(place))
         given = (d.source for d in named if d.now is Where.NUMBERED and d.source is not None)
-        texts = [text for n in (place, *given) if not isinstance(n, ast.Name) for text in gpu_texts(n)]
+        texts = [text for n in (place, *given) if not isinstance(n, ast.Name) for text in gpu_texts(program, n)]
         if texts or (named and all(d.now is Where.NUMBERED for d in named)):
             yield place, texts

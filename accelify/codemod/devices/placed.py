@@ -146,7 +146,7 @@ class Own:
                 given = named_by(self.program, call)
                 makes = self._tensors().is_creator(call)
                 sites += given if makes else ()
-                literal |= {d for d in given if makes or any(gpu_texts(d)) or _is_made(self.program, d)}
+                literal |= {d for d in given if makes or any(gpu_texts(self.program, d)) or _is_made(self.program, d)}
         sites += [d for d in literal if d not in sites]
         named = [(site, devices.resolved(devices.of(site))) for site in sites if self.effects.changes_nothing(site)]
         named += [(value, plain_devices.resolved(plain_devices.of(value))) for value in bound]

@@ -25,7 +25,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.devices.comparisons import Comparison
-from accelify.codemod.devices.destinations import gpu_texts
+from accelify.codemod.devices.destinations import gpu_texts, gpu_texts_at
 from accelify.codemod.devices.device_options import is_taken_apart, must_be_text
 from accelify.codemod.devices.moves import Move, is_cpu, is_lookup
 from accelify.codemod.edits import snippets
@@ -70,7 +70,7 @@ def find(script: Script) -> Iterator[Found]:
     for place in script.devices.out_of_reach:
         if place in compared:
             continue
-        texts = tuple(Replace(n, without_number) for n in gpu_texts(place))
+        texts = tuple(map(_without_number, gpu_texts(script.program, place)))
         yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", texts)
     yield from _without_bare_numbers(script)
     yield from _set_options(script)
@@ -133,7 +133,7 @@ def _with_one_gpu(script: Script, comparison: Comparison) -> Remark:
 def _without_numbers(script: Script, sources: Iterable[ast.expr]) -> Iterator[Change]:
     """The process's own GPU where a function that chooses one says its number."""
     for source in sorted(sources, key=script.program.position):
-        edit = Replace(source, without_number)
+        edit = _without_number(source)
         yield Change(NAME, script.path(source), source.lineno, "each process has a GPU of its own", (edit,))
 
 
@@ -330,21 +330,30 @@ def _unnumbered(script: Script, binding: Assignment) -> Iterator[Change | Remark
         yield Remark(NAME, script.path(binding.node), binding.node, message, Tier.REVIEW)
         return
     path = script.path(binding.node)
-    numbered = list(gpu_texts(binding.value))
+    numbered = list(gpu_texts(script.program, binding.value))
     if numbered and not is_taken_apart(script.program, binding.target):
-        edits = tuple(Replace(n, without_number) for n in numbered)
+        edits = tuple(map(_without_number, numbered))
         gives = _variable(script, binding.target)
         yield Change(NAME, path, binding.node.lineno, "each process has a GPU of its own", edits, gives=gives)
     elif any(isinstance(n, ast.Constant) and ":" in str(n.value) for n in ast.walk(binding.value)):
         yield Remark(NAME, path, binding.node, _ONE_GPU, Tier.REVIEW)
 
 
-def without_number(node: cst.CSTNode) -> cst.BaseExpression:
+def _without_number(node: ast.expr) -> Replace:
     """`"cuda"` for `"cuda:0"`, for `f"cuda:{gpu}"` and for `"cuda:" + str(gpu)`; the same of `device("cuda", gpu)`."""
-    if isinstance(node, cst.Call) and len(node.args) > 1:
-        return node.with_changes(args=[node.args[0].with_changes(comma=cst.MaybeSentinel.DEFAULT)])
+    return Replace(node, _just_cuda if gpu_texts_at(node) else _device_of_cuda)
+
+
+def _just_cuda(node: cst.CSTNode) -> cst.BaseExpression:
     quote = re.findall("['\"]", cst.Module([]).code_for_node(node))[0]
     return cst.SimpleString(f"{quote}cuda{quote}")
+
+
+def _device_of_cuda(node: cst.CSTNode) -> cst.BaseExpression:
+    """`device("cuda")` for `device("cuda", gpu)` and for `device(gpu)`."""
+    call = cst.ensure_type(node, cst.Call)
+    kind = call.args[0] if len(call.args) > 1 else cst.Arg(cst.SimpleString('"cuda"'))
+    return call.with_changes(args=[kind.with_changes(comma=cst.MaybeSentinel.DEFAULT)])
 
 
 def _lost_choices(script: Script) -> Iterator[Remark]:
@@ -371,7 +380,7 @@ def _lost_literals(script: Script) -> Iterator[Remark]:
     launch = script.options.runtime.launch
     for binding in script.devices.known.bindings:
         value = binding.value
-        numbers = [n for n in gpu_texts(value) if isinstance(n, ast.Constant) and n.value != "cuda:0"]
+        numbers = [n for n in gpu_texts(script.program, value) if isinstance(n, ast.Constant) and n.value != "cuda:0"]
         for number in numbers:
             message = f"`{number.value!s}` no longer selects the GPU: use `{launch} --gpu-ids`"
             yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, number, once=True)
@@ -404,7 +413,7 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
         around = [a for a in program.ancestors(node) if isinstance(a, ast.If)]
         tests = [a.test for a in around if a is program.parent(node) or _is_about_devices(a.test)]
         yield node, binding.value, [binding.value, *tests], []
-        yield from ((node, number, [number], []) for number in gpu_texts(binding.value))
+        yield from ((node, number, [number], []) for number in gpu_texts(script.program, binding.value))
     for move in devices.moves:
         for branching, is_body in program.branches_round(move.call):
             if not _moves_either_way(script, move, branching, is_body):

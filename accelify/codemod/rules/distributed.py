@@ -84,7 +84,9 @@ def _own_gpus(script: Script, found: Distribution) -> Iterator[ast.expr]:
         for place in named[call]:
             device = _said_at(script, place, places)
             text = device.args[0] if _is_device(device, script) and len(device.args) == 1 else device
-            is_named = is_numbered_call(text) or (gpu_texts_at(text) and not isinstance(text, ast.Constant))
+            is_named = is_numbered_call(script.program, text) or (
+                gpu_texts_at(text) and not isinstance(text, ast.Constant)
+            )
             if (device in found.devices or is_named) and script.accelerator(device) is not None:
                 yield device
 

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.devices.destinations import gpu_texts, is_by_number, is_where_another_is
-from tests.codemod.facts import texts
+from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import training
 
 
@@ -21,10 +21,16 @@ from tests.codemod.training_scripts import training
         ("f('model:0')", []),
         ("f({'cuda:1': 'cpu'})", []),
         ("f({'cuda:%d' % gpu: 'cuda:0'})", ["'cuda:0'"]),
+        ("f(torch.device('cuda', gpu))", ["torch.device('cuda', gpu)"]),
+        ("f(torch.device(0))", ["torch.device(0)"]),
+        ("f(torch.device(int(gpu)))", ["torch.device(int(gpu))"]),
+        ("f(torch.device(gpu))", []),
+        ("f(torch.cuda.device(0))", []),
     ],
 )
 def test_gpus_by_their_number(code: str, found: list[str]) -> None:
-    assert texts(gpu_texts(ast.parse(code))) == found
+    facts = Facts(f"import torch\n{code}\n")
+    assert texts(gpu_texts(facts.program, facts.call("f"))) == found
 
 
 @pytest.mark.parametrize(("device", "is_other"), [("y.device", True), ("device", False), ("'cuda'", False)])

@@ -118,8 +118,9 @@ class Facts:
 
 
 def spelling(node: ast.AST) -> str:
-    """The text of a node, as Python 3.11 and later give it: `for x, y in z`, `lambda: x`."""
-    return re.sub(r"^for \((.*?)\) in ", r"for \1 in ", ast.unparse(node)).replace("lambda :", "lambda:")
+    """The text of a node, as Python 3.11 and later give it: `for x, y in z`, `x, y = z`, `lambda: x`."""
+    text = re.sub(r"^for \((.*?)\) in ", r"for \1 in ", ast.unparse(node)).replace("lambda :", "lambda:")
+    return re.sub(r"^\(([\w, ]+)\) = ", r"\1 = ", text)
 
 
 def find(trees: Iterable[ast.AST], text: str, kind: type[Node]) -> Node:

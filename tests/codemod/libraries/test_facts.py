@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 # Names of versions of these libraries and of Python that are not installed here.
 OLD_OR_NEW = {
     *("raw_input", "xrange", "tqdm", "DataLoader", "time.clock", "math.sumprod", "random.binomialvariate"),
-    *("copy.replace", "itertools.pairwise", "PreTrainedModel", "MessagePassing"),
+    *("math.cbrt", "math.exp2", "copy.replace", "itertools.pairwise", "PreTrainedModel", "MessagePassing"),
     "torch.utils.data.BufferedShuffleDataset",
     *("numpy.round_", "numpy.float_", "numpy.in1d", "numpy.Inf", "numpy.NaN", "numpy.infty", "numpy.concat"),
     *("numpy.set_string_function", "numpy.row_stack", "numpy.random.ranf", "numpy.random.random_integers"),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 
 from accelify.codemod.training.randomness.kept_draws import KeptDraws
-from tests.codemod.facts import Facts
+from tests.codemod.facts import Facts, spelling
 from tests.codemod.pairs import run
 
 HEAD = """\
@@ -42,7 +40,7 @@ IN_ROUNDS = {
 
 def found(text: str) -> list[str]:
     facts = Facts(text)
-    return [ast.unparse(facts.program.statement(c)) for c in KeptDraws(facts.program, facts.training).find()]
+    return [spelling(facts.program.statement(c)) for c in KeptDraws(facts.program, facts.training).find()]
 
 
 @pytest.mark.parametrize("drawn", SAMPLES)

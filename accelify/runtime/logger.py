@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import MutableMapping
-from typing import Any  # logging's own keyword arguments
+from typing import TYPE_CHECKING, Any  # logging's own keyword arguments
 
 import torch.distributed as dist
 
 from accelify.runtime.world.process_group import place
 
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter  # not to be subscripted before Python 3.11
 
-class ProcessLogger(logging.LoggerAdapter[logging.Logger]):
+# How many calls `log` puts between a logger and its user; before Python 3.11, the adapter's own counts as well.
+_CALLS = 1 if sys.version_info >= (3, 11) else 2
+
+
+class ProcessLogger(_Adapter):
     """A logger whose messages come from process 0 only, unless `main_process_only=False`; in rank order if asked."""
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -21,7 +30,7 @@ class ProcessLogger(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log on process 0; with `main_process_only=False` on all; with `in_order=True` one rank after the other."""
         only_main, in_order = kwargs.pop("main_process_only", True), kwargs.pop("in_order", False)
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + _CALLS
         rank, size = place()
         if in_order:
             for turn in range(size):

@@ -123,6 +123,7 @@ role=iteration passes=same returns=iterator traits=stops
 returns=iterator
     -: range xrange aiter
     itertools: count repeat product permutations combinations combinations_with_replacement tee pairwise compress
+        batched
 returns=iterator effects=calls
     -: map
     itertools: accumulate dropwhile filterfalse groupby starmap takewhile
@@ -240,8 +241,8 @@ returns=number traits=attribute
 # --- numbers ---
 returns=number traits=scalar
     math: acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos cosh degrees erf erfc exp exp2 expm1 fabs
-        factorial floor fmod frexp gamma gcd hypot isclose isfinite isinf isnan isqrt lcm ldexp lgamma log log10 log1p
-        log2 modf nextafter perm pow radians remainder sin sinh sqrt tan tanh trunc ulp
+        factorial floor fma fmod frexp gamma gcd hypot isclose isfinite isinf isnan isqrt lcm ldexp lgamma log log10
+        log1p log2 modf nextafter perm pow radians remainder sin sinh sqrt tan tanh trunc ulp
     cmath: *
     decimal: Decimal
     fractions: Fraction
@@ -328,8 +329,9 @@ returns=python_random role=generator traits=own_seed
 returns=python_random role=generator effects=draws_system traits=own_seed
     random: SystemRandom
 effects=draws_given mutates=self
-    <python_random>: betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate normalvariate
-        paretovariate randbytes randint random randrange sample triangular uniform vonmisesvariate weibullvariate
+    <python_random>: betavariate binomialvariate choice choices expovariate gammavariate gauss getrandbits
+        lognormvariate normalvariate paretovariate randbytes randint random randrange sample triangular uniform
+        vonmisesvariate weibullvariate
 effects=draws_given mutates=self+0 rows=shuffles
     <python_random>: shuffle
 effects=seeds_given mutates=self role=seed
@@ -508,7 +510,7 @@ mutates=self keeps=0 effects=waits
 mutates=self effects=waits same=no
     <queue>: get get_nowait
 mutates=self effects=waits
-    <queue>: join task_done
+    <queue>: join task_done shutdown
 returns=number same=no
     <queue>: qsize empty full
 mutates=self effects=waits

@@ -503,9 +503,17 @@ class Totals:
             found = [v for k, v in zip(holder.keys, holder.values, strict=True) if _is_constant(k, key)]
             return len(found) == 1 and None not in holder.keys and self.is_one_number(found[0], depth)
         if isinstance(holder, ast.Name):
-            parents = [self.program.parent(d.node) for d in self.program.definitions(holder).definitions(holder)]
+            targets = [d.node for d in self.program.definitions(holder).definitions(holder)]
+            filled = [t for t in targets if isinstance(t, ast.Subscript) and isinstance(t.slice, ast.Constant)]
+            at_key = [t for t in filled if _is_constant(t.slice, key)]
+            parents = [self.program.parent(t) for t in targets if t not in filled]
             values = [p.value if isinstance(p, (ast.Assign, ast.AnnAssign)) else None for p in parents]
-            return bool(values) and all(v is not None and self._is_number_at(v, key, depth - 1) for v in values)
+            held = [v for v in values if not (at_key and isinstance(v, ast.Dict) and not v.keys)]
+            return (
+                bool(values)
+                and all(self._holds_one_number(t, depth - 1) for t in at_key)
+                and all(v is not None and self._is_number_at(v, key, depth - 1) for v in held)
+            )
         values = returned(self.program.flow.callees.get(holder, ())) if isinstance(holder, ast.Call) else []
         is_known = bool(values) and all(v is not None and self._is_number_at(v, key, depth - 1) for v in values)
         return is_known and isinstance(holder, ast.Call) and not self._is_of_parts(holder)

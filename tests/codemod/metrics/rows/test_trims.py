@@ -315,9 +315,11 @@ net = Net()
     [
         ("got = numbers(x)", "got['loss']", None),
         ("got = {'loss': model(x).mean().item()}", "got['loss'] * 2", None),
+        ("got = {}\ngot['loss'] = model(x).mean().item()\ngot['out'] = model(x)", "got['loss']", None),
         ("found, top = net(x)", "top.item()", None),
         ("got = net(x)", "float(got[1])", None),
         ("got = numbers(x)", "(got['out'] > 0).sum().item()", ("got",)),
+        ("got = {}\ngot['a'] = x.mean().item()\ngot['loss'] = model(x)", "(got['loss'] > 0).sum().item()", ("got",)),
         ("got = numbers(x)\ngot['loss'] = model(x)", "(got['loss'] > 0).sum().item()", ("got",)),
         ("found, top = net(x)", "(found > 0).sum().item()", ("found",)),
     ],

@@ -140,6 +140,7 @@ class Trait(Enum):
     SETS_UP_LOG = "sets_up_log"  # changes nothing but what is in a log, where its handler writes to a file
     TAKES_TEXT = "takes_text"  # writes what it is given as text, wherever that lives
     NEEDS_HOST = "needs_host"  # fails for a tensor that lives elsewhere than on the CPU
+    NEEDS_NUMBER = "needs_number"  # of a GPU: fails for `torch.device("cuda")`
     SHAPE_ONLY = "shape_only"  # depends on shapes and types only, not on values
     ATTRIBUTE = "attribute"  # is read, not called
     SCALAR = "scalar"  # makes a number of one of its argument

@@ -31,12 +31,14 @@ from accelify.codemod.devices.moves import Move, is_cpu, is_lookup
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
 from accelify.codemod.libraries import vocabulary
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.preparing.settings import imports_torch
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.reaching.branch_values import choice_of, either_way
 from accelify.codemod.semantics.scopes import Assignment, assignment, names_read_in, returned
+from accelify.codemod.semantics.values import Made
 
 NAME = "devices"
 _ONE_GPU = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
@@ -70,7 +72,7 @@ def find(script: Script) -> Iterator[Found]:
     for place in script.devices.out_of_reach:
         if place in compared:
             continue
-        texts = tuple(map(_without_number, gpu_texts(script.program, place)))
+        texts = tuple(e for n in gpu_texts(script.program, place) for e in _with_own_gpu(script, n))
         yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", texts)
     yield from _without_bare_numbers(script)
     yield from _set_options(script)
@@ -133,8 +135,8 @@ def _with_one_gpu(script: Script, comparison: Comparison) -> Remark:
 def _without_numbers(script: Script, sources: Iterable[ast.expr]) -> Iterator[Change]:
     """The process's own GPU where a function that chooses one says its number."""
     for source in sorted(sources, key=script.program.position):
-        edit = _without_number(source)
-        yield Change(NAME, script.path(source), source.lineno, "each process has a GPU of its own", (edit,))
+        edits = _with_own_gpu(script, source)
+        yield Change(NAME, script.path(source), source.lineno, "each process has a GPU of its own", edits)
 
 
 def _without_bare_numbers(script: Script) -> Iterator[Change]:
@@ -332,11 +334,30 @@ def _unnumbered(script: Script, binding: Assignment) -> Iterator[Change | Remark
     path = script.path(binding.node)
     numbered = list(gpu_texts(script.program, binding.value))
     if numbered and not is_taken_apart(script.program, binding.target):
-        edits = tuple(map(_without_number, numbered))
+        edits = tuple(e for n in numbered for e in _with_own_gpu(script, n))
         gives = _variable(script, binding.target)
         yield Change(NAME, path, binding.node.lineno, "each process has a GPU of its own", edits, gives=gives)
     elif any(isinstance(n, ast.Constant) and ":" in str(n.value) for n in ast.walk(binding.value)):
         yield Remark(NAME, path, binding.node, _ONE_GPU, Tier.REVIEW)
+
+
+def _with_own_gpu(script: Script, numbered: ast.expr) -> tuple[Edit, ...]:
+    """`"cuda"` for `"cuda:0"`, or the device itself where something asks for its number."""
+    device = _read_for_its_number(script, numbered)
+    if device is None:
+        return (_without_number(numbered),)
+    state = script.state(device)
+    edit = Replace(device, partial(_just, code=f"{state}.device"), reads=(state.split(".")[0],))
+    return (edit, *script.library_import(device, state))
+
+
+def _read_for_its_number(script: Script, numbered: ast.expr) -> ast.Call | None:
+    """The device made of a number that is asked for: `torch.cuda.set_per_process_memory_fraction(0.9, device)`."""
+    kinds = script.effects.kinds
+    calls = (c for c in script.program.calls if any(r.has(Trait.NEEDS_NUMBER) for r in kinds.called(c) or ()))
+    given = (g for call in calls for g in (*call.args, *(k.value for k in call.keywords)))
+    made = (v.node for g in given for v in script.program.values(g) if isinstance(v, Made) and v.name == "torch.device")
+    return next((m for m in made if isinstance(m, ast.Call) and numbered in ast.walk(m)), None)
 
 
 def _without_number(node: ast.expr) -> Replace:

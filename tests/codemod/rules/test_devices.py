@@ -102,3 +102,48 @@ def test_a_parameter_that_a_branch_overwrites_is_a_device(
     after = run(OVERWRITTEN.format(default=default, test=test, given=given)).after.decode()
     assert f"    accelerator = Accelerator({created})\n" in after if created is not None else "cpu=" not in after
     assert ("device" not in after) is is_gone
+
+
+CHOOSER = """\
+import torch
+
+def choose():
+    if torch.cuda.is_available():
+        device = {device}
+        torch.cuda.{call}
+        return device
+    return torch.device("cpu")
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "call", "chosen"),
+    [
+        ('torch.device("cuda:0")', "set_per_process_memory_fraction(0.9, device=device)", "PartialState().device"),
+        ('torch.device("cuda", 0)', "set_per_process_memory_fraction(0.9, device)", "PartialState().device"),
+        ('torch.device("cuda:0")', "get_device_name(device)", 'torch.device("cuda")'),
+    ],
+)
+def test_devices_whose_number_a_helper_needs(
+    device: str, call: str, chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chooser.py").write_text(CHOOSER.format(device=device, call=call))
+    (tmp_path / "train.py").write_text(
+        """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from chooser import choose
+
+device = choose()
+loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    (model(x.to(device)) - y.to(device)).pow(2).mean().backward()
+    optimizer.step()
+"""
+    )
+    helper = {r.path: r for r in rewrite_together(("train.py",), Options())}["chooser.py"]
+    assert f"{chosen}\n" in helper.after.decode()

@@ -275,6 +275,8 @@ effects=calls
     torch.autograd: set_grad_enabled
 + traits=counts
     torch: arange range
++ traits=needs_number
+    torch.cuda: set_per_process_memory_fraction
 + traits=picks_device
     torch.cuda torch.xpu: set_device
     torch.accelerator: set_device_index set_device_idx

@@ -381,6 +381,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         written=written_of(
             *(roles, metrics.ranks, files, access, run, options, training.backwards),
             together=_together(code, layout) if not by_hand else None,
+            passes=_passes(code, layout),
         ),
         effects=code.effects,
         distribution=code.distribution.found if code.distribution is not None else None,
@@ -393,6 +394,16 @@ def _together(code: _Code, layout: _Layout) -> list[ast.AST]:
     found: list[ast.AST] = [node for _, node in [*preparation.wrapped, *preparation.sharded]]
     found += [g.anchor for g in preparation.groups if g.anchor is not None]
     return [*found, *training.backwards, *training.steps, *(d.loop for d in layout.sharded)]
+
+
+def _passes(code: _Code, layout: _Layout) -> list[ast.expr]:
+    """The prepared loaders, where loops, comprehensions, and calls of libraries go over them."""
+    nodes = [n for parsed in code.program.files for n in parsed.parents]
+    sources = [n.iter for n in nodes if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension))]
+    for call in code.program.calls:
+        if any(row.passes is not None for row in code.effects.kinds.called(call) or ()):
+            sources += [*call.args, *(k.value for k in call.keywords)]
+    return [s for s in sources if layout.prepared.is_loader(s) or layout.prepared.is_loader_for_some(s)]
 
 
 # The kind of program.

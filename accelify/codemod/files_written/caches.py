@@ -34,7 +34,12 @@ class Caches:
     """Look at conditions that ask whether a file is there."""
 
     def __init__(
-        self, alone: OneProcess, stored: Files, together: Collection[ast.AST] = (), held: Collection[ast.AST] = ()
+        self,
+        alone: OneProcess,
+        stored: Files,
+        together: Collection[ast.AST] = (),
+        held: Collection[ast.AST] = (),
+        passes: Collection[ast.AST] = (),
     ) -> None:
         self.program = alone.program
         self.effects = alone.effects
@@ -43,12 +48,17 @@ class Caches:
         self.checks = ExistenceChecks(self.effects, stored)
         self.held = held  # under a lock between processes
         self.together = frozenset(together)  # what the processes do together: backward passes, what is prepared
+        self.passes = frozenset(passes)  # the prepared loaders, where code goes over them: all processes have to
 
     def find(self) -> Iterator[Choice]:
         """The outermost of them in the files that may change, where all processes come to it."""
+        return (choice for choice in self._own if not self._reads_shard(choice))
+
+    @cached_property
+    def _own(self) -> tuple[Choice, ...]:
         nodes = (n for path in sorted(self.alone.files) for n in self.program.flow.parsed_of[path].parents)
         found = [n for n in nodes if isinstance(n, Choice) and self._is_cache(n)]
-        return (n for n in found if not any(n is not o and self.program.inside(n, o) for o in found))
+        return tuple(n for n in found if not any(n is not o and self.program.inside(n, o) for o in found))
 
     @cached_property
     def first(self) -> tuple[ast.stmt, ...]:
@@ -60,6 +70,22 @@ class Caches:
     def uncached(self) -> tuple[Choice, ...]:
         """Those which one process should run first, and that cannot be made to."""
         return tuple(choice for choice, statements in self._called if not statements)
+
+    @cached_property
+    def of_shards(self) -> tuple[Choice, ...]:
+        """Those in which all processes go over a prepared loader: none can go first."""
+        return (*filter(self._reads_shard, self._own), *filter(self._is_of_shard, self.uncached))
+
+    def _is_of_shard(self, choice: Choice) -> bool:
+        """Whether a function, perhaps behind its choice, makes the file from a shard of a loader."""
+        frame = self.program.frame(choice)
+        return self._reads_shard(frame.node if frame.kind == "function" else choice)
+
+    def _reads_shard(self, node: ast.AST) -> bool:
+        """Whether some code goes over a prepared loader, itself or in a function that it calls."""
+        inside = set(ast.walk(node))
+        run = self.program.run_through(n for n in inside if isinstance(n, ast.Call))
+        return not self.passes.isdisjoint(inside) or not run.isdisjoint(map(self.program.frame, self.passes))
 
     def are_written_anew(self, call: ast.Call, depth: int = _DEPTH) -> bool:
         """Whether a call writes or removes files that may be there: each process that comes later does so again."""
@@ -94,12 +120,11 @@ class Caches:
 
     def callers(self) -> Iterator[tuple[Choice, tuple[ast.stmt, ...]]]:
         """The others, each with the statements that call its function; none where those cannot be run so."""
-        own = list(self.find())
         for parsed in self.program.files if self.alone.files else ():
             for node in parsed.parents:
                 if not isinstance(node, Choice) or self.program.frame(node).kind != "function":
                     continue
-                if node not in own and self._is_made_in_function(node):
+                if node not in self._own and self._is_made_in_function(node):
                     found = list(self._calling(self.program.frame(node), _DEPTH))
                     statements = [s for s in found if s is not None]
                     yield node, tuple(statements) if len(statements) == len(found) else ()
@@ -280,6 +305,7 @@ class Caches:
                 called = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
                 is_apart = self.together.isdisjoint(ast.walk(statement))
                 is_apart = is_apart and not self._meets(f for c in called for f in self.program.flow.callees.get(c, ()))
+                is_apart = is_apart and not self._reads_shard(statement)
                 yield statement if is_apart and self._may_wait(statement) else None
             elif frame.kind == "function":
                 yield from self._calling(frame, depth - 1)

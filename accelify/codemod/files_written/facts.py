@@ -75,8 +75,12 @@ def written_of(
     options: Options,
     backwards: Collection[ast.Call],
     together: Collection[ast.AST] | None,
+    passes: Collection[ast.AST],
 ) -> Written:
-    """The table of some files; `together` is what the processes do together, None in a script that says so itself."""
+    """The table of some files; `together` is what the processes do together, None in a script that says so itself.
+
+    passes: the prepared loaders, where code goes over them.
+    """
     by_hand, runtime = together is None, options.runtime
     program, effects, tracer = ranks.program, ranks.chains.effects, ranks.chains.tracer
     one = OneProcess(program, roles, effects, set(files), access.at)
@@ -101,7 +105,7 @@ def written_of(
     alone = OneProcess(
         program, roles, effects, set() if by_hand else set(files), access.at, saved, {w for w in own if own[w]}
     )
-    caches = Caches(alone, stored, together or (), locks.held)
+    caches = Caches(alone, stored, together or (), locks.held, () if by_hand else passes)
     name = runtime.module.split(".")[0]
     asked = frozenset() if by_hand else reached - run.beside
     asking = Asking(program, run, frozenset(f for f in asked if name not in f.root.writes), clocks)

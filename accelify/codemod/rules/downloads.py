@@ -5,7 +5,8 @@
 
 Why: processes that download and unpack into one folder at once damage each other's files. Some data sets fetch what is
 missing without being asked, as those of PyTorch Geometric do, and `build_vocab(vectors="glove.6B.100d")`.
-A file that is made, or fetched, only where it is missing is seen to in the same way. Nothing is broadcast in a block
+A file that is made, or fetched, only where it is missing is seen to in the same way, unless it is made from a prepared
+loader: no process can go over that one before the others, and a note says so. Nothing is broadcast in a block
 where one process goes first: the others would not be there.
 Left alone: downloads where the accelerator does not reach, or that not every process may come to; a note says so.
 """
@@ -31,6 +32,11 @@ _MAY = (
     "this may download its data, or process them into a cache, in every process at once: if it does, let one process "
     "make it first, or do so before the run"
 )
+_BY_ALL = "every process creates this if it is missing: let one process create it first, or create it before the run"
+_OF_SHARD = (
+    "where this is missing, the processes go over a prepared loader together, each over its shard only: create it "
+    "before the run, or let one process create it first from a loader that is not prepared"
+)
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
@@ -49,11 +55,12 @@ def find(script: Script) -> Iterator[Change | Remark]:
         header = f"with {script.accelerator(run[0])}.main_process_first():"
         reason = "one process creates it, the others wait and use it"
         yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
-    for choice in script.written.guarding.cached.caches.uncached:
-        message = (
-            "every process creates this if it is missing: let one process create it first, or create it before the run"
-        )
-        yield Remark(NAME, script.path(choice), choice, message, Tier.REVIEW)
+    caches = script.written.guarding.cached.caches
+    for choice in caches.of_shards:
+        yield Remark(NAME, script.path(choice), choice, _OF_SHARD, Tier.REVIEW)
+    for choice in caches.uncached:
+        if choice not in caches.of_shards:
+            yield Remark(NAME, script.path(choice), choice, _BY_ALL, Tier.REVIEW)
     for run in _runs(script, set(taken)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
         reason = "one process downloads, the others wait and use its copy"

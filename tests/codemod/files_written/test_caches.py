@@ -399,3 +399,57 @@ def test_a_function_that_makes_what_it_cannot_read(read: str) -> None:
 def test_folders_that_are_listed_for_a_file(question: str) -> None:
     end = f"import glob\nif {question}:\n    {LOAD}\nelse:\n    {SAVE}"
     assert cached(end) == [f"if {question}:"]
+
+
+FEATURES = """\
+import numpy as np
+from torch.utils.data import TensorDataset
+def features(rows):
+    if os.path.exists('f'):
+        found = {read}
+    else:
+        {made}
+        {saved}
+    return found
+data = TensorDataset(torch.randn(8, 4))
+loader = DataLoader(data, batch_size=2)
+found = features({given})
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, in loader:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+COMPREHENSION = "found = [x.mean() for x, in rows]"
+LOOP = "found = []\n        for x, in rows:\n            found.append(x.mean())"
+LISTED = "found = list(rows)"
+TORCH = ("torch.load('f')", "torch.save(found, 'f')")
+NUMPY = ("np.load('f')", "np.save('f', found)")
+PICKLE = ("pickle.load(open('f', 'rb'))", "pickle.dump(found, open('f', 'wb'))")
+
+
+@pytest.mark.parametrize("made", [COMPREHENSION, LOOP, LISTED])
+@pytest.mark.parametrize(("read", "saved"), [TORCH, NUMPY, PICKLE])
+@pytest.mark.parametrize("given", ["loader", "data"])
+def test_no_process_goes_over_a_prepared_loader_first(made: str, read: str, saved: str, given: str) -> None:
+    result = run(HEAD + FEATURES.format(made=made, read=read, saved=saved, given=given))
+    is_first = "with accelerator.main_process_first():" in result.after.decode()
+    is_noted = any("each over its shard only: create it before the run" in n.message for n in result.notes)
+    assert (is_first, is_noted) == ((False, True) if given == "loader" else (True, False))
+
+
+@pytest.mark.parametrize("given", ["loader", "data"])
+def test_a_pass_beside_the_training(given: str) -> None:
+    made = f"""\
+    if os.path.exists('f'):
+        found = np.load('f')
+    else:
+        found = np.array([x.mean() for x in {given}])
+        np.save('f', found)
+"""
+    main = MAIN.format(call="torch.randn(8, 4)").replace("    model =", f"{made}    model =", 1)
+    result = run(HEAD + "import numpy as np\n" + main)
+    is_first = "with accelerator.main_process_first():" in result.after.decode()
+    is_noted = any("each over its shard only: create it before the run" in n.message for n in result.notes)
+    assert (is_first, is_noted) == ((False, True) if given == "loader" else (True, False))

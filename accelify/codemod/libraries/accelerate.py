@@ -236,7 +236,7 @@ absent: several machines and their meeting point are accelify launch's affair
         rdzv_id monitor_interval log_line_prefix_template
 
 absent: `get_logger` makes it
-    accelerate.logging.MultiProcessAdapter(): extra
+    accelerate.logging.MultiProcessAdapter(): extra merge_extra
 
 absent: part of Accelerate's launcher; use accelify launch
     accelerate.utils: PrepareForLaunch TORCH_LAUNCH_PARAMS prepare_multi_gpu_env prepare_sagemager_args_inputs

@@ -298,6 +298,15 @@ def test_a_mean_of_losses_may_be_shown_after_an_evaluation(number: str, status: 
     assert outputs.evaluation(evidence(original, *ranks)).status is status
 
 
+def test_other_words_after_an_evaluation_differ() -> None:
+    def line(text: str) -> list[Print]:
+        return [Print(text, "train.py:9", True, 2, ("train.py:9",))]
+
+    original = traced(prints=line("best"), passes=passing((0, 1, 2)), backwards=[Backward(0.4), Backward(0.6)])
+    ranks = [traced(rank, prints=line("worse")) for rank in range(2)]
+    assert outputs.evaluation(evidence(original, *ranks)).status is Status.DIFFERS
+
+
 def test_numbers_that_differ_from_run_to_run_are_not_compared() -> None:
     original, again = (traced(prints=printing(f"seed {number} loss 0.50")) for number in (3, 4))
     repeated = Run("original, again", (again,))

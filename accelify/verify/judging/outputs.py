@@ -151,8 +151,8 @@ def _other_number(name: str, evidence: Evidence, line: Line, differ: tuple[str, 
         words = f"a sum over the ranks, each of which here has parts of all batches and not batches of its own; {words}"
         return make_row(name, many, NATURE, words, line.ours.at)
     uneven = next((size for size in batch_sizes(evidence.baseline.ranks[0]) if size % many.world), None)
-    is_of_training = not line.theirs.evaluation or _adds_up_losses(evidence.baseline.ranks[0], line, differ[1])
-    if uneven is not None and is_of_training and _is_near(differ):
+    is_mean = uneven is not None and _is_near(differ)
+    if is_mean and (not line.theirs.evaluation or _adds_up_losses(evidence.baseline.ranks[0], line, differ[1])):
         words = f"a batch of {uneven} is divided unevenly, so that the ranks' means are not of equal parts; {words}"
         return make_row(name, many, NATURE, words, line.ours.at)
     return make_row(name, many, DIFFERS, words, line.ours.at)

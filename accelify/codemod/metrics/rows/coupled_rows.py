@@ -76,9 +76,10 @@ class _Rows:
         return (given[0] if is_of_rows else None), given[1:2]
 
     def _given(self, call: ast.Call) -> list[ast.expr]:
-        """The arguments of a call, after the tensor whose method it is."""
+        """The arguments of a call, after the tensor whose method it is, or that is its `input`."""
         method = self.kinds.method(call)
-        return [*([method.value] if method is not None else []), *call.args]
+        named = [k.value for k in call.keywords if k.arg == "input"]
+        return [*([method.value] if method is not None else named), *call.args]
 
     def _is_shown_or_unpacked(self, node: ast.expr) -> bool:
         """`show(images[:8])`, `loss, logits = outputs[:2]`: what computes no loss, or takes no rows."""
@@ -129,7 +130,7 @@ class _Rows:
         """`torch.cumsum(hazards, dim=0)`: a row of what comes out depends on the others, as in a Cox loss."""
         dims = [*given[1:2], *(k.value for k in call.keywords if k.arg in ("dim", "axis"))]
         is_first = [d.value for d in dims if isinstance(d, ast.Constant)] == [0]
-        return is_first and self._is(call, Trait.ACCUMULATES) and self._has_rows(given[0])
+        return is_first and self._is(call, Trait.ACCUMULATES) and any(map(self._has_rows, given[:1]))
 
     def _multiply(self, first: ast.expr, second: ast.expr) -> bool:
         """`z @ z.t()`, each row with each; `a.t() @ b`, the sum over all rows."""

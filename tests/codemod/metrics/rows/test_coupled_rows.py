@@ -60,6 +60,8 @@ def found(step: str, before: str = "") -> list[str]:
         ("z = model(x)\nloss = torch.log(torch.cumsum(z.exp(), dim=0)).mean()", ["torch.cumsum(z.exp(), dim=0)"]),
         ("z = model(x)\nz = z[y[:, 0].argsort(0)]\nloss = z.logcumsumexp(0).mean()", ["z.logcumsumexp(0)"]),
         ("z = model(x)\nloss = torch.cumsum(z, dim=1).mean()", []),
+        ("z = model(x)\nloss = torch.cumsum(input=z, dim=0).mean()", ["torch.cumsum(input=z, dim=0)"]),
+        ("z = model(x)\nloss = torch.cumsum(**{'input': z}, dim=0).mean()", []),
         ("z = model(x + x.flip(0))\nloss = z.mean()", []),
         ("z = model(x)\nloss = sum(torch.cumsum(row, dim=0).mean() for row in z)", []),
         ("z = model(x)\nloss = nn.functional.linear(z, weights).mean()", []),

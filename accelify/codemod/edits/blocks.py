@@ -11,6 +11,8 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Insert, Wrap
 
+_LONGEST_TEST = 80  # columns
+
 
 class Block:
     """Statements are put one after another; removed ones leave lines, and new ones find their place among those.
@@ -124,9 +126,6 @@ def _joined(wrap: Wrap, statement: cst.BaseStatement) -> cst.If | None:
     test = snippets.expression("{outer} and {inner}", outer=header.test, inner=statement.test)
     is_short = len(cst.Module([]).code_for_node(test)) <= _LONGEST_TEST
     return statement.with_changes(test=test, whitespace_before_test=cst.SimpleWhitespace(" ")) if is_short else None
-
-
-_LONGEST_TEST = 80  # columns
 
 
 def _spaced(lines: list[cst.EmptyLine], inserts: Sequence[Insert]) -> list[cst.EmptyLine]:

@@ -49,6 +49,7 @@ class Caches:
         self.held = held  # under a lock between processes
         self.together = frozenset(together)  # what the processes do together: backward passes, what is prepared
         self.passes = frozenset(passes)  # the prepared loaders, where code goes over them: all processes have to
+        self.passing = frozenset(map(self.program.frame, self.passes))
 
     def find(self) -> Iterator[Choice]:
         """The outermost of them in the files that may change, where all processes come to it."""
@@ -85,7 +86,7 @@ class Caches:
         """Whether some code goes over a prepared loader, itself or in a function that it calls."""
         inside = set(ast.walk(node))
         run = self.program.run_through(n for n in inside if isinstance(n, ast.Call))
-        return not self.passes.isdisjoint(inside) or not run.isdisjoint(map(self.program.frame, self.passes))
+        return not self.passes.isdisjoint(inside) or not run.isdisjoint(self.passing)
 
     def are_written_anew(self, call: ast.Call, depth: int = _DEPTH) -> bool:
         """Whether a call writes or removes files that may be there: each process that comes later does so again."""

@@ -207,14 +207,15 @@ def late_evaluations(metrics: Metrics) -> Iterator[tuple[ast.stmt, ast.Call]]:
     """
     training, program = metrics.measured.training, metrics.measured.program
     steps = JointSteps(metrics, training.backwards)
-    evaluating = _evaluating_alike(metrics)
+    modes = LastModes(program, metrics.measured.roles)
+    evaluating = _evaluating_alike(metrics, modes)
     frames = {program.frame(call) for call in evaluating}
     for loop in dict.fromkeys(loops[0] for loops in training.loops.values() if loops and frames):
         calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
         backwards = [c for c in calls if steps.holds([c])]
         others = [c for c in calls if c not in backwards]
         runs = [c for c in others if c in evaluating or not frames.isdisjoint(program.run_through([c]))]
-        passes = [c for c in others if c not in runs and _learns_statistics(metrics, c)] if runs else []
+        passes = [c for c in others if c not in runs and _learns_statistics(metrics, modes, c)] if runs else []
         flow = program.control_flow(loop)
         for call in runs:
             late = (p for p in passes if flow.reaches(p, call, without=backwards))
@@ -224,7 +225,7 @@ def late_evaluations(metrics: Metrics) -> Iterator[tuple[ast.stmt, ast.Call]]:
                 yield statement, found
 
 
-def _evaluating_alike(metrics: Metrics) -> set[ast.Call]:
+def _evaluating_alike(metrics: Metrics, modes: LastModes) -> set[ast.Call]:
     """The forward passes in evaluation mode on data that are the same on all ranks, of models with such statistics."""
     program, roles = metrics.measured.program, metrics.measured.roles
     values = (v for held in program.flow.values.values() for v in held)
@@ -232,16 +233,15 @@ def _evaluating_alike(metrics: Metrics) -> set[ast.Call]:
         isinstance(v, External) and names.may_keep_statistics(v.name) for v in values
     ):
         return set()
-    modes = LastModes(program, roles)
     passes = (c for c in program.calls if any(map(roles.is_model, program.values(c.func))))
     return {c for c in passes if c.args and not any(map(metrics.ranks.is_own, c.args)) and modes.is_in_eval_mode(c)}
 
 
-def _learns_statistics(metrics: Metrics, call: ast.Call) -> bool:
+def _learns_statistics(metrics: Metrics, modes: LastModes, call: ast.Call) -> bool:
     """Whether a call is a forward pass of a model on a rank's own batch, in training mode."""
     roles, program = metrics.measured.roles, metrics.measured.program
     is_pass = any(map(roles.is_model, program.values(call.func))) and any(map(metrics.ranks.is_own, call.args))
-    return is_pass and not LastModes(program, roles).is_in_eval_mode(call)
+    return is_pass and not modes.is_in_eval_mode(call)
 
 
 def _is_unread(program: Program, call: ast.Call) -> bool:

@@ -107,7 +107,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 
 def _with_one_statistics(script: Script) -> Iterator[Change]:
-    """A wait before an evaluation that stays whole, as a pass since the last step has changed what it computes with."""
+    """A wait before an evaluation that is not sharded: a pass since the last step has changed what it computes with."""
     found = [] if script.is_by_hand or script.run.ends_apart else list(late_evaluations(script.metrics))
     apart = list(decided_apart(script.metrics)) if found else []
     for statement, call in dict(found).items():

@@ -97,7 +97,7 @@ class OwnData:
                 yield node.target.id
 
     def _goes_back(self, call: ast.Call) -> bool:
-        return (method_of_call(call) == "backward") or self._trains(call)
+        return method_of_call(call) == "backward" or self._trains(call)
 
     def is_own_experience(self, loop: Loop, source: ast.expr) -> bool:
         """Whether what a loop shards is what this process's own environment returned."""
@@ -267,8 +267,7 @@ class OwnData:
     def _trains(self, call: ast.Call) -> bool:
         """Whether a call runs a backward pass in functions of the project's own, whatever these are called."""
         run = self.program.run_through([call])
-        calls = (c.func for function in run for c in self.program.calls_in(function))
-        return any(isinstance(f, ast.Attribute) and f.attr == "backward" for f in calls)
+        return any(method_of_call(c) == "backward" for function in run for c in self.program.calls_in(function))
 
     def _uses_items(self, loop: ast.For) -> bool:
         targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]

@@ -26,6 +26,7 @@ from accelify.codemod.checks.rank_values import RankValues, last
 from accelify.codemod.checks.training import Trained
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Asks, Role
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.values import Made
 
 NAME = "skewed_schedule"
@@ -51,8 +52,7 @@ def _judged(processes: Processes, trained: Trained, made: ast.Call) -> str:
     """The fault in a schedule's length; empty if there is none, or if the length cannot be followed."""
     given = [*made.args, *(k.value for k in made.keywords)]
     sources = list(dict.fromkeys(s for each in given for s in trained.sources(each)))
-    lengths = [n for s in sources for n in ast.walk(s) if _is_length(n)]
-    loaders = [n.args[0] for n in lengths if isinstance(n, ast.Call)]
+    loaders = [of for s in sources for of in sizes.measured_in(s)]
     is_prepared = trained.is_given_to_prepare(made)
     if not loaders:
         return ""
@@ -64,10 +64,6 @@ def _judged(processes: Processes, trained: Trained, made: ast.Call) -> str:
         return _FAST if all(_is_prepared(processes, trained, x) for x in loaders) else ""
     is_early = all(_is_prepared_later(processes, trained, x) for x in loaders)
     return _SLOW if is_early and _steps_with_its_batches(trained, made) else ""
-
-
-def _is_length(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and bool(node.args)
 
 
 def _asks_for_size(processes: Processes, source: ast.expr) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from accelify.codemod.libraries import names
 from accelify.codemod.preparing.reach import method_of
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.outcomes import compared, known, truth
 from accelify.codemod.semantics.program import Program
 
@@ -123,12 +124,10 @@ class Conditions(ABC):
         """Whether a question is if a sampler left some of the data out: `len(sampler) * n < len(dataset)`."""
         if not (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt) and isinstance(node.left, ast.BinOp)):
             return False
-        sharded, whole = node.left.left, node.comparators[0]
-        if not all(
-            isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and len(n.args) == 1 for n in (sharded, whole)
-        ):
+        sharded, whole = sizes.measured(node.left.left), sizes.measured(node.comparators[0])
+        if sharded is None or whole is None:
             return False
-        sampler, data = ast.unparse(sharded.args[0]), ast.unparse(whole.args[0])  # type: ignore[attr-defined]  # both are calls
+        sampler, data = ast.unparse(sharded), ast.unparse(whole)
         is_same = sampler.rpartition(".")[0] == data.rpartition(".")[0] and sampler.endswith(".sampler")
         return is_same and isinstance(node.left.op, ast.Mult) and self.word(node.left.right) == SIZE
 

@@ -15,6 +15,7 @@ from accelify.codemod.metrics.rows.lists import Collected, statements_of_each_ro
 from accelify.codemod.metrics.rows.places import made_at, variable_of
 from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
@@ -128,11 +129,7 @@ class Batchwise:
     def _counts(self, loop: ast.For, source: ast.expr) -> bool:
         """Whether the number of a loader's batches is asked for, which is another one where it is prepared."""
         text = ast.unparse(source)
-        return any(
-            isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and ast.unparse(n.args[0]) == text
-            for n in ast.walk(self.program.frame(loop).node)
-            if isinstance(n, ast.Call) and n.args
-        )
+        return any(ast.unparse(of) == text for of in sizes.measured_in(self.program.frame(loop).node))
 
     def _sharded(self, loop: ast.For) -> ShardedEvaluation | None:
         source, phase = self._source(loop), self.training.phases.get(loop)

@@ -14,6 +14,7 @@ from accelify.codemod.metrics.joint_steps import JointSteps
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.rows.lengths import has_other_sizes, is_cut_from_an_item, leaves_some_out, may_be_longer
 from accelify.codemod.metrics.rows.padding import follows_padding
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.control_flow import Choice, choices
 from accelify.codemod.semantics.definitions import Definition, Kind
@@ -339,8 +340,7 @@ def _goes_on(program: Program, handler: ast.ExceptHandler, is_step: bool) -> boo
 def _is_own(metrics: Metrics, test: ast.expr) -> bool:
     """Whether a condition may hold on one rank alone; a memory of draws grows by one a round, whatever is drawn."""
     sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
-    is_of_length = any(isinstance(s, ast.Call) and ast.unparse(s.func) == "len" for s in sides)
-    if is_of_length and metrics.ranks.shards.draws:
+    if any(sizes.measured(s) is not None for s in sides) and metrics.ranks.shards.draws:
         return False
     return metrics.ranks.is_own(test) or _asks_what_is_left(metrics, test) or goes_by_size(metrics, test)
 

@@ -17,6 +17,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.joint_steps import JointSteps
 from accelify.codemod.metrics.updates import assigned_to
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
@@ -125,7 +126,7 @@ def _is_made_by_size(program: Program, store: ast.Attribute) -> bool:
     sides = (side for n in tests if isinstance(n, ast.Compare) for side in (n.left, *n.comparators))
     parts = (n for side in sides for n in ast.walk(side) if isinstance(n, ast.Attribute))
     asked = (program.parent(n) for n in parts if n.attr == store.attr)
-    return any(_is_shape(a) or (isinstance(a, ast.Call) and "len" in program.called(a)) for a in asked)
+    return any(a is not None and (_is_shape(a) or sizes.measured(a) is not None) for a in asked)
 
 
 def _is_shape(node: ast.AST | None) -> bool:

@@ -15,6 +15,7 @@ from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.rounds import stops
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.preparing.batch_sizes import is_same_size
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import LOOPS
@@ -68,7 +69,7 @@ def _is_bar(metrics: Metrics, call: ast.Call) -> bool:
 
 def _is_length(metrics: Metrics, total: ast.expr, loop: ast.AST) -> bool:
     """Whether a number is the length of the very loader that a loop iterates over."""
-    counted = total.args[0] if isinstance(total, ast.Call) and "len" in metrics.measured.program.called(total) else None
+    counted = sizes.measured(total)
     over = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
     is_it = counted is not None and over is not None and ast.unparse(counted) in map(ast.unparse, ast.walk(over))
     return is_it and not metrics.measured.prepared.is_sharded_sequence(loop)
@@ -256,8 +257,8 @@ class StepCounts:
         if isinstance(node, ast.Name):
             given = _given(self.metrics, node)
             return len(given) == 1 and not isinstance(given[0], ast.Name) and self._is_length(given[0])
-        is_length = isinstance(node, ast.Call) and "len" in self.program.called(node) and len(node.args) == 1
-        return is_length and prepared.is_loader(node.args[0])  # type: ignore[attr-defined]  # a call
+        loader = sizes.measured(node)
+        return loader is not None and prepared.is_loader(loader)
 
     def _is_size(self, node: ast.expr, sizes: Collection[ast.expr]) -> bool:
         """Whether an expression is the size of a batch: one of the sizes, or `loader.batch_size`."""
@@ -316,8 +317,8 @@ class StepCounts:
     def shown(self) -> Iterator[ast.AST]:
         """Where the number of batches is shown as it is, outside of the loops that count them."""
         for call in self.program.calls:
-            is_length = "len" in self.program.called(call)
-            if is_length and call.args and self.metrics.measured.prepared.is_loader(call.args[0]):
+            loader = sizes.measured(call)
+            if loader is not None and self.metrics.measured.prepared.is_loader(loader):
                 is_within = any(loop in self.metrics.shared_loops for loop in self.program.loops_round(call))
                 if not is_within and self._is_shown(call):
                     yield call
@@ -531,7 +532,7 @@ class StepCounts:
             if callees:
                 returned = (n.value for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Return))
                 return any(value is not None and self._follows(value, whole=whole) for value in returned)
-            if "len" in self.program.called(node):
+            if sizes.measured(node) is not None:
                 return True
         return any(self._follows(n, whole=whole) for n in _parts(node))
 
@@ -708,16 +709,15 @@ def _is_sampler(metrics: Metrics, node: ast.expr) -> bool:
 
 def _has_length(metrics: Metrics, number: ast.expr) -> bool:
     """Whether a number is worked out from the length of something."""
-    nodes = [n for part in (number, *_given(metrics, number)) for n in ast.walk(part)]
-    return any(isinstance(n, ast.Call) and ast.unparse(n.func) == "len" for n in nodes)
+    return any(any(sizes.measured_in(part)) for part in (number, *_given(metrics, number)))
 
 
 def _counts_all(metrics: Metrics, total: ast.expr) -> bool:
     """Whether a number is worked out from something else than the length of a prepared loader."""
     nodes = [n for part in (total, *_given(metrics, total)) for n in ast.walk(part)]
-    counts = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and n.args]
-    is_worked_out = bool(counts) or any(isinstance(n, ast.BinOp) for n in nodes)
-    return is_worked_out and not any(metrics.measured.prepared.is_loader(c.args[0]) for c in counts)
+    counted = [of for n in nodes if (of := sizes.measured(n)) is not None]
+    is_worked_out = bool(counted) or any(isinstance(n, ast.BinOp) for n in nodes)
+    return is_worked_out and not any(map(metrics.measured.prepared.is_loader, counted))
 
 
 def _given(metrics: Metrics, node: ast.expr) -> list[ast.expr]:
@@ -768,8 +768,7 @@ class Ends:
 
     def _is_length(self, node: ast.expr, source: str) -> bool:
         named = [value for n in ast.walk(node) if isinstance(n, ast.Name) for value in _given(self.metrics, n)]
-        parts = (n for whole in (node, *named) for n in ast.walk(whole) if isinstance(n, ast.Call) and n.args)
-        return any("len" in self.program.called(call) and ast.unparse(call.args[0]) == source for call in parts)
+        return any(ast.unparse(of) == source for whole in (node, *named) for of in sizes.measured_in(whole))
 
     def _is_shown(self, node: ast.expr) -> bool:
         calls = [a for a in self.program.ancestors(node) if isinstance(a, ast.Call)]

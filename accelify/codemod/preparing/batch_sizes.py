@@ -11,6 +11,7 @@ from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Role, Row, Rows, Trait
 from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.preparing.parallel_wrappers import wrapper_names
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.definitions import Kind
@@ -149,27 +150,14 @@ def _whole(program: Program, learned_from: Iterable[_LearnedFrom]) -> Iterator[a
     tracer = program.once(Tracer)
     for call in (call for source, loaders in learned_from for call in _built(program, source, loaders)):
         size = size_of(tracer, call)
-        counted = _counted(program, tracer.only_value(size) or size)
+        asked = sizes.size(tracer.only_value(size) or size)
+        counted = asked.of if asked is not None and asked.dimension == 0 else None
         data = next(iter([*tracer.options(call, "dataset"), *call.args]), None)
         made = tracer.only_value(data) if data is not None else None
         held = [data, *(made.args if isinstance(made, ast.Call) else ())]
         same = [h for h in held if h is not None and counted is not None and ast.unparse(h) == ast.unparse(counted)]
         if any(program.frame(h) is program.frame(counted) for h in same if counted is not None):
             yield size
-
-
-def _counted(program: Program, node: ast.expr) -> ast.expr | None:
-    """`x` of `len(x)`, of `x.size(0)` and of `x.shape[0]`."""
-    shape, place = node, None
-    if isinstance(node, ast.Subscript):
-        shape, place = node.value, node.slice
-    elif isinstance(node, ast.Call) and len(node.args) == 1:
-        shape, place = node.func, node.args[0]
-        if "len" in program.called(node):
-            return place
-    if not isinstance(shape, ast.Attribute) or not isinstance(place, ast.Constant) or place.value != 0:
-        return None
-    return shape.value if methods.is_about(shape.attr) or methods.is_size(shape.attr) else None
 
 
 def _samplers(program: Program, learned_from: Iterable[_LearnedFrom]) -> Iterator[ast.expr]:

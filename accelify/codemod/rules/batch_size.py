@@ -23,6 +23,7 @@ from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.semantics.values import Instance
 from accelify.codemod.training.loops.bodies import nodes_in
@@ -159,8 +160,8 @@ def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
         after = [s for s in script.training.steps if not others.intersection(script.program.loops_round(s))]
         steps = (s for s in after if script.program.frame(s) is frame and script.program.reaches(loop, s))
         step = next(steps, None)
-        lengths = (n for n in nodes_in(loop) if isinstance(n, ast.Call) and "len" in script.program.called(n))
-        if step is not None and not any(script.prepared.is_loader(a) for n in lengths for a in n.args):
+        counted = (of for n in nodes_in(loop) if (of := sizes.measured(n)) is not None)
+        if step is not None and not any(map(script.prepared.is_loader, counted)):
             message = (
                 "this step learns from all rounds of the loop in {0}, each process adds up the gradients of its "
                 "shard alone, and their mean is taken: it is 1/N of the sum of one process. Multiply the loss by "

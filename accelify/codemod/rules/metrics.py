@@ -58,6 +58,7 @@ from accelify.codemod.metrics.rows.trims import Trim
 from accelify.codemod.metrics.sums.reductions import Reduction
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.training.meters import Meter
 from accelify.codemod.training.phases import Phase
@@ -149,7 +150,7 @@ def _counted(script: Script, counted: CountedPass) -> Change:
 def _miscounted(script: Script, reduction: Reduction, trim: Trim | None, whole: ast.expr) -> str:
     """Why a sum is not of just those rows or batches that it is divided by; nothing where it is."""
     is_sequence = script.prepared.is_sharded_sequence(reduction.loop)
-    is_length = isinstance(whole, ast.Call) and ast.unparse(whole.func) == "len"  # of a data set, in rows
+    is_length = sizes.measured(whole) is not None  # of a data set, in rows
     if reduction.adds_means and not is_sequence and not is_length:
         return (
             f"`{reduction.names[0]}` adds up a mean for each batch, and N processes may take up to N - 1 batches "

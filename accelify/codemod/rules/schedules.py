@@ -26,6 +26,7 @@ from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.definitions import Kind
 
 NAME = "schedules"
@@ -135,8 +136,8 @@ def _lengths(script: Script) -> list[str]:
     """The numbers of a process's own steps that the script reads other than to divide by: `len(loader)`."""
     if script.options.keep_global_batch:
         return []
-    counted = [c for c in script.program.calls if "len" in script.program.called(c) and len(c.args) == 1]
-    found = [c for c in counted if script.prepared.is_loader(c.args[0])]
+    counts = ((c, sizes.measured(c)) for c in script.program.calls)
+    found = [c for c, loader in counts if loader is not None and script.prepared.is_loader(loader)]
     return sorted({ast.unparse(c) for c in found if not _is_divisor(script.program.parent(c), c)})
 
 

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
@@ -177,7 +178,7 @@ def _attributes(scope: Scope) -> Iterator[ast.Attribute]:
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
     """A node and all in it, but for what only tells of sizes and kinds."""
-    is_size = isinstance(node, ast.Call) and _asks_for_a_size(node.func)
+    is_size = sizes.measured(node) is not None or (isinstance(node, ast.Call) and _asks_tensor_for_size(node.func))
     if not is_size and not (isinstance(node, ast.expr) and tells_about(node)):
         yield node
         for child in ast.iter_child_nodes(node):
@@ -195,6 +196,6 @@ def _written(node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
     return None, []
 
 
-def _asks_for_a_size(function: ast.expr) -> bool:
-    """`len`, `x.size`, `x.numel`."""
-    return methods.is_size(function.attr) if isinstance(function, ast.Attribute) else ast.unparse(function) == "len"
+def _asks_tensor_for_size(function: ast.expr) -> bool:
+    """`x.size`, `x.numel`"""
+    return isinstance(function, ast.Attribute) and methods.is_size(function.attr)

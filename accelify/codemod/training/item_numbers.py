@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import LOOPS, Program
@@ -203,7 +204,7 @@ class ItemNumbers:
     def _is_whole(self, node: ast.expr, is_own: Callable[[ast.expr], bool], depth: int = _DEPTH) -> bool:
         """Whether an expression counts all the data: it asks for the length of what is no prepared loader."""
         for each in ast.walk(node):
-            counted = _counted_by(each)
+            counted = sizes.measured(each)
             if counted is not None:
                 if not is_own(counted) and not self.roles.is_part_of_a_batch(counted):
                     return True
@@ -251,21 +252,14 @@ def _are_numbers(values: Values, held: Collection[Value]) -> bool:
     )
 
 
-def _counted_by(node: ast.AST) -> ast.expr | None:
-    """`data` of `len(data)`."""
-    if not isinstance(node, ast.Call) or node.keywords:
-        return None
-    return node.args[0] if ast.unparse(node.func) == "len" and len(node.args) == 1 else None
-
-
 def _sizes(test: ast.expr) -> set[str]:
     """The variables whose length a condition asks for: `len(x)`, `x.shape[0]`, `x.size(0)`."""
     found: set[str] = set()
     for node in ast.walk(test):
         if isinstance(node, ast.Attribute) and (methods.is_about(node.attr) or methods.is_size(node.attr)):
             found |= names_in(node.value)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "len":
-            found |= names_in(*node.args)
+        elif (rows := sizes.measured(node)) is not None:
+            found |= names_in(rows)
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind
@@ -426,7 +427,7 @@ class MeanLosses(_Terms):
             found = [d.node for d in self._definitions(node)] if depth else []
             return bool(found) and all(self._holds_count(target, depth - 1) for target in found)
         if isinstance(node, ast.Subscript):
-            return _is_constant(node.slice, 0) and self._is_shape(node.value)
+            return _is_constant(node.slice, 0) and sizes.shaped(node.value) is not None
         if not isinstance(node, ast.Call):
             return False
         rows, given = self.means.called(node)
@@ -441,13 +442,7 @@ class MeanLosses(_Terms):
             return self._counts_rows(value, depth)
         holder = self.program.parent(parent) if isinstance(parent, (ast.Tuple, ast.List)) else None
         is_first = isinstance(parent, (ast.Tuple, ast.List)) and parent.elts[0] is target
-        return is_first and isinstance(holder, ast.Assign) and self._is_shape(holder.value)
-
-    def _is_shape(self, node: ast.expr) -> bool:
-        """`x.shape`, `x.size()`."""
-        if isinstance(node, ast.Call):
-            return isinstance(node.func, ast.Attribute) and not node.args and methods.is_size(node.func.attr)
-        return isinstance(node, ast.Attribute) and methods.is_about(node.attr)
+        return is_first and isinstance(holder, ast.Assign) and sizes.shaped(holder.value) is not None
 
 
 class DividedMeans(MeanLosses):

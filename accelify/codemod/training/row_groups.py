@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.libraries import names
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import FunctionValue, Instance, Made, Value
@@ -73,8 +74,7 @@ def _is_same(node: ast.expr, rows: set[str]) -> bool:
 
 def _is_counted(node: ast.expr, rows: set[str], counts: set[str]) -> bool:
     """Whether a value is worked out from the number of rows: `len(rows)`, `np.arange(n)`, `n - n % 16`."""
-    lengths = (n for n in ast.walk(node) if isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and n.args)
-    return bool(names_in(node) & counts) or any(_is_same(n.args[0], rows) for n in lengths)
+    return bool(names_in(node) & counts) or any(_is_same(each, rows) for each in sizes.measured_in(node))
 
 
 def _is_cut(node: ast.AST, rows: set[str], counts: set[str]) -> bool:

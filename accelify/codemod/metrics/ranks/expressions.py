@@ -22,6 +22,7 @@ from accelify.codemod.metrics.ranks.own_gradients import OwnGradients
 from accelify.codemod.metrics.ranks.shards import Shards
 from accelify.codemod.metrics.ranks.solver import Filled, Joined, Outside, OwnArgument, Returned
 from accelify.codemod.metrics.sinks import leaves
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
@@ -472,8 +473,8 @@ class Expressions(Functions):
         return iterator is not None and self.shards.is_loader(iterator)
 
     def _is_length_of_loader(self, call: ast.Call) -> bool:
-        is_length = isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1
-        return is_length and self.shards.is_loader(call.args[0])
+        loader = sizes.measured(call)
+        return loader is not None and self.shards.is_loader(loader)
 
 
 def _keeps_some(row: Row, call: ast.Call) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.row_groups import collate_functions
@@ -27,41 +28,20 @@ def _asked(metrics: Metrics, count: ast.expr, depth: int) -> Iterator[tuple[ast.
     program = metrics.measured.program
     is_range = isinstance(count, ast.Call) and ast.unparse(count.func) == "range"
     for node in ast.walk(count) if is_range or depth < _DEPTH else ():
-        if isinstance(node, ast.Call):
-            if ast.unparse(node.func) == "len" and len(node.args) == 1:
-                yield node.args[0], 0
-            elif ast.unparse(node.func) == "max" and len(node.args) == 1:
+        if (size := sizes.size(node)) is not None:
+            yield size
+        elif isinstance(node, ast.Call):
+            if ast.unparse(node.func) == "max" and len(node.args) == 1:
                 yield node.args[0], None
             elif isinstance(node.func, ast.Attribute) and node.func.attr == "max" and not node.args:
                 yield node.func.value, None
-            is_size = isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) == 1
-            if is_size and isinstance(node.func, ast.Attribute) and (dimension := _constant(node.args[0])) is not None:
-                yield node.func.value, dimension
-        elif isinstance(node, ast.Subscript) and (base := _shaped(node.value)) is not None:
-            if (dimension := _constant(node.slice)) is not None:
-                yield base, dimension
         elif isinstance(node, ast.Name):
             for definition in metrics.measured.chains.definitions(node) if depth else ():
                 value, path = program.assigned(definition.node)
-                if value is not None and path and (base := _shaped(value)) is not None:
+                if value is not None and path and (base := sizes.shaped(value)) is not None:
                     yield base, path[0]
                 elif value is not None and not path:
                     yield from _asked(metrics, value, depth - 1)
-
-
-def _constant(node: ast.expr) -> int | None:
-    is_negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-    number = node.operand if isinstance(node, ast.UnaryOp) else node
-    if not isinstance(number, ast.Constant) or not isinstance(number.value, int):
-        return None
-    return -number.value if is_negative else number.value
-
-
-def _shaped(node: ast.expr) -> ast.expr | None:
-    """What `x.shape` and `x.size()` are of."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
-        return None if node.args else node.func.value
-    return node.value if isinstance(node, ast.Attribute) and node.attr == "shape" else None
 
 
 def _is_padded(metrics: Metrics, base: ast.expr, dimension: int | None) -> bool:
@@ -82,12 +62,7 @@ def _layouts(program: Program, function: Scope, depth: int) -> Iterator[bool]:
             given = {k.arg: k.value for k in call.keywords}
             first = call.args[_BATCH_FIRST] if len(call.args) > _BATCH_FIRST else given.get("batch_first")
             yield isinstance(first, ast.Constant) and first.value is True
-        elif ast.unparse(call.func) == "max" and _measures(function):
+        elif ast.unparse(call.func) == "max" and any(sizes.measured_in(function.node)):
             yield True
         for callee in program.flow.callees.get(call, ()) if depth else ():
             yield from _layouts(program, callee, depth - 1)
-
-
-def _measures(function: Scope) -> bool:
-    calls = (n for n in ast.walk(function.node) if isinstance(n, ast.Call))
-    return any(ast.unparse(c.func) == "len" for c in calls)

@@ -11,6 +11,7 @@ from accelify.codemod.metrics.rounds import stops
 from accelify.codemod.metrics.sums.uses import Use, Uses
 from accelify.codemod.metrics.updates import Addition, assigned_to
 from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.program import Program
@@ -111,9 +112,9 @@ class Divisors:
 
     def _is_length(self, call: ast.Call, loop: Loop) -> bool:
         """`len(loader)`, of what the loop iterates over or of another prepared loader."""
-        if ast.unparse(call.func) != "len" or len(call.args) != 1:
+        if (counted := sizes.measured(call)) is None:
             return False
-        text = ast.unparse(call.args[0])
+        text = ast.unparse(counted)
         is_gone_over = any(ast.unparse(loader) == text for loader in self._gone_over(loop.iter))
         return is_gone_over or self.ranks.of(call).steps
 

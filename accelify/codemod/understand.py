@@ -228,7 +228,7 @@ def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
     if code.is_by_hand:
         layout = _reaching_moves(code, first)
     else:
-        layout = _sharing_batches(code, _reaching_own_moves(code, first))
+        layout = _reaching_sums(code, _sharing_batches(code, _reaching_own_moves(code, first)))
     return layout if layout.reach is first.reach else _with_access(code, layout, precision_stays)
 
 
@@ -299,6 +299,26 @@ def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
     return layout
 
 
+def _reaching_sums(code: _Code, layout: _Layout) -> _Layout:
+    """With the loops over prepared loaders whose sums, meters and lists can be combined across processes."""
+    if not code.options.runtime.has("reduce"):
+        return layout
+    program, training = code.program, code.training
+    measured = Measured(program, code.roles, code.tracer, training, layout.prepared, code.options, code.chains)
+    files = frozenset(p.path for p in program.files) if code.may_go_further else layout.files
+    shared = measured.shared_loops(files, [d.loop for d in layout.sharded])
+    if all(layout.access.at(loop) is not None for loop in shared):
+        return layout
+    found = [n for n in measured.combined_loops(shared) if layout.access.at(n) is None]
+    for loops in (found, *([n] for n in found)):
+        more = _laid(code, layout.sharded, (*layout.reached, *loops))
+        if all(more.access.at(n) is not None for n in loops) and (further := _further(layout, more)) is not layout:
+            layout = further
+            if loops is found:
+                break
+    return layout
+
+
 def _is_left_whole(code: _Code, loop: ast.AST) -> bool:
     """Whether a comment or a setting keeps an evaluation loop as it is: each process evaluates all of the data."""
     line, parsed = code.program.line(loop), code.program.parsed(loop)
@@ -328,7 +348,7 @@ def _reaching_own_moves(code: _Code, layout: _Layout) -> _Layout:
 
 def _further(base: _Layout, more: _Layout) -> _Layout:
     """A layout in which more is shared or reached, if nothing else becomes another by that; else the one without."""
-    further = more.files - base.files
+    further = base.further | (more.files - base.files)
     more = replace(more, access=replace(more.access, after=base.access.after), cpu=base.cpu, further=further)
     is_same = more.reach.homes == base.reach.homes and _is_no_worse(more, base)
     is_there = all(more.access.at(d.loop) is not None for d in more.sharded)

@@ -111,6 +111,21 @@ class Measured:
         asking = frozenset(loop for loop in shared if self.asks_prepared_loaders(loop))
         return Sums(self.chains, ranks, self.prepared, splits, phases, self.trains_only_if, asking)
 
+    def metering(self, sums: Sums, shared: Sequence[Loop]) -> Metering:
+        """The meters and lists of its loops, some of them shared."""
+        asking = frozenset(loop for loop in shared if self.asks_prepared_loaders(loop))
+        harmless = Harmless(self.program, self.roles)
+        return Metering(self.program, self.tracer, self.prepared, harmless, sums, asking)
+
+    def combined_loops(self, shared: Sequence[Loop]) -> Iterator[Loop]:
+        """The shared loops after which sums, meters or lists can be combined across processes."""
+        sums = self.sums(shared)
+        metering = self.metering(sums, shared)
+        for loop in shared:
+            metered = metering.of(loop)
+            if metered.together or metered.lists or any(sums.of(loop)):
+                yield loop
+
     def shards(self, shared: Sequence[Loop]) -> Shards:
         """Where ranks get data of their own."""
         rounds = [loop for loop in shared if loop not in self.prepared.loops and self._asks_for_batches(loop)]
@@ -249,8 +264,7 @@ def metrics_of(
         loops = []
     sums = measured.sums(shared)
     reductions = tuple(_in_all_phases(reduction, sharded) for loop in loops for reduction in sums.of(loop))
-    asking = frozenset(n for n in loops if measured.asks_prepared_loaders(n))
-    metering = Metering(program, measured.tracer, measured.prepared, Harmless(program, measured.roles), sums, asking)
+    metering = measured.metering(sums, loops)
     metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in sharded})
     reduced = [((r.anchor, *(f.node for f in r.methods)), name) for r in reductions for name in r.names]
     reduced += [((loop,), name) for loop, names in _put_together(sharded, metered) for name in names]

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from accelify.codemod.files_written.one_process import OneProcess
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.definitions import Definition, Kind
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
@@ -43,6 +44,7 @@ class OwnPaths:
         self.program = alone.program
         self.ranks = ranks
         self.chains = ranks.chains
+        self._kept = ranks.program.once(Kept)
 
     def is_written(self, call: ast.Call) -> bool:
         """Whether a call writes to such a file; where its path is unknown, all that may be it has to be its own."""
@@ -102,28 +104,49 @@ class OwnPaths:
             return _NONE.union(*(self._parts(g, seen) for g in given if g is not None))
         if definition.kind is Kind.LOOP:
             holder = next(a for a in self.program.ancestors(node) if isinstance(a, _LOOPS))
-            return (
-                frozenset({_Part.ITEM})
-                if holder in self.ranks.loops
-                else self._parts(self._source(holder, node), seen, by)
-            )
+            if holder in self.ranks.loops:
+                return frozenset({_Part.ITEM})
+            source, several = self._source(holder, node)
+            keys = self._keys(source, several, node)
+            return _NONE.union(*(self._parts(part, seen, by) for part in ([source] if keys is None else keys)))
         statement = self.program.statement(node)
         value = getattr(statement, "value", None)
         return self._parts(value, seen, by) if isinstance(value, ast.expr) else frozenset({_Part.MODEL})
 
-    def _source(self, holder: ast.For | ast.AsyncFor | ast.comprehension, target: ast.AST) -> ast.expr:
-        """The iterable from which a loop takes one of its variables: `y` for `a` in `for a, b in zip(y, z)`."""
+    def _keys(self, source: ast.expr, several: ast.expr, target: ast.AST) -> list[ast.expr] | None:
+        """The keys of a dict, where a loop gives these to a variable: `for name, x in images.items()`; or else None.
+
+        A batch has the same keys on all ranks.
+        """
+        method, way = source.func if isinstance(source, ast.Call) else None, None
+        if isinstance(method, ast.Attribute):
+            source, way = method.value, methods.passes(method.attr)
+        if way == "items" and isinstance(several, ast.Tuple):
+            several, way = several.elts[0], "keys"
+        if several is not target or way not in (None, "keys"):
+            return None
+        keys = self._kept.keys(source)
+        return [] if keys is None and way == "keys" and self._is_batch(source) else keys
+
+    def _is_batch(self, node: ast.expr) -> bool:
+        """Whether an expression is all that a loader gives in a round of a sharded loop."""
+        definitions = self.chains.definitions(node) if isinstance(node, ast.Name) else ()
+        rounds = (self.program.binding(d.node)[1] for d in definitions if d.kind is Kind.LOOP)
+        return bool(definitions) and sum(r in self.ranks.loops for r in rounds) == len(definitions)
+
+    def _source(self, holder: ast.For | ast.AsyncFor | ast.comprehension, target: ast.AST) -> tuple[ast.expr, ast.expr]:
+        """What a loop iterates over for one of its variables, and what it gives the items to.
+
+        `y` and `a` for `a` in `for a, b in zip(y, z)`.
+        """
         source, several = holder.iter, holder.target
         while isinstance(source, ast.Call) and isinstance(several, ast.Tuple):
             at = next((i for i, e in enumerate(several.elts) if target in ast.walk(e)), 0)
-            several = several.elts[at]
             way = next(map(names.iteration, self.program.called(source)), None)
-            if way == "enumerate":
-                at = 0
-            elif way != "zip" or at >= len(source.args):
+            if way not in ("enumerate", "zip") or (way == "zip" and at >= len(source.args)):
                 break
-            source = source.args[at]
-        return source
+            source, several = source.args[0 if way == "enumerate" else at], several.elts[at]
+        return source, several
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from accelify.codemod.libraries import methods, table
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, method_of_call
+from accelify.codemod.semantics.values import Collection, Element, Made, Value
 
 
 class Kept:
@@ -25,6 +26,33 @@ class Kept:
         """The elements put into the container that an attribute holds, of that object or of one of its class."""
         named = self._in_attributes.get(node.attr, ())
         return [value for holder, value in named if self.program.may_be_same(holder, node.value)]
+
+    def keys(self, node: ast.expr) -> list[ast.expr] | None:
+        """The keys under which a dict has its items, whichever it is; None where one is not known to be such a dict."""
+        values = self.program.values(node)
+        is_made = any(isinstance(v, Collection) and isinstance(v.node, ast.DictComp) for v in values)
+        made = [_first_keys(v) for v in values if not (is_made and isinstance(v, Element))]  # of which it has made one
+        if not made or any(keys is None for keys in made):
+            return None
+        later = [
+            c for method, c in self._filling if c.args and not values.isdisjoint(self.program.values(method.value))
+        ]
+        if not all(len(call.args) == 2 and method_of_call(call) == "setdefault" for call in later):
+            return None
+        stored = [s.slice for s in self._subscripts if not values.isdisjoint(self.program.values(s.value))]
+        return [*(key for keys in made for key in keys or ()), *stored, *(call.args[0] for call in later)]
+
+    @cached_property
+    def _filling(self) -> list[tuple[ast.Attribute, ast.Call]]:
+        """The calls that put something into a container, with the methods by which they do."""
+        calls = ((c.func, c) for c in self.program.calls if isinstance(c.func, ast.Attribute))
+        return [(method, call) for method, call in calls if methods.puts_in(method.attr)]
+
+    @cached_property
+    def _subscripts(self) -> list[ast.Subscript]:
+        """Where something is stored at a place of a container."""
+        nodes = (node for parsed in self.program.files for node in parsed.parents)
+        return [n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)]
 
     @cached_property
     def _found(self) -> dict[tuple[Scope, str], list[ast.expr]]:
@@ -65,9 +93,21 @@ class Kept:
 
     def stored(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         """What is stored at a place of a container or an array: `x` of `rows[k] = x`."""
-        for parsed in self.program.files:
-            for node in parsed.parents:
-                if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                    statement = self.program.statement(node)
-                    if isinstance(statement, (ast.Assign, ast.AugAssign)):
-                        yield node.value, statement.value
+        for node in self._subscripts:
+            statement = self.program.statement(node)
+            if isinstance(statement, (ast.Assign, ast.AugAssign)):
+                yield node.value, statement.value
+
+
+def _first_keys(value: Value) -> list[ast.expr] | None:
+    """The keys of a dict when it is made, but for those that are names; None of another value."""
+    node = value.node if isinstance(value, (Collection, Made)) else None
+    if isinstance(node, ast.DictComp):
+        return [node.key]
+    if isinstance(node, ast.Dict):
+        keys = [key for key in node.keys if key is not None]
+        return keys if len(keys) == len(node.keys) else None
+    if not isinstance(node, ast.Call) or any(k.arg is None for k in node.keywords):
+        return None
+    kind = table.kind_made_by(value.name) if isinstance(value, Made) else "dict"
+    return [] if kind == "defaultdict" or (kind == "dict" and not node.args) else None

@@ -7,8 +7,9 @@ import ast
 import pytest
 
 from accelify.codemod.files_written.own_paths import OwnPaths
-from tests.codemod.facts import texts
+from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, training
+from tests.codemod.training_scripts import script as written_script
 
 IMPORTS = "import cv2, os\nimport numpy as np\nimport torch.nn.functional as F\n"
 KEEP = "def keep(image, path):\n    cv2.imwrite(path, image)\n"
@@ -77,3 +78,39 @@ def test_what_all_ranks_must_run_is_reported_there() -> None:
         [],
         ["together(out, 'a.png')"],
     )
+
+
+SHOW = """\
+from collections import OrderedDict
+def show(images):
+    for label, image in images.items():
+        keep(image, f"{label}.png")
+def named(names, values):
+    found = OrderedDict()
+    for name in names:
+        found[name] = values
+    found.setdefault("last", values)
+    return found
+"""
+
+
+@pytest.mark.parametrize(
+    "images",
+    ["{'x': x, 'out': out}", "dict(x=x)", "{n: x for n in ['a', 'b']}", "named(['a', 'b'], x)", "{f'{epoch}': out}"],
+)
+def test_keys_that_are_alike_name_one_file_for_all(images: str) -> None:
+    assert own(f"show({images})", before=KEEP + SHOW) == []
+    assert guarding(f"show({images})", before=KEEP + SHOW) == (["cv2.imwrite(path, image)"], [])
+
+
+@pytest.mark.parametrize("images", ["{n: x for n in y}", "{y[0]: x}", "named(y, x)", "dict(zip(y, x))"])
+def test_keys_that_come_from_a_batch_name_files_of_the_rank(images: str) -> None:
+    assert own(f"show({images})", before=KEEP + SHOW) == ["cv2.imwrite(path, image)"]
+
+
+def test_keys_of_a_batch_are_the_same_on_all_ranks() -> None:
+    over = "for key, image in batch.items():\n    cv2.imwrite({name} + '.png', image)\n"
+    for name, found in ("key", 0), ("batch['name'][0]", 1):
+        text = written_script(imports=IMPORTS, step=STEP + over.format(name=name))
+        text = text.replace("for x, y in loader:", "for batch in loader:\n        x, y = batch['x'], batch['y']")
+        assert len(Facts(text).script.written.guarding.own) == found

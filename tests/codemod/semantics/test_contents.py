@@ -65,3 +65,32 @@ def test_functions_of_a_module_put_nothing_into_it() -> None:
     root = facts.scope("main.py")
     assert found.in_name(root, "np") == []
     assert texts(found.in_name(root, "rows")) == ["d"]
+
+
+DICTS = """\
+from collections import OrderedDict, defaultdict
+def fill(found, name):
+    found[name] = 1
+    found.setdefault("last", 2)
+    return found
+"""
+
+
+def test_keys_of_dicts() -> None:
+    for made, keys in {
+        "{'a': 1, b: 2}": ["'a'", "b"],
+        "{n: 1 for n in names}": ["n"],
+        "dict(a=1)": [],
+        "fill(OrderedDict(), b)": ["'last'", "name"],
+        "fill(defaultdict(list), b)": ["'last'", "name"],
+    }.items():
+        found, facts = kept(f"{DICTS}made = {made}\nmade\n")
+        assert sorted(texts(found.keys(facts.expression("made")) or [])) == keys, made
+
+
+def test_keys_of_what_is_no_known_dict() -> None:
+    for made in ("{**others}", "dict(pairs)", "dict(**others)", "[1]", "f()", "{'a': 1} if b else f()"):
+        found, facts = kept(f"made = {made}\nmade\n")
+        assert found.keys(facts.expression("made")) is None, made
+    found, facts = kept("made = {'a': 1}\nmade.update(others)\nmade\n")
+    assert found.keys(facts.expression("made")) is None

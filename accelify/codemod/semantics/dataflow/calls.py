@@ -435,6 +435,8 @@ class Calls(Containers):
         found: set[Value] = set()
         for owner in arguments[0]:
             attributes = [v.value for v in arguments[1] if isinstance(v, Constant) and isinstance(v.value, str)]
+            if not attributes and isinstance(owner, Instance):
+                attributes = self._methods_called(owner, beginning(node.args[1]))
             if attributes:
                 for attribute in attributes:
                     found |= self._member(owner, attribute)
@@ -443,6 +445,11 @@ class Calls(Containers):
             elif isinstance(owner, ModuleValue):
                 found |= self._made_in(owner)
         return frozenset(found)
+
+    def _methods_called(self, owner: Instance, start: str) -> list[str]:
+        """The methods whose names begin with a text: those that `getattr(callback, "on_" + event)` may mean."""
+        classes = [owner.cls, *self.ancestors(owner.cls)] if start else []
+        return [m.name for c in classes for m in c.children if m.is_method and m.name.startswith(start)]
 
     def _import_module(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
         """`import_module("tensorboardX")` is that module, `__import__("torch.optim")` the package that holds it.

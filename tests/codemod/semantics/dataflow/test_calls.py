@@ -236,6 +236,27 @@ def test_getattr_of_a_module_of_the_project_may_be_any_of_its_functions() -> Non
     assert Facts(files).variable("x") == {"a A", "a B"}
 
 
+@pytest.mark.parametrize(
+    "name", ["'on_' + event", "f'on_{event}'", "'on_%s' % event", "'on_{}'.format(event)", "'on_' + event, None"]
+)
+def test_getattr_of_an_object_may_be_any_method_whose_name_begins_so(name: str) -> None:
+    text = f"""\
+        class Base:
+            def on_start(self): return first()
+        class Own(Base):
+            def on_end(self, x): return second()
+            def end(self): return third()
+        def run(event):
+            return getattr(Own(), {name})()
+    """
+    facts = Facts(text)
+    assert {s.name for s in facts.program.flow.callees[facts.call("getattr")]} == {"on_start"}  # the other one takes an argument
+
+
+def test_getattr_of_an_object_by_a_name_of_which_nothing_is_known() -> None:
+    assert values("class A:\n    def f(self): pass\nx = getattr(A(), name)\n", "x") == set()
+
+
 def test_a_loader_runs_what_it_is_given() -> None:
     text = """\
         from torch.utils.data import DataLoader

@@ -55,6 +55,11 @@ def function(name: str | None) -> Row | None:
     return None if facts is None else row_of(facts)
 
 
+def is_listed(name: str) -> bool:
+    """Whether a qualified name stands in the table itself: a pattern like `torchvision.transforms.*` says it of any."""
+    return _exact(name) is not None
+
+
 def member(kind: str | None, name: str) -> Row | None:
     """The row of a method or attribute of a kind of object, or of the kinds it is based on; None: unknown."""
     while kind is not None:

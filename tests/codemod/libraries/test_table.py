@@ -31,6 +31,14 @@ def test_a_name_without_a_row_is_unknown() -> None:
     assert table.members("no_such_method") == ()
 
 
+def test_a_pattern_lists_no_name() -> None:
+    assert table.is_listed("torch.nn.Linear")
+    assert table.is_listed("tqdm.tqdm")
+    assert table.function("torchvision.transforms.tqdm") is not None
+    assert not table.is_listed("torchvision.transforms.tqdm")
+    assert not table.is_listed("torch.nn.enumerate")
+
+
 def test_a_name_has_the_facts_that_stand_above_it() -> None:
     zeros = of("torch.zeros")
     assert (zeros.role, zeros.returns, zeros.device) == (Role.FACTORY, "tensor", Device.OPTION)

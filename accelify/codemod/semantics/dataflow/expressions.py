@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+from accelify.codemod.libraries import table
 from accelify.codemod.semantics.dataflow.calls import Calls
 from accelify.codemod.semantics.dataflow.containers import device_of, only
 from accelify.codemod.semantics.scopes import Scope
@@ -112,9 +113,9 @@ class Expressions(Calls):
         scope = self.scope_of[node]
         owner = scope.owner(node.id)
         if owner is None:
-            for module in scope.root.star_imports:
-                if module.startswith(("torch", "transformers", "torchvision")):
-                    return frozenset({External(f"{module}.{node.id}")})
+            starred = _starred_name(node.id, scope.root.star_imports)
+            if starred is not None:
+                return frozenset({External(starred)})
             if scope.root.starred and not hasattr(builtins, node.id):  # what a `*` brings may be known later
                 return self._get(("var", scope.root, node.id))
             return frozenset({External(node.id)})
@@ -282,6 +283,17 @@ class Expressions(Calls):
 
     def _frame(self, node: ast.AST) -> Scope:
         return self.scope_of[node].frame
+
+
+def _starred_name(name: str, modules: list[str]) -> str | None:
+    """The qualified name of what one of the libraries brings by a `*`; None where none of them does, as far as is known.
+
+    The last library that is known to have it wins, as in Python. A builtin stays what it is where none has its name.
+    """
+    known = [m for m in modules if table.is_listed(f"{m}.{name}")]
+    if not known and not hasattr(builtins, name):
+        known = [m for m in reversed(modules) if m.startswith(("torch", "transformers"))]
+    return f"{known[-1]}.{name}" if known else None
 
 
 def _statement(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST:

@@ -105,6 +105,26 @@ def test_star_imports_of_libraries() -> None:
     assert values("from somewhere import *\nx = Linear(1, 1)\n", "Linear") == {"Linear"}
 
 
+@pytest.mark.parametrize("name", ["enumerate", "print", "zip", "list"])
+def test_a_builtin_stays_what_it_is_below_star_imports(name: str) -> None:
+    assert values(f"from torch.nn import *\nfrom torchvision.transforms import *\nx = {name}(y)\n", name) == {name}
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "known"),
+    [
+        ("from tqdm import *\nfrom torchvision.transforms import *\nx = tqdm(y)\n", "tqdm", "tqdm.tqdm"),
+        ("from torchvision.transforms import *\nfrom tqdm import *\nx = tqdm(y)\n", "tqdm", "tqdm.tqdm"),
+        ("from torchvision.models import *\nfrom torch.nn import *\nx = Linear(1, 1)\n", "Linear", "torch.nn.Linear"),
+        ("from torch import *\nx = sum(y)\n", "sum", "torch.sum"),
+        ("from torch import *\nfrom numpy import *\nx = concatenate(y)\n", "concatenate", "numpy.concatenate"),
+        ("from torch.nn import *\nfrom other import *\nx = NewLayer(y)\n", "NewLayer", "torch.nn.NewLayer"),
+    ],
+)
+def test_of_several_star_imports_the_one_that_is_known_to_have_a_name(code: str, name: str, known: str) -> None:
+    assert values(code, name) == {known}
+
+
 def test_a_function_that_is_handed_on_escapes() -> None:
     facts = Facts("def f(): pass\ndef g(): pass\ndef h(): pass\nf()\nother(g)\nx = h\n")
     flow = facts.program.flow

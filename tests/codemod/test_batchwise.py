@@ -356,3 +356,25 @@ def test_what_trains_is_run_by_every_process_whoever_calls_it() -> None:
 def test_accelerate_has_no_such_share() -> None:
     after, _ = rewritten(Options(runtime=ACCELERATE))
     assert "for x, y in loader:" in after
+
+
+@pytest.mark.parametrize(
+    ("body", "add", "combined"),
+    [
+        ("def add(self, x, n): self.sum += x * n; self.n += n", "{}, len(x)", 'reduce((m.sum, m.n), "sum")'),
+        ("def __call__(self, x): self.sum += x; self.n += 1", "{}", 'reduce((m.sum, m.n), "sum")'),
+        ("def append(self, x): self.rows.append(x)", "{}", 'gather_for_metrics(m.rows, per="batch")'),
+    ],
+)
+def test_meters_that_any_method_fills_are_combined(body: str, add: str, combined: str) -> None:
+    method = body.split("(")[0].removeprefix("def ")
+    made = (
+        f"class Own:\n        def __init__(self): self.sum = self.n = 0; self.rows = []\n        {body}\n    m = Own()"
+    )
+    call = "m" if method == "__call__" else f"m.{method}"
+    update = f"{call}({add.format('criterion(out, y).item()')})"
+    after, _ = rewritten(begin=made, metric=update, end="return m.sum, m.rows")
+    assert SHARDED in after
+    assert f"accelerator.{combined}\n" in after
+    once = f"if y[0]: {update}"
+    assert SHARDED not in rewritten(begin=made, metric=once, end="return m.sum, m.rows")[0]

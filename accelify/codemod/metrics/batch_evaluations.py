@@ -13,6 +13,7 @@ from accelify.codemod.metrics.rounds import Rounds, stored_in
 from accelify.codemod.metrics.rows.elements import Elements
 from accelify.codemod.metrics.rows.lists import Collected, statements_of_each_round
 from accelify.codemod.metrics.rows.places import made_at, variable_of
+from accelify.codemod.metrics.sums.meter_classes import Meter, Meters
 from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics import sizes
@@ -26,7 +27,6 @@ from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.losses import without_gradients
-from accelify.codemod.training.meters import Meter, Meters
 from accelify.codemod.training.modes import Modes
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.phases import Phase

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.rows.lists import Collected, Lists
 from accelify.codemod.metrics.rows.places import variable_of
+from accelify.codemod.metrics.sums.meter_classes import Meter, Meters
 from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.training.harmless import Harmless
-from accelify.codemod.training.meters import Meter, Meters
 
 Loop = ast.For | ast.AsyncFor
 
@@ -58,6 +58,8 @@ class Metering:
         for _, name, meter in updates:
             calls = [c for c, other, _ in updates if other == name]
             is_read = bool(self._reads_after(variable_of(name), loop))
+            is_of_one_kind = all(other == meter for _, place, other in updates if place == name)
+            is_read = is_read and is_of_one_kind
             if is_read and self._is_of_all(name, meter, loop) and all(self._is_always(c, loop) for c in calls):
                 together[name] = meter
         kept = tuple(call for call, name, _ in updates if name in together)
@@ -72,16 +74,17 @@ class Metering:
     def _updates(self, loop: Loop) -> Iterator[tuple[ast.Call, str, Meter]]:
         """The updates of meters by what is not the time; a meter is a variable, or stands in one at a literal key."""
         for call in (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)):
-            function = call.func
-            if not isinstance(function, ast.Attribute) or function.attr != "update":
+            updated = self.meters.updated_by(call)
+            if updated is None:
                 continue
-            place = function.value
+            place, meter = updated
             holder = place.value if isinstance(place, ast.Subscript) and _is_key(place.slice) else place
-            if not isinstance(holder, ast.Name) or any(self._is_time(a, loop) for a in call.args):
+            given = [*call.args, *(k.value for k in call.keywords)]
+            if not isinstance(holder, ast.Name) or any(self._is_time(a, loop) for a in given):
                 continue
-            meter = self.meters.of(place)
-            if meter is not None:
-                yield call, ast.unparse(place), meter
+            if not meter.sums and not all(map(self.lists.elements(loop).is_number, given)):
+                continue
+            yield call, ast.unparse(place), meter
 
     def _is_time(self, value: ast.expr, loop: Loop) -> bool:
         """Whether a value is how long something took."""

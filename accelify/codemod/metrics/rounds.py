@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
+from accelify.codemod.metrics.rows.elements import Elements
+from accelify.codemod.metrics.sums.meter_classes import Meter, Meters
 from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in, names_written_in
 from accelify.codemod.training.harmless import Harmless
-from accelify.codemod.training.meters import Meter, Meters
 from accelify.codemod.training.phases import Phase
 
 _ADDS = (ast.Add, ast.Sub)
@@ -173,6 +174,9 @@ class Rounds(Remains):
         still = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Assign) and self._is_still_itself(n)]
         kept = [name for statement in still for name in stored_in(*statement.targets)]
         self.local -= {name for name in kept if stored_in(loop.target, *loop.body).count(name) == kept.count(name)}
+        updated = [self.meters_of.updated_by(n) for n in self.nodes() if isinstance(n, ast.Call)]
+        places = [holder_of(u[0]) for u in updated if u is not None]
+        self.filled |= {p.id for p in places if isinstance(p, ast.Name)} - self.local
         self._running: set[str] = set(self.counters)  # what depends on the rounds before, and is good for showing only
 
     def are_independent(self) -> bool:
@@ -292,14 +296,12 @@ class Rounds(Remains):
             return True
         if self.phase is not None and self.harmless.clears_gradients(call):
             return True  # as each training round does, too
-        function = call.func
+        updated, function = self.meters_of.updated_by(call), call.func
+        if updated is not None and self._is_outer_place(updated[0]):
+            return self._metered(call, *updated, defined)
         if isinstance(function, ast.Attribute):
-            holder = holder_of(function.value)
-            if isinstance(holder, ast.Name) and self.is_outer(holder.id):
-                if methods.extends(function.attr):
-                    return self._collects(call, function, ast.unparse(function.value), defined)
-                if function.attr == "update":
-                    return self._metered(call, function.value, defined)
+            if methods.extends(function.attr) and self._is_outer_place(function.value):
+                return self._collects(call, function, ast.unparse(function.value), defined)
             if self.harmless.changes_own(call, self.kept & defined):
                 return self._all_fine([*call.args, *[k.value for k in call.keywords]], defined)
         return self._runs(call, defined) is False
@@ -314,10 +316,17 @@ class Rounds(Remains):
         self.lists.setdefault(name, []).append(value if function.attr == "append" else ast.Starred(value, ast.Load()))
         return True
 
-    def _metered(self, call: ast.Call, receiver: ast.expr, defined: set[str]) -> bool:
-        meter, place = self.meters_of.of(receiver), ast.unparse(receiver)
+    def _is_outer_place(self, place: ast.expr) -> bool:
+        holder = holder_of(place)
+        return isinstance(holder, ast.Name) and self.is_outer(holder.id)
+
+    def _metered(self, call: ast.Call, receiver: ast.expr, meter: Meter, defined: set[str]) -> bool:
+        place = ast.unparse(receiver)
         given = [*call.args, *[k.value for k in call.keywords]]
-        if meter is None or any(isinstance(a, ast.Starred) for a in call.args):
+        is_other = self.meters.get(place, meter) != meter
+        elements = Elements(self.program, self.tracer, self.harmless, self.loop)
+        is_unclear = not meter.sums and not all(map(elements.is_number, given))
+        if is_other or is_unclear or any(isinstance(a, ast.Starred) for a in call.args):
             return False
         runs = [self._runs(a, defined) for a in given]
         if None in runs:

@@ -20,7 +20,8 @@ What the script divides by `len(train_loader)`, or by the number of batches afte
 the batches of one process, is reduced by its mean. The rows that a prepared loader adds to even out the last step of
 an epoch are trimmed off before rows are counted, where nothing else in the loop needs them. They may be all rows that
 a process has: what cannot be computed of none comes under `if len(y):`.
-The meters of a loop, objects whose `update` adds to sums, are combined where they are read after it. So are lists
+The meters of a loop, objects one of whose methods adds what it is given to sums (`meter.update(x)`, `meter.add(x, n)`,
+`meter(x)`), are combined where they are read after it. So are lists
 that get a number, an array or a detached tensor from each batch, where their mean is read, and lists of the rows of
 its batches, predictions and labels say, from which a metric is computed.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag says, is sharded like the
@@ -55,12 +56,12 @@ from accelify.codemod.metrics.meters import Metered
 from accelify.codemod.metrics.rows.lists import Collected
 from accelify.codemod.metrics.rows.recomputation import Recomputation
 from accelify.codemod.metrics.rows.trims import Trim
+from accelify.codemod.metrics.sums.meter_classes import Meter
 from accelify.codemod.metrics.sums.reductions import Reduction
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.scopes import names_in
-from accelify.codemod.training.meters import Meter
 from accelify.codemod.training.phases import Phase
 
 NAME = "metrics"
@@ -229,7 +230,8 @@ def _together(meters: Sequence[tuple[str, Meter]], accelerator: str, indent: int
     """The statements that combine meters over all processes."""
     for place, meter in meters:
         name = snippets.quoted_as(source, place)
-        yield _summed([f"{name}.{part}" for part in meter.sums], accelerator, '"sum"', indent)
+        sums = [f"{name}.{part}" for part in meter.sums]
+        yield from [_summed(sums, accelerator, '"sum"', indent)] if sums else []
         yield from (f"{name}.{mean} = {value.format(*[name] * value.count('{}'))}" for mean, value in meter.means)
         lists = (f"{name}.{part}" for part in meter.lists)
         yield from (

@@ -82,3 +82,35 @@ def test_a_meter_of_a_loop_that_asks_for_its_batches(asked: str, names: list[str
     text = script(before=before, epoch=epoch, batch=asked, step=step, end_of_epoch="print(m.avg)")
     facts = Facts(text.replace("for x, y in loader:", "for i in range(8):"))
     assert [name for metered in facts.script.metrics.metered for name, _ in metered.together] == names
+
+
+@pytest.mark.parametrize(
+    ("method", "add"),
+    [
+        ("add(self, x, n=1): self.sum += x * n", "m.add({}, len(x))"),
+        ("__call__(self, x): self.sum += x", "m({})"),
+        ("append(self, x): self.values.append(x)", "m.append({})"),
+    ],
+)
+def test_a_meter_that_another_method_fills(method: str, add: str) -> None:
+    cls = f"class Own:\n    def __init__(self): self.sum = 0; self.values = []\n    def {method}\nm = Own()"
+    assert metered(add.format(LOSS), "print(m.sum, m.values)\n", cls) == ["m"]
+    assert metered(add.format(LOSS), "", cls) == []
+
+
+def test_a_list_of_rows_is_no_meter() -> None:
+    cls = "class Own:\n    def __init__(self): self.rows = []\n    def append(self, x): self.rows.append(x)\nm = Own()"
+    assert metered("m.append(x)", "print(m.rows)\n", cls) == []
+
+
+def test_a_meter_that_two_methods_fill_stays() -> None:
+    cls = METER + "    def add(self, x): self.sum += x\n"
+    facts, loop = in_loop(f"m.update({LOSS})\nm.add({LOSS})", "print(m.avg)\n", cls + "m = Meter()")
+    metering = Metering(
+        facts.program,
+        facts.tracer,
+        facts.script.prepared,
+        Harmless(facts.program, facts.roles),
+        sums_of(facts),
+    )
+    assert metering.of(loop).together == ()

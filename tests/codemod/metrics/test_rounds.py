@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.metrics.rounds import Remains, Rounds, is_in, kept_in, stored_in
+from accelify.codemod.metrics.sums.meter_classes import Meters
 from accelify.codemod.training.harmless import Harmless
-from accelify.codemod.training.meters import Meters
 from tests.codemod.facts import Facts
 from tests.codemod.metrics.loops import in_loop
 

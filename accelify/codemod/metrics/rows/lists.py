@@ -82,6 +82,10 @@ class Lists:
         apart = rows.keys() - self._together(rows, gathered, loop) if rows else set()
         return tuple(each for name, each in found.items() if name not in apart)
 
+    def elements(self, loop: Loop) -> Elements:
+        """What the values of a loop are."""
+        return Elements(self.program, self.tracer, self.harmless, loop)
+
     def _is_over_several(self, loop: Loop) -> bool:
         """Whether a loop goes over no one loader or sharded sequence: `zip(these, those)`, a call that is unknown."""
         if self.sums.prepared.is_sharded_sequence(loop):
@@ -177,7 +181,7 @@ class Lists:
 
     def _unit(self, each: _Addition, outside: Sequence[ast.expr], loop: Loop) -> Collected | None:
         """A list with what its elements stand for, where the reads after its loop may have all that is gathered."""
-        elements, name = Elements(self.program, self.tracer, self.harmless, loop), each.name
+        elements, name = self.elements(loop), each.name
         is_number = elements.is_number(each.value)
         is_sequence = self.sums.prepared.is_sharded_sequence(loop)
         if elements.has_rows(each.value) and not is_sequence:

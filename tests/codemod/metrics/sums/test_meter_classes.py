@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from accelify.codemod.training.meters import Meter, Meters
+from accelify.codemod.metrics.sums.meter_classes import Meter, Meters
 from tests.codemod.facts import Facts
 
 METER = """\
@@ -96,3 +98,60 @@ def test_something_else_beside_a_meter() -> None:
     facts = Facts(METER + "class B: pass\nm = AverageMeter() if p else B()\nuse(m, 3)\n")
     found = [Meters(facts.program).of(a) for a in facts.call("use(").args]
     assert found == [None, None]
+
+
+ADDING = """\
+class Mean:
+    def __init__(self):
+        self.total, self.values = 0.0, []
+        self.totals = {{k: 0.0 for k in ("loss", "error")}}
+
+    def {method}(self, x, n=1):
+        {body}
+
+    def fill(self): pass
+
+m = Mean()
+{call}
+"""
+
+
+def updated(call: str, method: str = "add", body: str = "self.total += x * n") -> tuple[str, tuple[str, ...]] | None:
+    facts = Facts(ADDING.format(call=call, method=method, body=body))
+    found = Meters(facts.program).updated_by(facts.call(call))
+    return None if found is None else (ast.unparse(found[0]), (*found[1].sums, *found[1].lists))
+
+
+@pytest.mark.parametrize(
+    ("call", "method", "body", "kept"),
+    [
+        ("m.add(1, n=2)", "add", "self.total += x * n", "total"),
+        ("m(3)", "__call__", "self.total += x * n", "total"),
+        ("m.append(3)", "append", "self.values.append(x)", "values"),
+        ("m.add(3)", "add", "self.total = self.total + x", "total"),
+        ("m.add(3)", "add", "self.totals['loss'] += x", "totals"),
+        ("m.add('loss', 3)", "add", "self.totals[x] += n", "totals"),
+        ("m.add(3)", "add", "x = float(x)\n        self.total += x", "total"),
+        ("m.add(3)", "add", "if isinstance(x, list):\n            x = x.item()\n        self.total += x", "total"),
+    ],
+)
+def test_the_method_that_fills_a_meter(call: str, method: str, body: str, kept: str) -> None:
+    assert updated(call, method, body) == ("m", (kept,))
+
+
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [
+        ("m.add()", "self.total += 1"),
+        ("m.add(3)", "self.total += 1"),  # counts its calls
+        ("m.fill(3)", "self.total += x"),
+        ("m.add(3)", "self.total -= x"),
+        ("m.add(3)", "self.total = x + self.total.old"),
+        ("m.add(3)", "self.rows[x] += n"),  # which are no zeros
+        ("m.add(3)", "self.total += x\n        print(x)"),
+        ("m.add(3)", "x = self.scale(x)\n        self.total += x"),
+        ("m.add(3)", "if x > self.total:\n            x = 0\n        self.total += x"),
+    ],
+)
+def test_a_call_that_fills_no_meter(call: str, body: str) -> None:
+    assert updated(call, body=body) is None

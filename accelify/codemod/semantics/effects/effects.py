@@ -679,7 +679,7 @@ class Effects:
         found = _Direct(self._libraries.does(row, call))
         if row.has(Effect.CALLS):
             found = found | self._called_back(call)
-        elif not row.keeps and row.role in (None, Role.ITERATION):
+        elif not row.keeps and row.role in (None, Role.ITERATION) and not row.has(Trait.SHAPE_ONLY):
             given = [*call.args, *(k.value for k in call.keywords)]
             functions = [g for g in given if any(isinstance(v, FunctionValue) for v in self.program.values(g))]
             found = found | _Direct(EMPTY, tuple(r for g in functions for r in self._runnable(g, call)))

@@ -49,6 +49,9 @@ def effects(text: str) -> set[str]:
         "'a,b'.split(',')[0].strip()",
         "def f(x):\n    return x.reshape(1, -1).to('cpu').clamp(0, 1)\nf(sys.argv[0])",
         "f'{1}'",
+        "def f(): print(1)\ncallable(f)",
+        "def f(): print(1)\nisinstance(f, int)",
+        "def f(): print(1)\n[k for k, v in {'f': f}.items() if callable(v)]",
     ],
 )
 def test_what_only_gives_a_value(text: str) -> None:
@@ -253,6 +256,7 @@ SEED = "torch.manual_seed(1)"
         f"def s(): {SEED}\ndef f(x=s): x()\nf()",
         f"def s(): {SEED}\ndef f(g): g()\nf(s)",
         f"def s(): {SEED}\nlist(map(s, [1]))",
+        f"def s(): {SEED}\nnp.apply_along_axis(s, 0, np.ones(3))",
         f"f = lambda: {SEED}\nf()",
         f"def f():\n    {SEED}\n    yield 1\nfor x in f(): pass",
         f"def f():\n    {SEED}\n    yield 1\nlist(f())",

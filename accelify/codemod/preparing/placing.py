@@ -351,8 +351,9 @@ class EarlyCode:
 
     def _is_early(self, frame: Scope, node: ast.AST) -> bool:
         """Whether a node of a scope that begins early may run early."""
-        if frame in self.access.shared_by:
-            return False
+        shared = self._shared_in.get(frame.root)
+        if shared is not None:
+            return frame.kind == "module" and not self.program.is_after(self.program.statement(node), shared)
         created = self._created.get(frame)
         if created is not None:
             return self._comes_before(node, created)
@@ -362,6 +363,11 @@ class EarlyCode:
             return guard is None or not self.program.inside(node, guard)  # this file is only imported
         is_before = any(self.program.before_end(node, call) for call in leading if call is not node)
         return is_before and not any(self.program.is_after(node, self.program.statement(call)) for call in leading)
+
+    @cached_property
+    def _shared_in(self) -> dict[Scope, ast.stmt]:
+        """The modules that get the accelerator from another one, and the import that runs that."""
+        return {home.root: statement for home, (statement, _) in self.access.shared_by.items()}
 
     def _comes_before(self, node: ast.AST, created: Insert) -> bool:
         if created.where == "after":

@@ -197,6 +197,51 @@ def test_what_may_run_before_it_is_there(code: str, is_early: bool) -> None:
     assert early.holds(facts[code]) is is_early
 
 
+SHARED = """\
+import torch
+from torch import nn
+torch.rand(1)
+{imported}
+torch.rand(2)
+
+def train(rows):
+    torch.rand(3)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for row in rows:
+        model(row.cuda()).sum().backward()
+        optimizer.step()
+        {used}(row)
+
+def run():
+    torch.rand(4)
+    train(torch.utils.data.DataLoader(torch.ones(8, 4)))
+
+if __name__ == "__main__":
+    torch.rand(5)
+    run()
+"""
+PLOTS = "import torch\n\ndef plot(x, mean=torch.ones(3).cuda()):\n    return x - mean\n"
+
+
+@pytest.mark.parametrize(
+    ("imported", "used"),
+    [("from plots import plot", "plot"), ("import plots", "plots.plot"), ("import plots as p, os", "p.plot")],
+)
+def test_an_import_that_runs_another_module_creates_it(imported: str, used: str) -> None:
+    facts = Facts({"main.py": SHARED.format(imported=imported, used=used), "plots.py": PLOTS})
+    early = EarlyCode(facts.program, facts.script.access)
+    assert {home.root.module for home in facts.script.reach.homes} == {"main.py", "plots.py"}
+    assert [n for n in range(1, 6) if early.holds(facts[f"torch.rand({n})"])] == [1]
+
+
+def test_an_import_of_a_module_without_it_creates_nothing() -> None:
+    plots = "def plot(x):\n    return x\n"
+    facts = Facts({"main.py": SHARED.format(imported="from plots import plot", used="plot"), "plots.py": plots})
+    early = EarlyCode(facts.program, facts.script.access)
+    assert [n for n in range(1, 6) if early.holds(facts[f"torch.rand({n})"])] == [1, 2, 5]
+
+
 def test_what_runs_only_where_a_file_is_itself_run() -> None:
     model = "def load():\n    return 1\nif __name__ == '__main__':\n    print(load())\n"
     facts = Facts({"main.py": EARLY.replace("import torch\n", "import torch\nimport model\n"), "model.py": model})

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from accelify.codemod.libraries import methods, names, vocabulary
-from accelify.codemod.preparing.reach import Reach, method_of
+from accelify.codemod.preparing.reach import Reach, constructor, method_of
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.set_by_text import setters
@@ -87,6 +87,7 @@ class Settings:
         self.roles = roles
         self.tracer = tracer
         self.home = reach.homes[0] if len(reach.homes) == 1 else home
+        self._others = [h for h in reach.homes if h is not self.home]
         self.guard = reach.guarded.get(self.home) if self.home is not None else None
         self.by_branch = by_branch
         self.passed: set[tuple[Scope, str]] = set()
@@ -378,9 +379,19 @@ class Settings:
         return next(iter(found.values()))
 
     def _is_run(self, call: ast.Call) -> bool:
-        """Whether a call may be made in a run that creates the accelerator."""
+        """Whether a call may be made in a run that creates the accelerator in this home."""
         run = self.program.run_from(self.program.scope(p.tree) for p in self.program.named)
-        return self.frame not in run or self.program.frame(call) in run
+        frame = self.program.frame(call)
+        return (self.frame not in run or frame in run) and frame not in self._run_elsewhere
+
+    @cached_property
+    def _run_elsewhere(self) -> set[Scope]:
+        """What runs only in scripts that create the accelerator in a home of their own."""
+        others = {constructor(self.program, h) if h.kind == "class" else h for h in self._others}
+        modules = [self.program.scope(p.tree) for p in self.program.files] if others else []
+        runs = [self.program.run_from([module]) for module in modules]
+        elsewhere = [run for run in runs if self.frame not in run and not run.isdisjoint(others)]
+        return set[Scope]().union(*elsewhere).difference(*(run for run in runs if self.frame in run))
 
     def _attribute(self, node: ast.Attribute, depth: int) -> ast.expr | None:
         method = method_of(self.program.frame(node))

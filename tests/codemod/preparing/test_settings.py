@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.preparing.reach import Reacher
@@ -134,6 +136,62 @@ def test_without_one_home_nothing_is_settled() -> None:
     facts = Facts("use(1)\n")
     reach = Reacher(facts.program, "accelerator", {}).solve()
     assert Settings(facts.program, facts.roles, facts.tracer, reach).settle(facts.expression("1")) is None
+
+
+OTHERS = {
+    "main.py": """\
+        from steps import measure, options
+        first = options()
+        need()
+        measure(first)
+        """,
+    "other.py": """\
+        from steps import measure, options
+        second = options()
+        need()
+        measure(second)
+        """,
+    "steps.py": """\
+        import argparse
+        def options():
+            return argparse.ArgumentParser().parse_args()
+        def measure(args):
+            use(args.gpu)
+        """,
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({}, {"main.py": "first.gpu", "other.py": "second.gpu"}),
+        (
+            {"other.py": "from steps import measure\ndef main(opts):\n    need()\n    measure(opts)\nmain(1)\n"},
+            {"main.py": "first.gpu", "other.py": "opts.gpu"},
+        ),
+        (
+            {"other.py": "import main\nfrom steps import measure\nneed()\nmeasure(main.first)\n"},
+            {"main.py": "first.gpu", "other.py": "main.first.gpu"},
+        ),
+        (
+            {"other.py": OTHERS["other.py"] + "measure(options())\n"},
+            {"main.py": "first.gpu", "other.py": None},
+        ),
+    ],
+    ids=["module", "function", "import", "two values"],
+)
+def test_what_another_script_gives_counts_in_its_own_runs(more: dict[str, str], found: dict[str, str | None]) -> None:
+    facts = Facts(OTHERS | more)
+    facts.named = facts.files[:2]
+    needing = [n for n in facts.program.calls if ast.unparse(n) == "need()"]
+    needs = {facts.program.frame(n): n for n in needing}
+    reach = Reacher(facts.program, "accelerator", needs).solve()  # type: ignore[arg-type]
+    assert len(reach.homes) == 2
+    asked = facts.call("use(").args[0]
+    settled = {
+        h.module: Settings(facts.program, facts.roles, facts.tracer, reach, h).settle(asked) for h in reach.homes
+    }
+    assert {path: setting and setting.text for path, setting in settled.items()} == found
 
 
 GLOBAL = """\

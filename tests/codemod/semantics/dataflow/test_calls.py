@@ -250,7 +250,9 @@ def test_getattr_of_an_object_may_be_any_method_whose_name_begins_so(name: str) 
             return getattr(Own(), {name})()
     """
     facts = Facts(text)
-    assert {s.name for s in facts.program.flow.callees[facts.call("getattr")]} == {"on_start"}  # the other one takes an argument
+    assert {s.name for s in facts.program.flow.callees[facts.call("getattr")]} == {
+        "on_start"
+    }  # the other one takes an argument
 
 
 def test_getattr_of_an_object_by_a_name_of_which_nothing_is_known() -> None:

@@ -529,6 +529,18 @@ def test_no_process_ends_before_the_one_that_saves(way_out: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "asked",
+    ["time.time() - start > 60", "limit > 0 and time.time() - start >= limit", "time.monotonic() > start + limit"],
+)
+def test_a_way_out_that_all_decide_alike_waits_for_the_save(asked: str) -> None:
+    before = "from options import limit\nstart = time.time()"
+    batch = f"if {asked}:\n    torch.save(model, 'm.pt')\n    sys.exit(3)"
+    after = run(script(imports="import sys\nimport time", before=before, batch=batch)).after.decode()
+    assert "if accelerator.broadcast_object_list([" in after
+    assert "            accelerator.wait_for_everyone()\n            sys.exit(3)" in after
+
+
+@pytest.mark.parametrize(
     ("before", "batch"),
     [
         ("", "torch.save(model, 'm.pt')\nif epoch > 3:\n    sys.exit()"),

@@ -35,7 +35,7 @@ from accelify.codemod.files_written.meetings import MAY_NOT_BE_DONE, unmet
 from accelify.codemod.files_written.own_paths import is_named_apart, named_apart
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.table import is_kind
-from accelify.codemod.metrics.decisions import decided_apart
+from accelify.codemod.metrics.decisions import decided_apart, decided_together
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope, method_of_call
@@ -358,19 +358,27 @@ def _waits_after(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Ca
 
 def _waits_at_ends(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
     """No process ends with a status, for which all others are ended, before the one that writes is done."""
+    agreed = _agreed(script)
     for call in script.program.calls:
         statement, accelerator = script.program.statement(call), script.accelerator(call)
         is_alone = isinstance(statement, ast.Expr) and statement.value is call and script.path(call) in script.files
         if not is_alone or accelerator is None or not script.program.ends(call, failed=True):
             continue
         around = list(script.program.ancestors(call))
-        is_alike = not any(script.metrics.ranks.is_own(b.test) for b, _ in script.program.branches_round(call))
+        asked = [b for b, _ in script.program.branches_round(call)]
+        is_alike = not any(script.metrics.ranks.is_own(b.test) and b not in agreed for b in asked)
         if any(isinstance(a, ast.ExceptHandler) for a in around) or call in script.written.guarding.covered:
             continue
         if is_alike and any(script.written.stored.is_before(save, call) for save in saves):
             edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
             reason = "waits until the file is written before the script ends"
             yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def _agreed(script: Script) -> set[ast.AST]:
+    """The branches that all processes take alike, though each has its own answer: one answer goes for all."""
+    apart = list(decided_apart(script.metrics)) if script.can_agree else []
+    return {c.node for c in decided_together(script.metrics, apart) if script.accelerator(c.test) is not None}
 
 
 def _trained_in(script: Script) -> list[Scope]:

@@ -25,6 +25,8 @@ from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Repl
 from accelify.codemod.libraries.row import DRAWS
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.effects.summary import Place
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.loops import Loops
@@ -112,12 +114,25 @@ def _read_on(script: Script) -> Iterator[Remark]:
         asked, (own, *_) = method.parameters[1].arg, method.parameters
         summary = script.effects.of_function(method)
         moved = any(p.scope is method and p.name == own.arg and p.path for p in summary.writes)
-        if moved and not program.reads_of(method, asked) and not summary.effects & DRAWS and program.may_run(method):
+        reads = moved and not program.reads_of(method, asked) and program.may_run(method)
+        if reads and (not summary.effects & DRAWS or _reads_a_file_on(script, method)):
             message = (
                 f"`{asked}` is not used: this gives the row that comes next, which is the same in each process, so all "
                 "of them train on the same rows, and in an epoch on 1/N of them: give the row of this number"
             )
             yield Remark(NAME, script.path(method.node), method.node, message, Tier.REVIEW)
+
+
+def _reads_a_file_on(script: Script, method: Scope) -> bool:
+    """Whether a method reads what comes next in a file that its object holds open, and draws no place to read at."""
+    read = [use.call for use in script.effects.of_function(method).files_read]
+    held = [c for c in read if any(map(_is_part_of_object, script.effects.of_call(c).writes))]
+    return bool(held) and all(isinstance(a, ast.Constant) for c in held for a in c.args)
+
+
+def _is_part_of_object(place: Place) -> bool:
+    own = place.scope.parameters[:1] if place.scope is not None and place.scope.is_method else []
+    return bool(place.path) and any(p.arg == place.name for p in own)
 
 
 def _behind(script: Script, loop: Loop, source: ast.expr) -> Iterator[Remark]:

@@ -311,6 +311,11 @@ for x in loader:
         ("return self.rows[i % 2]", False),
         ("self.last = random.choice(self.rows)\n        return self.last", False),  # each process draws its own
         ("return 1.0", False),
+        ("return float(self.file.readline()) + random.random()", True),  # draws what it makes of the row
+        ("self.file.seek(0)\n        return float(self.file.read(8)) * random.random()", True),
+        ("return self.row()\n    def row(self):\n        return float(self.file.readline()) + random.random()", True),
+        ("self.file.seek(8 * random.randrange(9))\n        return float(self.file.readline())", False),
+        ("self.at = self.at + 1\n        return float(open(random.choice(self.rows)).read())", False),
     ],
 )
 def test_a_data_set_that_reads_on_whatever_row_is_asked_for(item: str, is_told: bool) -> None:

@@ -15,7 +15,7 @@ from accelify.codemod.files.disk import Disk
 from accelify.codemod.files.parse import Parsed, encoded, parse, remedy
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.files.source import may_train
-from accelify.codemod.libraries import methods, vocabulary
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.options import Options
 from accelify.codemod.planning import records
 from accelify.codemod.result import FileResult, Note, Status, Tier, failed, joined, notes_in_order
@@ -29,6 +29,7 @@ _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
 _OF_TRAINING = (".backward", "autograd.grad(")
+_READS_BY_NAME = ("import_module", "__import__", "hydra")
 _IMPORTS_BY_NAME = r"""import_module|__import__|hydra| eval\(|globals\(\)|['"][\w.]+\.[A-Z]\w*['"]"""
 
 __all__ = ["Options", "edited", "rewrite_source", "rewrite_together"]
@@ -64,7 +65,8 @@ def _leads_to_training(path: str, data: bytes, project: Project) -> bool:
     """Whether a file without a training loop may run that of another: imported, perhaps by a name of run time."""
     if project.leads_to_training(path, _OF_TRAINING):
         return True
-    is_by_name = any(word in data for word in (b"import_module", b"__import__", b"hydra"))
+    is_here = any(word.encode() in data for word in _READS_BY_NAME)
+    is_by_name = is_here or project.leads_to_training(path, _READS_BY_NAME)
     return is_by_name and bool(project.having(path, ".backward("))
 
 
@@ -268,9 +270,11 @@ def _made_by_settings(program: Program) -> dict[str, tuple[Note, ...]]:
 
     for call, paths in named_by_settings(program, ".backward("):
         listed = ", ".join(sorted(paths)[:_MOST_CALLERS]) + (", ..." if len(paths) > _MOST_CALLERS else "")
+        is_import = any(map(names.runs_code, program.called(call)))
+        does = "imports what is named only at run time" if is_import else "makes what a configuration names"
         message = (
-            f"`{ast.unparse(call.func)}` makes what a configuration names, so that its file was not read: if that "
-            f"trains, name its file as well ({listed})"
+            f"`{ast.unparse(call.func)}` {does}, so that its file was not read: if that trains, name its file as well "
+            f"({listed})"
         )
         return {program.path(call): (Note(program.line(call), "callers", Tier.ADVICE, message),)}
     return {}

@@ -564,7 +564,7 @@ def imported_by_name(program: Program, word: str) -> Iterator[tuple[ast.Call, li
         found = {p for begin in begins for p in project.named_like(program.path(call), begin, word)}
         is_followed = any(isinstance(v, ModuleValue) for v in program.values(call))
         listed = sorted(p for p in found if not is_followed or absolute(p) not in read)
-        if listed and program.frame(call) in program.reachable:
+        if listed and program.is_run(call):
             yield call, listed
 
 
@@ -576,7 +576,7 @@ def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, l
     read = {absolute(p.path) for p in program.files}
     for call in program.calls:
         is_named = any(map(names.is_configured, program.called(call))) or _imports_what_is_unknown(program, call)
-        if is_named and program.frame(call) in program.reachable:
+        if is_named and program.is_run(call):
             listed = program.flow.project.having(program.path(call), word)
             if others := [p for p in listed if absolute(p) not in read]:
                 yield call, others
@@ -599,7 +599,7 @@ def chosen_among_variables(program: Program, word: str) -> Iterator[tuple[ast.Ca
     for call in program.calls:
         picked = (tracer.only_value(call.func) if isinstance(call.func, ast.Name) else None) or call.func
         others = [p.path for p in program.files if word in p.text and p.path != program.path(call)]
-        if program.frame(call) not in program.reachable or not others:
+        if not others or not program.is_run(call):
             continue
         is_unknown = not program.flow.callees.get(call) and _is_picked_by_name(program, picked)
         if is_unknown or (program.flow.is_cut(call.func) and _may_be_defined(program, call.func, others)):

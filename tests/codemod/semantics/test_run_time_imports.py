@@ -360,3 +360,29 @@ def test_a_script_that_trains_what_it_looks_up_among_its_globals(
     Path("main.py").write_text("import sys\nfrom runners import *\nglobals()[sys.argv[1]]().train()\n")
     results = {result.path: result for result in rewrite_together(("main.py",), Options())}
     assert results["runners.py"].status is Status.MIGRATED
+
+
+LISTED = "import os\nNAMES = [f[:-3] for f in os.listdir(os.path.dirname(__file__)) if not f.startswith('_')]\n"
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        f"{LISTED}for name in NAMES:\n    made = __import__('.'.join([__name__, name]), fromlist=[name])\n",
+        f"import importlib\n{LISTED}MODULES = [importlib.import_module('.' + name, __name__) for name in NAMES]\n",
+        "import importlib, pkgutil\nfor part in pkgutil.iter_modules(__path__):\n"
+        "    globals()[part.name] = importlib.import_module(f'{__name__}.{part.name}')\n",
+        "import importlib, os\nMODULE = importlib.import_module('runners.' + os.environ['KIND'])\n",
+    ],
+)
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_package_that_imports_its_own_files_as_it_is_imported(
+    package: str, trains: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runners").mkdir()
+    Path("runners/__init__.py").write_text(package)
+    Path("runners/plain.py").write_text(RUNNER if trains else "import torch\n")
+    Path("main.py").write_text("import sys\nfrom runners import *\nrunner = globals()[sys.argv[1]]()\nrunner.fit()\n")
+    said = [n.message for r in rewrite_together(("main.py",), Options()) for n in r.notes]
+    assert ["runners/plain.py" in message for message in said] == [True] * trains

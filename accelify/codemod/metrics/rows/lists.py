@@ -155,17 +155,20 @@ class Lists:
         inside = {d for d in every if self.program.in_rounds(d.node, loop)}
         beside = [a.statement for a in additions if self.chains.variable(a.holder) == variable]
         begun = self.sums.given_here(variable, set(facts.definitions(each.holder)) - inside, loop)
-        first = begun.pop() if len(begun) == 1 else None
+        first = self.sums.first_of(begun, inside, loop, lambda d: self._is_begun(d, each))
         changing = [s for d in inside if not _goes_back(s := self.program.statement(d.node))]
         if first is None or any(statement not in beside for statement in changing):
             return False
-        if first.kind is not Kind.ASSIGNMENT or self.program.statement(first.node) not in before:
+        is_again = self.program.frame(first.node) is frame and self.program.is_after(first.node, loop)
+        if self.program.statement(first.node) not in before and not is_again:
             return False
         reads = self.sums.uses.reads_of(variable)
         others = [d.node for d in every if variable.is_attribute and isinstance(d.node, ast.expr)]
-        if any(self.sums.may_be_during(r, loop) for r in (*reads, *others)):
-            return False
-        return self._is_empty(made_at(self.program, assigned_to(self.program, first.node), each.name))
+        return not any(self.sums.may_be_during(r, loop) for r in (*reads, *others))
+
+    def _is_begun(self, definition: Definition, each: _Addition) -> bool:
+        made = made_at(self.program, assigned_to(self.program, definition.node), each.name)
+        return definition.kind is Kind.ASSIGNMENT and self._is_empty(made)
 
     def _collected(self, each: _Addition, loop: Loop) -> Collected | None:
         """A list that gets something in each round, and is read after its loop."""

@@ -366,12 +366,8 @@ class Sums:
         before = {d for r in [*reads, *(d.node for d in inside)] for d in self._given(r)} - set(inside)
         before = {d for d in before if not self._is_of_another(d, variable)}
         before = self.given_here(variable, before, loop)
-        first = before.pop() if len(before) == 1 else None
-        if (
-            first is None
-            or first.kind is not Kind.ASSIGNMENT
-            or not self.is_zero(assigned_to(self.program, first.node))
-        ):
+        first = self.first_of(before, inside, loop, self._is_begun)
+        if first is None:
             return None
         if any(isinstance(self.program.statement(r), ast.Return) for r in reads):
             return None
@@ -391,6 +387,29 @@ class Sums:
             if any(not self.program.in_rounds(r, loop) for r in around):
                 return None
         return anchor
+
+    def _is_begun(self, definition: Definition) -> bool:
+        return definition.kind is Kind.ASSIGNMENT and self.is_zero(assigned_to(self.program, definition.node))
+
+    def first_of(
+        self,
+        before: Collection[Definition],
+        inside: Collection[Definition],
+        loop: Loop,
+        is_begun: Callable[[Definition], bool],
+    ) -> Definition | None:
+        """The assignment that a loop begins with. Of two, the second is made after each pass, for the next one."""
+        if not before or not all(map(is_begun, before)):
+            return None
+        if len(before) == 1:
+            return next(iter(before))
+        flow, places = self.chains.flow(loop), [d.node for d in before]
+        again = [d for d in before if self.program.is_after(d.node, loop)]
+        is_here = all(self.program.frame(p) is self.program.frame(loop) for p in places)
+        if len(before) != 2 or len(again) != 1 or not is_here:
+            return None
+        is_kept = any(flow.reaches(d.node, loop.iter, without=places) for d in inside)
+        return None if is_kept else again[0]
 
     def given_here(self, variable: Variable, before: set[Definition], loop: Loop) -> set[Definition]:
         """What a loop begins with: what another method gave an attribute is hidden by what its own does before."""

@@ -9,6 +9,7 @@ import pytest
 from accelify.codemod.metrics.rows.lists import Lists
 from accelify.codemod.training.harmless import Harmless
 from tests.codemod.metrics.loops import in_loop, sums_of
+from tests.codemod.training_scripts import STEP, training
 
 
 def lists(body: str, end: str, before: str = "losses = []") -> list[tuple[str, str | None, str]]:
@@ -44,6 +45,27 @@ def test_a_list_that_is_read_for_its_mean(value: str, mean: str) -> None:
 )
 def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
     assert lists(body, end, before) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [
+        ("print(np.mean(losses))\nlosses = []", True),
+        ("print(np.mean(losses))\nlosses = list()", True),
+        ("print(np.mean(losses))\nif epoch % 2:\n    losses = []", False),
+        ("print(np.mean(losses))\nlosses = [0.0]", False),
+        ("print(np.mean(losses))", False),
+    ],
+)
+def test_a_list_that_is_emptied_after_each_epoch(end: str, found: bool) -> None:
+    facts = training(
+        imports="import numpy as np",
+        set_up="losses = []",
+        step=f"{STEP}losses.append(loss.item())\n",
+        end_of_epoch=end,
+    )
+    metered = [c.name for m in facts.script.metrics.metered for c in m.lists]
+    assert metered == (["losses"] if found else [])
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,51 @@ def test_a_mean_over_the_batches_of_one_process() -> None:
     assert summed("total += loss.item()", "total = 0.0", "print(total / len(loader))") == [(("total",), "mean")]
 
 
+def reset(after: str, added: str = "total += loss.item()", begin: str = "total = 0.0") -> Reduced:
+    return reductions(training(set_up=begin, step=f"{STEP}{added}\n", end_of_epoch=after))
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ("print(total / len(loader))\ntotal = 0.0", [(("total",), "mean")]),
+        ("print(total)\ntotal = 0", [(("total",), "sum")]),
+        ("if epoch:\n    print(total)\ntotal = 0.0", [(("total",), "sum")]),
+        ("print(total)\nif epoch == 1:\n    break\ntotal = 0.0", [(("total",), "sum")]),
+        ("print(total)\nif epoch == 1:\n    continue\ntotal = 0.0", []),  # then the next epoch goes on with it
+        ("print(total)\nif epoch % 2:\n    total = 0.0", []),
+        ("print(total)\ntotal = 1.0", []),
+    ],
+)
+def test_a_sum_that_is_set_to_zero_again_after_each_epoch(after: str, found: Reduced) -> None:
+    assert reset(after) == found
+
+
+def test_an_attribute_that_is_set_to_zero_again_where_it_is_not_begun() -> None:
+    """The method may end without setting it to zero, and be run again."""
+    text = """
+        class Run:
+            def __init__(self):
+                self.total = 0.0
+            def epoch(self, ends):
+                for x, y in loader:
+                    loss = nn.functional.mse_loss(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    self.total += loss.item()
+                print(self.total)
+                if ends:
+                    return
+                self.total = 0.0
+        run = Run()
+        for ends in (True, False):
+            run.epoch(ends)
+    """
+    facts = training(end=text)
+    assert "self.total" not in {name for names, _how in reductions(facts) for name in names}
+
+
 @pytest.mark.parametrize(
     "zero", ["0", "-0.0", "float(0)", "torch.zeros(())", "torch.zeros(2).to('cpu')", "torch.tensor(0.0)"]
 )

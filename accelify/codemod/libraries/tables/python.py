@@ -264,6 +264,8 @@ traits=copies
     dataclasses: asdict astuple replace
 returns=context
     contextlib: nullcontext
+effects=changes_library keeps=0
+    contextlib: redirect_stdout redirect_stderr
 returns=mock
     unittest.mock: Mock MagicMock NonCallableMock create_autospec
 -

@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from accelify.codemod.files.parse import beginning
 from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.semantics.dataflow.containers import PASSED, Containers, device_of, only
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.scopes import Scope
@@ -33,7 +34,6 @@ from accelify.codemod.semantics.values import (
 Keywords = list[tuple[str | None, Values]]
 Part = tuple[Values, Sequence[Source]]  # what an argument gives to a parameter, and where that is written
 _ANY = 1_000_000  # a place among `*args` that is not known
-_RUN_UNASKED = ("__enter__", "__exit__", "__del__")  # methods that no call names
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ class Calls(Containers):
     def _call(self, node: ast.Call) -> Values:
         callees = self.meant(node, self.eval(node.func))
         given = Given([(a, self.eval(a)) for a in node.args], [(k, self.eval(k.value)) for k in node.keywords])
+        for expression, values in given.positional if _is_kept_for_a_library(node, callees) else ():
+            self._run_by_library(expression, values)
         found: set[Value] = set()
         for callee in callees:
             found |= self._called(node, callee, given)
@@ -265,9 +267,8 @@ class Calls(Containers):
                 self._keep(instance, name, *part)
         if any(table.kind_made_by(base) == "dict" for base in self.external_bases(cls)):
             self._keep_given(node, instance, given.arguments)
-        for name in _RUN_UNASKED:
-            method = self.method(cls, name)
-            if method is not None:
+        for method in self._methods(cls):
+            if is_run_unasked(method):
                 self._wake(method)
         run = self.method(cls, "run") if any(map(names.runs_beside, self.external_bases(cls))) else None
         if run is not None:  # `start` runs it: `class Worker(Process)`
@@ -448,8 +449,7 @@ class Calls(Containers):
 
     def _methods_called(self, owner: Instance, start: str) -> list[str]:
         """The methods whose names begin with a text: those that `getattr(callback, "on_" + event)` may mean."""
-        classes = [owner.cls, *self.ancestors(owner.cls)] if start else []
-        return [m.name for c in classes for m in c.children if m.is_method and m.name.startswith(start)]
+        return [m.name for m in self._methods(owner.cls) if start and m.name.startswith(start)]
 
     def _import_module(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
         """`import_module("tensorboardX")` is that module, `__import__("torch.optim")` the package that holds it.
@@ -513,6 +513,22 @@ class Calls(Containers):
         if isinstance(value, Instance) and self.is_module_class(value.cls):
             return "module"
         return table.kind_made_by(value.name) if isinstance(value, Made) else None
+
+
+def is_run_unasked(method: Scope) -> bool:
+    """Whether Python runs a method where no call names it: `__exit__`, `__setitem__`, `__getattr__`."""
+    name = method.name
+    return name.startswith("__") and name.endswith("__") and name not in ("__init__", "__new__", "__call__")
+
+
+def _is_kept_for_a_library(call: ast.Call, callees: Values) -> bool:
+    """Whether a library calls the methods of what it is given later on: `logger.addHandler(handler)`."""
+    rows = [table.function(v.name) for v in callees if isinstance(v, External)]
+    is_own = any(isinstance(v, (FunctionValue, ClassValue, Instance)) for v in callees)
+    if isinstance(call.func, ast.Attribute) and not rows and not is_own:
+        rows += table.members(call.func.attr)
+    changes = (row for row in rows if row is not None and row.keeps)
+    return any(row.has(Trait.SETS_UP_LOG) or row.has(Effect.CHANGES_LIBRARY) for row in changes)
 
 
 def _fields_named(call: ast.Call) -> list[str]:

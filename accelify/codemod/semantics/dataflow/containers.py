@@ -129,6 +129,13 @@ class Containers(Memory):
             return frozenset({Member(owner, name)})
         return NOTHING
 
+    def _run_by_library(self, node: ast.expr, values: Values) -> None:
+        """A library calls the methods of the objects that it is given to keep: `sys.stdout = Tee("log.txt")`."""
+        for method in (m for v in values if isinstance(v, Instance) for m in self._methods(v.cls)):
+            if method.name != "__init__":
+                self.handed_on.add((node, method))
+                self._wake(method)
+
     # Items and elements.
 
     @staticmethod

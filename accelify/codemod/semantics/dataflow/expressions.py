@@ -66,6 +66,8 @@ class Expressions(Calls):
         elif isinstance(target, ast.Attribute):
             for owner in self.eval(target.value):
                 self._add(self._attribute_key(owner, target.attr), values)
+                if isinstance(owner, External):
+                    self._run_by_library(target, values)
                 for value in values if target.attr == "__dict__" else ():
                     self._keep_all(owner, value)
             self.values[target] = self.values.get(target, NOTHING) | values

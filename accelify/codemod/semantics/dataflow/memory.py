@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict, deque
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from accelify.codemod.files.parse import Parsed
@@ -227,6 +227,10 @@ class Memory:
         """The method that an instance of a class has under a name."""
         found = (each.method(name) for each in [cls, *self.ancestors(cls)])
         return next((method for method in found if method is not None), None)
+
+    def _methods(self, cls: Scope) -> Iterator[Scope]:
+        """The methods of a class, and of those that it inherits from."""
+        yield from (m for each in (cls, *self.ancestors(cls)) for m in each.children if m.is_method)
 
     # Modules.
 

@@ -35,3 +35,15 @@ def test_a_writer_that_is_returned_with_something_else() -> None:
     used = "folder, writer = make()\nwriter.add_scalar('n', 1)\n"
     assert of_main(used, function) == [MADE]
     assert of_main(f"{used}keep(make())\n", function) == []
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        "def __setitem__(self, k, v):\n        self.w.add_scalar(k, v)",
+        "def __getattr__(self, k):\n        return getattr(self.w, k)",
+    ],
+)
+def test_a_writer_that_a_method_uses_which_no_call_names(used: str) -> None:
+    log = f"class Log:\n    def __init__(self):\n        self.w = {MADE}\n    {used}\n"
+    assert of_main("log = Log()\n", log) == []

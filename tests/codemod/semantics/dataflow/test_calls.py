@@ -259,6 +259,38 @@ def test_getattr_of_an_object_by_a_name_of_which_nothing_is_known() -> None:
     assert values("class A:\n    def f(self): pass\nx = getattr(A(), name)\n", "x") == set()
 
 
+OUTPUT = """\
+class Output:
+    def __init__(self): self.file = None
+    def write(self, text): return first()
+    def __setitem__(self, key, value): return second()
+    def __getattr__(self, name): return third()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "run"),
+    [
+        ("sys.stdout = Output()", True),
+        ("logging.getLogger('a').addHandler(Output())", True),
+        ("contextlib.redirect_stdout(Output())", True),
+        ("print(Output())", False),
+        ("x = f()\nx.output = Output()", False),
+        ("rows = []\nrows.append(Output())", False),
+    ],
+)
+def test_a_library_runs_the_methods_of_what_it_keeps(given: str, run: bool) -> None:
+    text = f"import sys, logging, contextlib\nfrom output import Output\n{given}\n"
+    facts = Facts({"main.py": text, "output.py": OUTPUT})
+    assert (facts.call("first()") in facts.program.flow.values) is run
+
+
+def test_python_runs_methods_that_no_call_names() -> None:
+    facts = Facts({"main.py": "from output import Output\nOutput()\n", "output.py": OUTPUT})
+    run = {c for c in ("first()", "second()", "third()") if facts.call(c) in facts.program.flow.values}
+    assert run == {"second()", "third()"}
+
+
 def test_a_loader_runs_what_it_is_given() -> None:
     text = """\
         from torch.utils.data import DataLoader

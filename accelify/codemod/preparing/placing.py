@@ -291,11 +291,6 @@ def _chooses_gpus(node: ast.AST) -> bool:
     return is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node)
 
 
-def comes_before_selection(program: Program, node: ast.AST) -> bool:
-    """Whether GPUs may be chosen after a node, which is too late once the library has been asked for the processes."""
-    return any(program.may_follow(n, node) for n in program.once(gpu_choices))
-
-
 def _is_future(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
@@ -320,6 +315,16 @@ def body_start(body: list[ast.stmt]) -> ast.stmt:
         if not is_said_first and not _is_future(statement):
             return statement
     return body[-1]
+
+
+def comes_before_selection(program: Program, access: Access, node: ast.AST) -> bool:
+    """Whether GPUs may be chosen after a node, which is too late once the library has been asked for the processes.
+
+    Neither counts where the accelerator is there already: what chooses GPUs then has no effect.
+    """
+    later = [n for n in program.once(gpu_choices) if program.may_follow(n, node)]
+    early = EarlyCode(program, access)
+    return bool(later) and early.holds(node) and any(map(early.holds, later))
 
 
 class EarlyCode:

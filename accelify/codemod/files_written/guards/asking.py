@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from accelify.codemod.files_written.clocks import Clocks
-from accelify.codemod.preparing.placing import comes_before_selection
+from accelify.codemod.preparing.placing import Access, comes_before_selection
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.facts import Run
@@ -21,6 +21,7 @@ class Asking:
     """
 
     program: Program
+    access: Access
     run: Run
     scopes: frozenset[Scope]
     clocks: Clocks
@@ -36,6 +37,8 @@ class Asking:
         if frame not in self.scopes:
             return False
         if frame.kind == "module":
-            return self.run.starts(self.program, node) and not comes_before_selection(self.program, node)
+            return self.run.starts(self.program, node) and not comes_before_selection(self.program, self.access, node)
         calls = self.program.calls_of(frame) if frame.kind == "function" else []
-        return frame.kind == "function" and not any(comes_before_selection(self.program, call) for call in calls)
+        return frame.kind == "function" and not any(
+            comes_before_selection(self.program, self.access, call) for call in calls
+        )

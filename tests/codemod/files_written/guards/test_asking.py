@@ -36,16 +36,62 @@ SELECTION = "os.environ['CUDA_VISIBLE_DEVICES'] = sys.argv[1]"
         ("", "", "here()", True),
         ("", SELECTION, "here()", True),
         ("here()", "", "", False),  # where a worker imports the script, too
-        ("", "here()", SELECTION, False),
-        ("", "keep()", SELECTION, False),
+        ("", f"here()\n    {SELECTION}", "", False),
+        ("", f"keep()\n    {SELECTION}", "", False),
+        ("", f"for _ in range(2):\n        keep()\n        {SELECTION}", "", False),
+        ("", "here()", SELECTION, True),  # which has no effect, once the accelerator is there
+        ("", "keep()", SELECTION, True),
         ("", "accelify = 1", "here()", False),
     ],
 )
 def test_where_the_library_can_be_asked(before: str, first: str, end: str, is_asked: bool) -> None:
     text = TEXT.format(before=before, first=first or "pass", end=end or "pass")
-    text = text.replace("def keep():\n    here()\n", "") if before or "here()" in (first, end) else text
+    text = text.replace("def keep():\n    here()\n", "") if before or "here()" in first + end else text
     facts = Facts(text)
     asking = facts.script.written.guarding.asking
     assert isinstance(asking, Asking)
     assert asking.holds(facts.call("here(")) is is_asked
     assert asking.paths <= {"main.py"}
+
+
+FOLDS = """\
+import os, sys
+import torch
+from torch.utils.data import DataLoader
+def keep():
+    here()
+def train(model, fold):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(data, batch_size=8):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    keep()
+def main(fold, writer):
+    {0}
+    train(torch.nn.Linear(4, 2), fold)
+if __name__ == "__main__":
+    {1}
+    writer = open("log.txt", "w")
+    for fold in range(3):
+        {2}
+        main(fold, writer)
+        writer.write(f"{{fold}}\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("places", "is_asked"),
+    [
+        (("", "", ""), True),
+        ((SELECTION, "", ""), True),
+        (("", SELECTION, ""), True),
+        (("", "", SELECTION), True),
+        ((SELECTION, "", "keep()"), False),
+        (("", "keep()", SELECTION), False),
+    ],
+)
+def test_rounds_that_choose_gpus_again(places: tuple[str, str, str], is_asked: bool) -> None:
+    facts = Facts(FOLDS.format(*(place or "pass" for place in places)))
+    asking = facts.script.written.guarding.asking
+    assert asking.holds(facts.call("here(")) is is_asked

@@ -140,7 +140,7 @@ def _loads(script: Script) -> Iterator[Remark]:
             message = "checkpoints of the wrapped model have the prefix `module.` in each key: strip it before loading"
             strict = next((k.value for k in call.keywords if k.arg == "strict"), (*call.args, None, None)[1])
             is_strict = strict is None or ast.unparse(strict) == "True"
-            if is_wrapped and is_strict and script.batch_sizes.parallel:
+            if is_wrapped and is_strict and script.batch_sizes.parallel and not _is_of_another(script, function.value):
                 continue  # an error says so, and the note on the batch size
             if not is_wrapped:
                 message = (
@@ -150,6 +150,14 @@ def _loads(script: Script) -> Iterator[Remark]:
             if not is_strict:
                 message += ", or nothing is loaded and no error is raised, because `strict` is off"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+
+
+def _is_of_another(script: Script, model: ast.expr) -> bool:
+    """Whether a model may be in the wrapper of one that is not trained, as a teacher: it is never saved without."""
+    values = (_value(script, b) for chain in script.tracer.chains(model) for b in chain)
+    nodes = {n for value in values if value is not None for n in ast.walk(value)}
+    held = (script.program.values(w) for w in script.wrappers if w in nodes)
+    return any(found and found.isdisjoint(script.preparation.models) for found in held)
 
 
 def _saves_inner(node: ast.AST, model: ast.expr | None = None) -> bool:

@@ -209,6 +209,46 @@ def test_a_model_that_is_bare_when_it_is_loaded_has_these_keys(
     assert [note.partition("load them into a model without a wrapper")[2] for note in notes] == [told] * bool(told)
 
 
+TAUGHT = """\
+import torch
+from torch import nn
+
+def load(path, net):
+    net.load_state_dict(torch.load(path)["state_dict"])
+
+rows = [(torch.randn(4), torch.randn(1))] * 8
+student, teacher = nn.Linear(4, 1), nn.Linear(4, 1)
+{wrapped}
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for x, y in torch.utils.data.DataLoader(rows, batch_size=2):
+    with torch.no_grad():
+        target = teacher(x)
+    optimizer.zero_grad()
+    (student(x) - target).pow(2).mean().backward()
+    optimizer.step()
+"""
+BOTH = "student = nn.DataParallel(student); teacher = nn.DataParallel(teacher)"
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "is_said"),
+    [
+        ("teacher = nn.DataParallel(teacher); load('a.pt', teacher)", True),
+        ("teacher = nn.DataParallel(teacher).cuda(); teacher.load_state_dict(torch.load('a.pt'))", True),
+        (f"{BOTH}; load('a.pt', student); load('b.pt', teacher)", True),
+        ("teacher.load_state_dict(torch.load('a.pt')); teacher = nn.DataParallel(teacher)", False),
+        ("student = nn.DataParallel(student); load('a.pt', student)", False),
+        (f"{BOTH}; student.load_state_dict(torch.load('a.pt'))", False),
+    ],
+)
+def test_a_teacher_s_checkpoint_has_the_prefix_still(wrapped: str, is_said: bool) -> None:
+    result = run(TAUGHT.format(wrapped=wrapped))
+    lines = [n.line for n in result.notes if "strip it before loading" in n.message]
+    after = result.after.decode().splitlines()
+    assert len(lines) == is_said
+    assert all("load_state_dict" in after[line - 1] for line in lines)
+
+
 KEEPER = """\
 class Keeper:
     def __init__(self, model):

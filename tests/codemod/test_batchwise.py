@@ -378,3 +378,13 @@ def test_meters_that_any_method_fills_are_combined(body: str, add: str, combined
     assert f"accelerator.{combined}\n" in after
     once = f"if y[0]: {update}"
     assert SHARDED not in rewritten(begin=made, metric=once, end="return m.sum, m.rows")[0]
+
+
+def test_sums_in_dicts_in_a_dict_are_added_up() -> None:
+    begin = 'sums = {"all": {"loss": 0.0, "n": 0}}'
+    add = 'sums["all"]["loss"] += criterion(out, y).item(); sums["all"]["n"] += len(y)'
+    end = 'return sums["all"]["loss"] / sums["all"]["n"]'
+    after, _ = rewritten(begin=begin, metric=add, end=end)
+    assert SHARDED in after
+    assert '    sums = accelerator.reduce(sums, "sum")\n' in after
+    assert SHARDED not in rewritten(begin=begin.replace("0.0", "1.0"), metric=add, end=end)[0]

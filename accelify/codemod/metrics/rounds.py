@@ -71,7 +71,7 @@ class Remains:
                 place = holder_of(node.func.value) if methods.puts_in(node.func.attr) else None
             else:
                 target = node.target if isinstance(node, ast.AugAssign) else None
-                place = target.value if isinstance(target, ast.Subscript) else None
+                place = table_of(target) if isinstance(target, ast.Subscript) else None
             if isinstance(place, ast.Name) and place.id not in self.local:
                 found.add(place.id)
         return found
@@ -147,6 +147,13 @@ def holder_of(place: ast.expr) -> ast.expr:
     """`meters` of the place `meters["loss"]`; any other expression itself."""
     is_at_key = isinstance(place, ast.Subscript) and isinstance(place.slice, ast.Constant)
     return place.value if is_at_key and isinstance(place, ast.Subscript) else place
+
+
+def table_of(place: ast.expr) -> ast.expr:
+    """`sums` of the place `sums["train"]["loss"]`."""
+    while isinstance(place, ast.Subscript):
+        place = place.value
+    return place
 
 
 def is_in(node: ast.expr, kept: set[str]) -> bool:
@@ -273,7 +280,7 @@ class Rounds(Remains):
                 return None
             if is_in(target, self.kept & defined):
                 return defined
-            table = target.value
+            table = table_of(target)
             if isinstance(table, ast.Name) and isinstance(statement.op, _ADDS) and self.is_outer(table.id):
                 self.tables.add(table.id)
                 return defined

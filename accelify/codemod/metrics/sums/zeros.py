@@ -33,21 +33,20 @@ def is_zero(chains: Chains, value: ast.expr | None) -> bool:
 
 
 def is_table_of_zeros(chains: Chains, value: ast.expr | None) -> bool:
-    """Whether a list or a dict begins with a number of zeros, or a dict without keys.
+    """Whether a list or a dict begins with a number of zeros, or of tables of zeros, or a dict without keys.
 
-    {k: 0.0 for k in names}      [0] * 10      {}      Counter()      defaultdict(float)
+    {k: 0.0 for k in names}      [0] * 10      {}      Counter()      defaultdict(float)      {"train": {"loss": 0.0}}
     """
     if _is_empty_table(chains, value):
         return True
     if isinstance(value, (ast.List, ast.Dict)):
         parts = value.elts if isinstance(value, ast.List) else value.values
-        return bool(parts) and all(is_zero(chains, p) for p in parts)
+        return bool(parts) and all(is_zero(chains, p) or is_table_of_zeros(chains, p) for p in parts)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
         return any(isinstance(side, ast.List) and is_table_of_zeros(chains, side) for side in (value.left, value.right))
-    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
-        return is_zero(chains, value.elt)
-    if isinstance(value, ast.DictComp):
-        return is_zero(chains, value.value)
+    if isinstance(value, (ast.ListComp, ast.GeneratorExp, ast.DictComp)):
+        part = value.value if isinstance(value, ast.DictComp) else value.elt
+        return is_zero(chains, part) or is_table_of_zeros(chains, part)
     is_list = isinstance(value, ast.Call) and ast.unparse(value.func) == "list"
     return is_list and any(is_table_of_zeros(chains, a) for a in value.args)  # type: ignore[union-attr]  # a call
 

@@ -26,6 +26,10 @@ IMPORTS = "from collections import Counter, defaultdict"
         ("[0] * 10", False, True),
         ("{k: 0.0 for k in 'ab'}", False, True),
         ("{'a': 1}", False, False),
+        ("{'a': {'loss': 0.0, 'n': 0}, 'n': 0}", False, True),
+        ("{k: [0, 0] for k in 'ab'}", False, True),
+        ("{'a': {'loss': 1.0}, 'n': 0}", False, False),
+        ("{'a': [], 'n': 0}", False, False),
     ],
 )
 def test_what_is_nothing_yet(value: str, is_number: bool, is_table: bool) -> None:

@@ -41,7 +41,8 @@ class Divisors:
 
         `added`: the names of all sums of the loop.
         """
-        counts = {self._counts_own_batches(d, loop, added) for u in uses for d in u.divisors}
+        divisors = [d for u in uses for d in u.divisors if not self._is_size(d, added)]
+        counts = {self._counts_own_batches(d, loop, added) for d in divisors}
         is_plain = any(not u.divisors and not self._is_ranked(u, uses) for u in uses)
         if None in counts or len(counts) > 1 or (counts == {True} and is_plain):
             return None
@@ -52,6 +53,11 @@ class Divisors:
         if divided != {False}:  # part by part: `mean += loss / len(loader)`
             return "mean" if divided == {True} and counts <= {False} else None
         return "mean" if counts == {True} else "sum"
+
+    def _is_size(self, divisor: ast.expr, added: Collection[str]) -> bool:
+        """Whether a divisor is the number of sums that a dict of the loop's holds: `sum(sums.values()) / len(sums)`."""
+        counted = sizes.measured(divisor) if isinstance(divisor, ast.Call) else None
+        return counted is not None and ast.unparse(counted) in added and self.chains.kinds.of(counted) == {"dict"}
 
     def _is_ranked(self, use: Use, uses: Sequence[Use]) -> bool:
         """Whether a sum is only compared with those of other epochs, whose order is that of their means as well.

@@ -28,3 +28,19 @@ def test_how_a_sum_becomes_that_of_all_processes(added: str, divisor: str, how: 
     use = Use((facts[f"total / {divisor}"].right,) if divisor else (), frozenset())
     additions = list(additions_in(measured.chains, loop))
     assert divisors.how(additions, [use], loop, ["total"]) == how
+
+
+@pytest.mark.parametrize(
+    ("shown", "size", "how"),
+    [
+        ("sum(sums.values()) / {} / len(loader)", "len(sums)", "mean"),
+        ("sum(sums.values()) / {}", "len(sums)", "sum"),
+        ("sum(sums.values()) / {} / len(loader)", "len(rows)", None),
+    ],
+)
+def test_the_number_of_sums_in_a_dict_counts_no_batches(shown: str, size: str, how: str | None) -> None:
+    step = f"{STEP}sums['a'] += loss.item()\nsums['b'] += loss.item() ** 2"
+    shown = f"print({shown.format(size)})"
+    facts = training(epoch="sums = {'a': 0.0, 'b': 0.0}", step=step, end_of_epoch=shown)
+    reductions = facts.script.metrics.reductions
+    assert [r.how for r in reductions] == ([how] if how else [])

@@ -198,11 +198,10 @@ def trim_of(
     parts = tuple(_parts_of_tables(program, loop, sums))
     if not parts or (trim is None and added_in(loop).keys() & set(sums)):
         return trim
-    return (
-        Trim(program.statement(parts[0]), (), parts=parts)
-        if trim is None
-        else replace(trim, parts=(*trim.parts, *parts))
-    )
+    trim = trim or Trim(program.statement(parts[0]), ())
+    adding = list(dict.fromkeys(map(program.statement, parts)))
+    holds_means = trim.holds_means or bool(_means(Summand(program, loop), adding))
+    return replace(trim, parts=(*trim.parts, *parts), holds_means=holds_means)
 
 
 def _parts_of_tables(program: Program, loop: ast.For | ast.AsyncFor, sums: Collection[str]) -> Iterator[ast.expr]:

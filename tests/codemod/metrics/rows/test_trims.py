@@ -115,6 +115,17 @@ def test_what_is_added_in_a_table_is_of_the_rows_that_count(added: str) -> None:
     assert [ast.unparse(part) for part in found.parts] == ["x", "x"]
 
 
+@pytest.mark.parametrize(
+    ("added", "holds_means"),
+    [("loss.item() * len(x)", True), ("loss.item() * x.size(0)", True), ("len(x)", False), ("(x > 0).sum()", False)],
+)
+def test_a_mean_of_all_rows_that_a_table_gets_is_told(added: str, holds_means: bool) -> None:
+    facts = training(epoch="sums = {'a': 0.0, 'n': 0}", step=f"{STEP}sums['a'] += {added}\nsums['n'] += len(x)\n")
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["sums"])
+    assert found is not None
+    assert found.holds_means is holds_means
+
+
 def test_what_is_read_after_that_is_not_trimmed() -> None:
     assert trimmed("correct += (out.argmax(1) == y).sum().item()\nuse(out)") is None
 

@@ -8,17 +8,21 @@ from itertools import combinations
 
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.decisions import decided_apart, goes_by_size, gradients_apart
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import (
     Collection,
     External,
     Instance,
     Made,
     Parameters,
+    Value,
 )
 from accelify.codemod.training.gradients.round_tensors import RoundTensors
 from accelify.codemod.training.loops.backward_passes import takes_one_step
@@ -27,6 +31,7 @@ from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.weights import changes_in_place, viewed, written_by_hand
 
 Found = Iterator[tuple[ast.AST, str, str]]  # the place, the rule, and the reason
+_NUMBERS = frozenset({"number", "ndarray"})
 
 
 def obstacles_of(script: Script) -> Found:
@@ -265,6 +270,7 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
         inputs = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
         owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}
         own = {o for o in owners if script.preparation.models.isdisjoint(roles.wholes(o))}
+        own = {o for o in own if not _is_tried_out(program, o, program.frame(call))}
         written = written_by_hand(program, program.run_from([program.frame(call)]))
         if any(map(roles.is_model, own.union(*(owners & models for models, _ in written)))):
             message = (
@@ -273,6 +279,20 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
                 '`accelerator.reduce(gradients, "mean")`'
             )
             yield call, "backward", message
+
+
+def _is_tried_out(program: Program, model: Value, function: Scope) -> bool:
+    """Whether a function adapts a copy of a model that it makes for itself, and gives numbers alone: of a test, say.
+
+    `net = deepcopy(model); ...; grads = torch.autograd.grad(loss, net.parameters()); ...; return hits / len(x)`
+    """
+    if not isinstance(model, Made) or not isinstance(model.node, ast.Call) or program.frame(model.node) is not function:
+        return False
+    kinds, summary = program.once(Kinds), program.once(Effects).of_function(function)
+    is_copy = any(row.has(Trait.COPIES) for row in kinds.called(model.node) or ())
+    is_known = not summary.writes and all(model in program.values(c.func) for c in summary.unknown)
+    given = returned([function])
+    return is_copy and is_known and bool(given) and all(kinds.of(g) and kinds.of(g) <= _NUMBERS for g in given)
 
 
 def _tensors_by_hand(script: Script) -> Found:

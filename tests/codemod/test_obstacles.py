@@ -576,3 +576,47 @@ for x, y in DataLoader(data):
 def test_one_gpu_of_several_is_no_model_on_several(choice: str, is_spread: bool) -> None:
     obstacles = Facts(PLACED.format(choice)).verdict.obstacles
     assert any("on several GPUs by hand" in message for _, _, message in obstacles) is is_spread
+
+
+TRIED = """\
+import torch
+from copy import deepcopy
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+data = torch.utils.data.TensorDataset(torch.randn(24, 4), torch.randint(0, 2, (24,)))
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def tried(x, y):
+    net = {copy}
+    grads = torch.autograd.grad(F.cross_entropy(net(x), y), net.parameters())
+    fast = [w - 0.1 * g for w, g in zip(net.parameters(), grads)]
+    with torch.no_grad():
+        hits = torch.eq(F.linear(x, *fast).argmax(1), y).sum().item()
+    {end}
+
+for x, y in DataLoader(data, batch_size=4, shuffle=True):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+print(tried(*data[:8]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("copy", "end", "is_declined"),
+    [
+        ("deepcopy(model)", "return hits / len(y)", False),
+        ("deepcopy(model)", "return float(hits)", False),
+        ("deepcopy(model).eval()", "return hits", False),
+        ("deepcopy(model)", "return grads", True),
+        ("deepcopy(model)", "model.taken = grads\n    return hits", True),
+        ("nn.Linear(4, 2)", "return hits", True),
+        ("deepcopy(model)", "for w, v in zip(net.parameters(), fast):\n        w.data.copy_(v)\n    return net", True),
+    ],
+)
+def test_a_copy_that_a_function_only_tries_out(copy: str, end: str, is_declined: bool) -> None:
+    obstacles = Facts(TRIED.format(copy=copy, end=end)).verdict.obstacles
+    assert any("updated from these gradients" in message for _, _, message in obstacles) is is_declined

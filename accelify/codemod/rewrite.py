@@ -370,7 +370,12 @@ def _with_outside_callers(
     options: Options,
 ) -> list[FileResult]:
     """The results with those of files that call what changes as it was; else with notes on these files."""
-    from accelify.codemod.planning.outside_callers import as_called_before, outside_callers, passed_the_accelerator
+    from accelify.codemod.planning.outside_callers import (
+        as_called_before,
+        outside_callers,
+        passed_the_accelerator,
+        trained_outside,
+    )
 
     outside = outside_callers(made, files, project)
     others = list({parsed.path: parsed for called in outside for parsed in called.by}.values())
@@ -379,13 +384,15 @@ def _with_outside_callers(
         migrated = {r.path for r in together if r.status is Status.MIGRATED}
         if migrated.issuperset([*(r.path for r in results if r.status is Status.MIGRATED), *(p.path for p in others)]):
             return together
+    still = trained_outside(made, files, project, outside)
     if not outside:
-        return results
+        return _carried_out(as_called_before(made, (), still), files, project, named, options) if still else results
     asking = replace(options, called_outside=passed_the_accelerator(made, outside))
     again = _plan(files, project, named, asking) if asking.called_outside and options.runtime.has("current") else None
     if again is None or again.obstacles:
-        return _carried_out(as_called_before(made, outside), files, project, named, options)
-    noted = as_called_before(again, outside_callers(again, files, project), outside)
+        return _carried_out(as_called_before(made, outside, still), files, project, named, options)
+    still = trained_outside(again, files, project, outside)
+    noted = as_called_before(again, outside_callers(again, files, project), [*outside, *still])
     return _carried_out(noted, files, project, named, asking)
 
 

@@ -165,3 +165,63 @@ def test_the_size_of_a_batch_is_told_in_the_script_that_was_named(tmp_path: Path
     assert {path for path, result in found.items() if any(n.rule == "batch_size" for n in result.notes)} == {
         f"{named}.py"
     }
+
+
+BASE = """\
+import torch
+
+class Trainer:
+    def __init__(self, loader):
+        self.loader, self.model = loader, self.build()
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+    def fit(self):
+        for x, y in self.loader:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+HEIR = "class Own(Trainer):\n    def build(self):\n        return torch.nn.Linear(4, 1)\n"
+ROWS = "torch.utils.data.TensorDataset(torch.randn(8, 4), torch.randn(8, 1))"
+OWN_SCRIPT = f"import torch\n{{imports}}\n\n{HEIR}\nOwn(torch.utils.data.DataLoader({ROWS}, batch_size=2)).fit()\n"
+FIRST_HEIR = OWN_SCRIPT.format(imports="from trainer import Trainer")
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (FIRST_HEIR, "second.py calls `Trainer` as before: if that trains, migrate it too"),
+        (
+            "import trainer as t\nfor loader in ([], []):\n    t.Trainer(loader).fit()\n",
+            "second.py calls `Trainer` as before: if that trains, migrate it too",
+        ),
+        (
+            OWN_SCRIPT.format(imports="import torch.distributed as dist\nfrom trainer import Trainer")
+            + "dist.init_process_group('nccl')\n",
+            "second.py distributes its training itself: keep a copy of `Trainer` as it was before for that",
+        ),
+        ("from trainer import Trainer\nprint(Trainer.__name__)\n", None),
+    ],
+)
+def test_heirs_that_other_scripts_train_are_named(tmp_path: Path, second: str, message: str | None) -> None:
+    found = rewritten(tmp_path, "first", trainer=BASE, first=FIRST_HEIR, second=second)
+    assert found["trainer.py"].status is Status.MIGRATED
+    notes = [n.message for n in found["trainer.py"].notes if n.rule == "callers"]
+    assert notes == ([message] if message else [])
+
+
+def test_heirs_that_are_rewritten_together_are_not_named(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "first", "second", trainer=BASE, first=FIRST_HEIR, second=FIRST_HEIR)
+    assert not [n for r in found.values() for n in r.notes if n.rule == "callers"]
+
+
+def test_a_script_that_distributes_itself_is_told_to_keep_what_it_calls(tmp_path: Path) -> None:
+    second = FOREIGN.format(
+        imports="from torch.distributed import init_process_group\nfrom trainer import Finetuner", made="Finetuner"
+    )
+    classes = f"class Pretrainer(Trainer):\n{PRETRAIN}class Finetuner(Trainer):\n{FINETUNE}"
+    found = rewritten(tmp_path, "first", trainer=TRAINER + classes, first=FIRST, second=second)
+    assert [n.message for n in found["trainer.py"].notes if n.rule == "callers"] == [
+        "second.py distributes its training itself: keep a copy of `Finetuner` as it was before for that"
+    ]

@@ -50,14 +50,37 @@ def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> li
     return found
 
 
+def trained_outside(made: Plan, files: Sequence[Parsed], project: Project, noted: Sequence[Called]) -> list[Called]:
+    """What trains through an accelerator now, and is called, or inherited from, by other files of the repository.
+
+    Not what is noted already, whose parameters change as well.
+    """
+    known, nodes = {absolute(f.path) for f in files}, {c.node for c in noted}
+    training = {f.path: {name: (f.path, node) for name, node in _training(made, f).items()} for f in files}
+    found = []
+    for path, named in _with_heirs(training, files).items():
+        parsed = next(f for f in files if f.path == path)
+        others = [p for p in project.callers(parsed, sorted(named)) if absolute(p.path) not in known] if named else []
+        for name, (holder, node) in named.items():
+            by = [p for p in others if name in _called(p)]
+            found += [Called(holder, node, name, tuple(by))] if by and node not in nodes else []
+    return found
+
+
+def _training(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
+    """The functions and classes of a module whose backward passes go through an accelerator."""
+    edited = (e.node for c in made.of(parsed.path) if c.rule == "backward" for e in c.edits)
+    return {top.name: top for top in (_top(parsed, node) for node in edited) if top is not None}
+
+
 def as_called_before(made: Plan, called: Sequence[Called], asking: Sequence[Called] = ()) -> Plan:
     """The plan with a note on each function that other files call; `asking`: which need no other arguments for that.
 
     These work as before, but they take models and loaders to be prepared.
     """
     still = [c for c in asking if c.node not in {o.node for o in called} and _trains(made, c)]
-    notes = [_note(c, "change") for c in called]
-    notes += [_note(c, "if that trains, migrate", _not_to_its_device(made, c)) for c in still]
+    notes = [n for c in called for n in _notes(c, "change")]
+    notes += [n for c in still for n in _notes(c, "if that trains, migrate", _not_to_its_device(made, c))]
     return replace(made, remarks=[*made.remarks, *notes])
 
 
@@ -104,6 +127,18 @@ def _functions_of(node: ast.AST) -> set[ast.AST]:
     return {n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"}
 
 
+def _notes(called: Called, advice: str, besides: str = "") -> Iterator[Remark]:
+    """A note on the files that call something; another on those that start processes themselves, as they were to."""
+    apart = tuple(p for p in called.by if any(sign in p.text for sign in _OF_PROCESSES))
+    if by := tuple(p for p in called.by if p not in apart):
+        yield _note(replace(called, by=by), advice, besides)
+    if apart:
+        paths = " and ".join(p.path for p in apart)
+        does = "distribute their training themselves" if len(apart) > 1 else "distributes its training itself"
+        message = f"{paths} {does}: keep a copy of `{called.name}` as it was before for that"
+        yield Remark("callers", called.path, called.node, message, Tier.REVIEW)
+
+
 def _note(called: Called, advice: str, besides: str = "") -> Remark:
     paths = [p.path for p in called.by]
     who = f"{', '.join(paths[:-1])} and {paths[-1]} call" if len(paths) > 1 else f"{paths[0]} calls"
@@ -143,7 +178,11 @@ def _gives(call: ast.Call, function: str, name: str, position: int) -> bool:
 
 def _entered(made: Plan, files: Sequence[Parsed]) -> dict[str, dict[str, Place]]:
     """The functions and classes of each file whose call runs one that changes, and that one: heirs of a class, too."""
-    found = {f.path: {name: (f.path, n) for name, n in _changed_functions(made, f).items()} for f in files}
+    return _with_heirs({f.path: {n: (f.path, c) for n, c in _changed_functions(made, f).items()} for f in files}, files)
+
+
+def _with_heirs(found: dict[str, dict[str, Place]], files: Sequence[Parsed]) -> dict[str, dict[str, Place]]:
+    """Functions and classes of files by their names, with the heirs that run a class's constructor."""
     classes = [(f.path, n) for f in files for n in f.nodes if isinstance(n, ast.ClassDef) and not _functions_of(n)]
     while True:
         known = {name: place for listed in found.values() for name, place in listed.items()}
@@ -169,6 +208,7 @@ def _changed_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:
 
 _HOLDERS = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.Assign)
 _OF_WRAPPERS = ("DataParallel(", ".module")
+_OF_PROCESSES = ("init_process_group", "DistributedDataParallel")
 
 
 def _unwrapped_functions(made: Plan, parsed: Parsed) -> dict[str, ast.AST]:

@@ -270,11 +270,32 @@ class Guarding:
 
     def _writes_to(self, node: ast.expr, opened: set[ast.Call], depth: int = _DEPTH) -> bool:
         """Whether an expression is one of some open files, or writes to one of them: `csv.writer(file)`."""
-        made = [v.node for v in self.program.values(opened_round(self.program, node) or node) if isinstance(v, Made)]
+        around = opened_round(self.program, node)
+        given = self._last_given(node) if around is None else [around]
+        made = [v.node for e in given for v in self.program.values(e) if isinstance(v, Made)]
         if any(m in opened for m in made):
             return True
         calls = [m for m in made if isinstance(m, ast.Call) and self.alone.effect(m) is Effect.DRAWS] if depth else []
         return any(self._writes_to(a, opened, depth - 1) for c in calls for a in c.args)
+
+    def _last_given(self, node: ast.expr) -> list[ast.expr]:
+        """What a variable may have been given last where it is read, or is given; the node itself where none can tell.
+
+        `with open(a) as f: ...; f.close(); f = open(b)` uses one name for two files.
+        """
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        if not isinstance(node, ast.Name) or owner is None:
+            return [node]
+        is_read = isinstance(node.ctx, ast.Load)
+        bound = self.program.reaching(node, owner.writes.get(node.id, ())) if is_read else [node]
+        given = [self._given_by(self.program.parent(w), w) for w in bound]
+        return [e for e in given if e is not None] if given and None not in given else [node]
+
+    @staticmethod
+    def _given_by(parent: ast.AST | None, bound: ast.AST) -> ast.expr | None:
+        if isinstance(parent, ast.Assign) and bound in parent.targets:
+            return parent.value
+        return parent.context_expr if isinstance(parent, ast.withitem) else None
 
     # Runs.
 

@@ -29,6 +29,34 @@ def test_what_writes_with_what_only_it_needs() -> None:
     ]
 
 
+LATER = "f = open('log.txt', 'w')\nf.write('b')\nf.close()\n"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "f = open('a.txt', 'w')\nsize = f.write('a')\nf.close()",
+        "with open('a.txt', 'w') as f:\n    size = f.write('a')",
+        "with open('a.txt', 'w') as f:\n    size = f.write('a')\nf.close()",
+        "f = open('a.txt', 'w')\nsize = f.write('a')",
+    ],
+)
+def test_a_name_of_two_files_of_which_all_processes_write_the_first(first: str) -> None:
+    assert runs(f"{first}\nuse(size)\n{LATER}") == [LATER.strip().split("\n")]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "if late:\n    f = open('log.txt', 'w')\nf.write('b')\nf.close()\n",
+        "def log():\n    f.write('b')\nlog()\nf = open('log.txt', 'w')\nlog()\n",
+        "g = f\nf = open('log.txt', 'w')\ng.write('b')\n",
+    ],
+)
+def test_a_name_that_may_be_of_the_file_that_all_processes_write(later: str) -> None:
+    assert not any("'b'" in line for run in runs(f"f = open('a.txt', 'w')\nuse(f.write('a'))\n{later}") for line in run)
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -35,6 +35,22 @@ def test_which_data_sets_are_fetched(imported: str, made: str, waits: bool) -> N
     assert (f"with accelerator.main_process_first():\n    rows = {made}" in after) is waits
 
 
+@pytest.mark.parametrize(
+    ("imported", "made", "is_fetched"),
+    [
+        ("from torchtext.data import Dataset", "Dataset(load('a.pkl'), fields=[])", False),
+        ("from torchtext.legacy import data", "data.TabularDataset('a.tsv', format='tsv', fields=[])", False),
+        ("from torchtext.datasets import TranslationDataset", "TranslationDataset('a', ('.de', '.en'), fields)", False),
+        ("from torchtext.legacy import datasets", "datasets.SequenceTaggingDataset('a.tsv', fields)", False),
+        ("from torchtext.datasets import IMDB", "IMDB('a', fields)", True),
+    ],
+)
+def test_data_sets_of_torchtext_that_only_read_their_files(imported: str, made: str, is_fetched: bool) -> None:
+    result = run(script(imports=imported, before=f"rows = {made}"))
+    assert not any("download" in n.message for n in result.notes)
+    assert ("main_process_first" in result.after.decode()) is is_fetched
+
+
 OWN = """
 class Gray:
     def __init__(self, download):

@@ -58,6 +58,9 @@ role=dataset returns=dataset effects=reads_files+asks_network+writes_files trait
     sklearn.datasets: fetch_*
 role=dataset returns=dataset effects=reads_files traits=yields_tensors
     torchvision.datasets: ImageFolder DatasetFolder FakeData VisionDataset
+role=dataset returns=dataset effects=reads_files
+    torchtext.data: Dataset TabularDataset
+    torchtext.datasets: TranslationDataset LanguageModelingDataset SequenceTaggingDataset
 effects=draws_numpy returns=tuple
     sklearn.datasets: make_*
     sklearn.model_selection: train_test_split

@@ -136,7 +136,8 @@ _KEPT_BY_OPTIMIZERS = frozenset(
     "step zero_grad param_groups state state_dict load_state_dict defaults add_param_group".split()
 )
 _WRITES = re.compile(
-    r"(^|_)(save(?!_for_backward$)|saves|write|writes|dump|export|commit|to_(csv|json|file|disk|excel|parquet))(_|$|[A-Z])"
+    r"(^|_)(save(?!_for_backward$)|saves|write|writes|dump|export|commit)(_|$|[A-Z])"
+    r"|(^|_)to_(csv|json(?!_str(ing)?$)|file|disk|excel|parquet)(_|$|[A-Z])"  # `to_json_string` gives a text
     r"|^SummaryWriter$",
     re.ASCII,
 )

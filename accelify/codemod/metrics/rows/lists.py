@@ -16,7 +16,7 @@ from accelify.codemod.metrics.rows.places import holder_of, made_at, reads_at
 from accelify.codemod.metrics.sums.reductions import Sums
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.chains import Chains
-from accelify.codemod.semantics.definitions import Kind
+from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import method_of_call

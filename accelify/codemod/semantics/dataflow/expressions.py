@@ -288,7 +288,7 @@ class Expressions(Calls):
 
 
 def _starred_name(name: str, modules: list[str]) -> str | None:
-    """The qualified name of what one of the libraries brings by a `*`; None where none of them does, as far as is known.
+    """The qualified name of what one of the libraries brings by a `*`; None where none is known to.
 
     The last library that is known to have it wins, as in Python. A builtin stays what it is where none has its name.
     """

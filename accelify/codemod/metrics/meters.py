@@ -59,7 +59,7 @@ class Metering:
             calls = [c for c, other, _ in updates if other == name]
             is_read = bool(self._reads_after(variable_of(name), loop))
             is_of_one_kind = all(other == meter for _, place, other in updates if place == name)
-            is_read = is_read and is_of_one_kind
+            is_read = is_read and is_of_one_kind and any(map(_is_of_batch, calls))
             if is_read and self._is_of_all(name, meter, loop) and all(self._is_always(c, loop) for c in calls):
                 together[name] = meter
         kept = tuple(call for call, name, _ in updates if name in together)
@@ -160,6 +160,12 @@ class Metering:
 
 def _is_key(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (str, int))
+
+
+def _is_of_batch(update: ast.Call) -> bool:
+    """Whether an update may be given what a batch says; `progress.advance(1)` counts steps."""
+    given = [*update.args, *(k.value for k in update.keywords)]
+    return any(not isinstance(value, ast.Constant) for value in given)
 
 
 def _makes_meters(value: ast.expr, *, is_held: bool) -> bool:

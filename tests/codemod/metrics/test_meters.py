@@ -114,3 +114,9 @@ def test_a_meter_that_two_methods_fill_stays() -> None:
         sums_of(facts),
     )
     assert metering.of(loop).together == ()
+
+
+@pytest.mark.parametrize(("given", "found"), [("1", []), ("n=1", []), ("len(x)", ["m"]), (f"n={LOSS}", ["m"])])
+def test_a_meter_that_counts_steps_is_that_of_each_process(given: str, found: list[str]) -> None:
+    cls = "class Own:\n    def __init__(self): self.seen = 0\n    def add(self, n): self.seen += n\nm = Own()"
+    assert metered(f"m.add({given})", "print(m.seen)\n", cls) == found

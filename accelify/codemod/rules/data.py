@@ -191,14 +191,31 @@ def _not_sharded(script: Script) -> Remark:
 
 
 def _taken_by_rows(script: Script) -> list[Remark]:
-    """Conditions of steps that go by what the rows hold, so that no process may leave some rows to the others."""
-    message = (
-        "whether a step is taken here depends on what the rows hold, so every process has the same data: the result is "
-        "correct, but more processes make it no faster. To share the work, let a generator yield the batches, and "
-        "iterate over it here: `shard` then gives each process an equal number of them"
-    )
+    """Conditions of steps that go by the rows, so that no process may leave some rows to the others."""
     tests = dict.fromkeys(d.taken_by for d in script.training.data if d.taken_by is not None)
-    return [Remark(NAME, script.path(test), test, message, Tier.REVIEW) for test in tests]
+    messages = ((test, _BY_INDEX if _goes_by_index(script, test) else _BY_ROWS) for test in tests)
+    return [Remark(NAME, script.path(test), test, message, Tier.REVIEW) for test, message in messages]
+
+
+_NO_FASTER = "so every process has the same data: the result is correct, but more processes make it no faster. To share"
+_BY_ROWS = (
+    f"whether a step is taken here depends on what the rows hold, {_NO_FASTER} the work, let a generator yield the "
+    "batches, and iterate over it here: `shard` then gives each process an equal number of them"
+)
+_BY_INDEX = (
+    f"whether a step is taken here depends on an item's index, {_NO_FASTER} the work, let the loop's range leave out "
+    "such items: `shard` then gives each process an equal number of the others"
+)
+
+
+def _goes_by_index(script: Script, test: ast.AST) -> bool:
+    """Whether a condition asks for the number of an item, and for nothing else that a round of its loop sets."""
+    inside = (n for loop in script.program.loops_round(test)[:1] for n in ast.walk(loop) if isinstance(n, ast.Name))
+    bound = {n.id for n in inside if isinstance(n.ctx, ast.Store)}
+    read = [n for n in ast.walk(test) if isinstance(n, ast.Name) and n.id in bound]
+    parts = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp)
+    is_plain = all(n is test or isinstance(script.program.parent(n), parts) for n in read)  # not `x[i]`, not `f(i)`
+    return bool(read) and is_plain and all(map(script.tracer.is_numbered, read))
 
 
 def _learning_from(script: Script, kinds: Collection[str]) -> ast.AST:

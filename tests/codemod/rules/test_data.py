@@ -441,4 +441,36 @@ def test_rows_that_say_how_many_steps_are_taken_are_not_sharded(put: str, is_sha
     assert result.status is Status.MIGRATED, result.notes
     assert ("in accelerator.shard(lines)" in result.after.decode()) is is_sharded
     assert any("depends on what the rows hold" in n.message for n in result.notes) is not is_sharded
+
+
+WINDOWS = """\
+import torch
+from torch import nn
+text = torch.load("text.pt")
+model = nn.Linear(32, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for {head}:
+        {skip}
+        loss = model(text[:, i : i + 32]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "skip", "by"),
+    [
+        ("i in range(0, 400, 16)", "if i + 32 >= text.size(1): continue", "an item's index"),
+        ("i in range(0, 400, 16)", "if not i + 32 < text.size(1): continue", "an item's index"),
+        ("i in range(0, 400, 16)", "if i > 400 - 32: continue", "an item's index"),
+        ("i in range(0, 400, 16)", "x = text[:, i]\n        if x.sum() < i: continue", "what the rows hold"),
+        ("i in range(0, 400, 16)", "if text[0, i] == 0: continue", "what the rows hold"),
+    ],
+)
+def test_what_decides_about_a_step_of_rows_that_are_not_sharded(head: str, skip: str, by: str) -> None:
+    result = run(WINDOWS.format(head=head, skip=skip))
+    assert "accelerator.shard" not in result.after.decode()
+    assert [f"a step is taken here depends on {by}" in n.message for n in result.notes if n.rule == "data"] == [True]
     assert not any(n.rule == "decisions" for n in result.notes)

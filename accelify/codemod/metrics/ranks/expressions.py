@@ -30,6 +30,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue, View
 
+_PLOTS = frozenset({"figure", "axes", "animation"})
 _OPTIMIZERS = frozenset({"optimizer", "closure_optimizer"})
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
@@ -44,6 +45,8 @@ class Expressions(Functions):
 
     def _of(self, node: ast.expr) -> Labels:
         if isinstance(node, ast.Constant) or node in self.shards.whole or self.shards.is_alike(node):
+            return NONE
+        if self._asks_for_plot(node):
             return NONE
         if isinstance(node, (ast.Name, ast.Attribute)):
             labels = self._read(node) if isinstance(node, ast.Name) else self._attribute(node)
@@ -68,6 +71,15 @@ class Expressions(Functions):
             return self._displayed(node)
         labels = self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
         return self._without_stamp(labels, node) if isinstance(node, (ast.BinOp, ast.JoinedStr)) else labels
+
+    def _asks_for_plot(self, node: ast.expr) -> bool:
+        """Whether something is only asked whether it is a plot yet, whatever that shows: `if not image:`."""
+        parent = self.program.parent(node)
+        is_denied = isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
+        if not is_denied and getattr(parent, "test", None) is not node:
+            return False
+        kinds = self.chains.kinds.of(node)
+        return not kinds.isdisjoint(_PLOTS) and kinds <= _PLOTS | {"none"}
 
     def _without_stamp(self, labels: Labels, node: ast.expr) -> Labels:
         """The labels of a value; a text that has the time in it names a file, and decides nothing by the clock."""

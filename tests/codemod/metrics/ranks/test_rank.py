@@ -768,3 +768,27 @@ def test_what_is_in_very_many_parts_of_an_object_is_in_all_of_it(parts: int, is_
     batch = f'log = {{"epoch": epoch, {log}}}'
     assert rank("log['epoch']", batch=batch).is_own is is_own
     assert rank("log['part1']", batch=batch).is_own
+
+
+PLOTTED = """\
+if {asked}:
+    image = plt.imshow(out.detach().numpy())
+else:
+    image.set_data(out.detach().numpy())
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_own"),
+    [
+        ("not image", False),
+        ("not image or not model", False),
+        ("image is None", False),
+        ("not kept", True),
+        ("not (image and kept)", True),
+    ],
+)
+def test_whether_there_is_a_plot_does_not_depend_on_what_it_shows(asked: str, is_own: bool) -> None:
+    before = "import matplotlib.pyplot as plt\nimage, kept = None, []"
+    batch = f"{PLOTTED.format(asked=asked)}kept = out[out > 0]"
+    assert rank(asked, before=before, batch=batch).is_own is is_own

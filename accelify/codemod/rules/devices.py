@@ -362,7 +362,10 @@ def _read_for_its_number(script: Script, numbered: ast.expr) -> ast.Call | None:
 
 def _without_number(node: ast.expr) -> Replace:
     """`"cuda"` for `"cuda:0"`, for `f"cuda:{gpu}"` and for `"cuda:" + str(gpu)`; the same of `device("cuda", gpu)`."""
-    return Replace(node, _just_cuda if gpu_texts_at(node) else _device_of_cuda)
+    if gpu_texts_at(node):
+        return Replace(node, _just_cuda)
+    assert isinstance(node, ast.Call)
+    return Replace(node, _device_of_cuda, keeps=(node.func, *node.args[:-1]))
 
 
 def _just_cuda(node: cst.CSTNode) -> cst.BaseExpression:

@@ -147,3 +147,58 @@ for x, y in loader:
     )
     helper = {r.path: r for r in rewrite_together(("train.py",), Options())}["chooser.py"]
     assert f"{chosen}\n" in helper.after.decode()
+
+
+PARSED = """\
+import argparse
+{imports}
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu", type=int, default=0)
+    args = parser.parse_args()
+    args.device = {device}
+    return args
+"""
+BY_ARGUMENTS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from parsed import parse
+
+args = parse()
+loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)
+model = torch.nn.Linear(4, 1).to(args.device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    (model(x.to(args.device)) - y.to(args.device)).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "device", "imported", "chosen"),
+    [
+        ("import torch\n", "torch.device(args.gpu)", "import torch\n", 'torch.device("cuda")'),
+        ("import torch as T\n", 'T.device("cuda", args.gpu)', "import torch as T\n", 'T.device("cuda")'),
+        ("from torch import device\n", 'device("cuda", args.gpu)', "from torch import device\n", 'device("cuda")'),
+        (
+            "import torch\nfrom os import getpid\n",
+            'torch.device("cuda", getpid() % 2)',
+            "import torch\n",
+            'torch.device("cuda")',
+        ),
+        ("import torch\n", 'torch.device("cuda")', None, None),
+    ],
+)
+def test_only_the_number_of_a_device_goes(
+    imports: str, device: str, imported: str | None, chosen: str | None, tmp_path: Path
+) -> None:
+    files = {"parsed.py": PARSED.format(imports=imports, device=device), "train.py": BY_ARGUMENTS}
+    scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        results = {r.path: r for r in rewrite_together(("train.py",), Options())}
+    assert "accelerator.backward" in results["train.py"].after.decode()
+    assert ("parsed.py" in results and results["parsed.py"].changes != ()) is (chosen is not None)
+    if chosen is not None:
+        assert results["parsed.py"].after.decode() == PARSED.format(imports=imported, device=chosen)

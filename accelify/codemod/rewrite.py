@@ -209,9 +209,11 @@ def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[P
     is_trained = any(".backward(" in parsed.text for parsed in files if parsed not in named)
     if not notes and (is_trained or any(re.search(_IMPORTS_BY_NAME, parsed.text) for parsed in files)):
         from accelify.codemod.semantics.program import Program  # few scripts need it
+        from accelify.codemod.training.modes import only_evaluates
 
         program = Program(files, project, named)
-        notes = _imported_by_name(program) or _made_by_settings(program) or _picked_by_name(program)
+        if not only_evaluates(program):
+            notes = _imported_by_name(program) or _made_by_settings(program) or _picked_by_name(program)
     notes = notes or _given_own_gradients(files)
     others = [f for f in files if f.path in notes and f not in named]
     see = f"nothing to migrate was found: see the note in {' and '.join(f.path for f in others)}" if others else ""

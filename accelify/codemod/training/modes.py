@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.semantics.conditions import WORLDS, Conditions, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -16,6 +16,7 @@ from accelify.codemod.training.roles import Roles
 
 _DEPTH = 4
 _MODES = ("dropout", "batchnorm", "batch_norm", "instancenorm", "rrelu", "transformer")
+_HARMLESS = ("module", "tensor", "array", "dict", "list", "string")  # kinds of objects whose methods train nothing
 _NAMED = (ast.Name, ast.Attribute)
 _TRAINING, _EVALUATING = (worlds_where(trains=trains) for trains in (True, False))
 
@@ -91,3 +92,26 @@ class Modes(LastModes):
             ):
                 return True
         return False
+
+
+def only_evaluates(program: Program) -> bool:
+    """Whether the named files compute no gradients, set the mode of evaluation, and run no method that may train.
+
+    The methods of models are known; `build(args.name).fit()` of what is picked by a name may do anything.
+    """
+    named = {parsed.path for parsed in program.named}
+    calls = [c for c in program.calls if program.path(c) in named]
+    shown = [c.func.attr for c in calls if isinstance(c.func, ast.Attribute)]
+    is_shown = any(methods.switches_mode(name) and name != "train" for name in shown)
+    is_without = any(map(names.is_without_gradient, (n for c in calls for n in program.called(c))))
+    return is_shown and is_without and not any(_may_train(program, c) for c in calls)
+
+
+def _may_train(program: Program, call: ast.Call) -> bool:
+    """Whether a call may run code that trains and is not known: a method of no model, or one for its effects alone."""
+    if program.flow.callees.get(call) or program.called(call):
+        return False
+    if isinstance(call.func, ast.Attribute):
+        name = call.func.attr
+        return name in ("train", "backward") or not any(table.member(kind, name) for kind in _HARMLESS)
+    return isinstance(program.parent(call), ast.Expr)

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.training.harmless import Harmless
-from accelify.codemod.training.modes import Modes
+from accelify.codemod.training.modes import Modes, only_evaluates
 from tests.codemod.facts import MARK, Facts
 from tests.codemod.training_scripts import training
 
@@ -48,3 +48,31 @@ def test_the_mode_is_set_by_the_callers() -> None:
     text = f"def test():\n    for x, y in loader:  {MARK}\n        model(x)\nmodel.eval()\ntest()\n"
     assert evaluates(training(model=DROPS, end=text))
     assert not evaluates(training(model=DROPS, end=text + "model.train()\ntest()\n"))
+
+
+EVALUATES = """\
+import sys, torch
+model = {made}
+model.load_state_dict(torch.load("best.pt"))
+model.eval()
+with torch.no_grad():
+    print(model(torch.ones(1)).argmax(1))
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "end", "is_so"),
+    [
+        ("eval(sys.argv[1])()", "", True),
+        ("globals()[sys.argv[1]]()", "print(model.state_dict())", True),
+        ("eval(sys.argv[1])()", "model.fit()", False),
+        ("eval(sys.argv[1])()", "model.train()", False),
+        ("eval(sys.argv[1])()", "eval(sys.argv[2])(model)", False),
+    ],
+)
+def test_a_script_that_only_evaluates_what_it_picks(made: str, end: str, is_so: bool) -> None:
+    text = EVALUATES.format(made=made, end=end)
+    assert only_evaluates(Facts(text).program) is is_so
+    assert not only_evaluates(Facts(text.replace("model.eval()", "")).program)
+    assert not only_evaluates(Facts(text.replace("torch.no_grad()", "open('a')")).program)

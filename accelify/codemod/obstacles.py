@@ -290,9 +290,16 @@ def _is_tried_out(program: Program, model: Value, function: Scope) -> bool:
         return False
     kinds, summary = program.once(Kinds), program.once(Effects).of_function(function)
     is_copy = any(row.has(Trait.COPIES) for row in kinds.called(model.node) or ())
-    is_known = not summary.writes and all(model in program.values(c.func) for c in summary.unknown)
+    is_known = not summary.writes and all(
+        isinstance(c, ast.Call) and model in program.values(c.func) for c in summary.unknown
+    )
     given = returned([function])
-    return is_copy and is_known and bool(given) and all(kinds.of(g) and kinds.of(g) <= _NUMBERS for g in given)
+    return (
+        is_copy
+        and is_known
+        and bool(given)
+        and all(g is not None and kinds.of(g) and kinds.of(g) <= _NUMBERS for g in given)
+    )
 
 
 def _tensors_by_hand(script: Script) -> Found:

@@ -8,7 +8,7 @@ rows.append(x)      rows = torch.cat([rows, x])      best = max(best, x)      av
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -240,6 +240,40 @@ def extreme(chains: Chains, target: ast.AST) -> str | None:
     rows = chains.kinds.called(value) or ()
     traits = {"max": Trait.GREATER, "min": Trait.LESS}
     return next((how for how, trait in traits.items() if rows and all(row.has(trait) for row in rows)), None)
+
+
+def averages(chains: Chains, target: ast.AST, is_own: Callable[[ast.expr], bool]) -> bool:
+    """Whether an assignment mixes a last value and one process's values, with weights that all processes share.
+
+    mean += (x - mean) / (i + 1)      average = 0.9 * average + 0.1 * x      average = x
+
+    The mean over the processes of what comes out is then what the means over the processes would give.
+    """
+    statement, text = chains.program.statement(target), ast.unparse(target)
+    if isinstance(statement, ast.AugAssign):
+        is_sum = isinstance(statement.op, (ast.Add, ast.Sub))
+        return is_sum and statement.target is target and _is_mixed(statement.value, text, is_own) is not None
+    value = assigned_to(chains.program, target)
+    return value is not None and _is_mixed(value, text, is_own) is not None
+
+
+def _is_mixed(value: ast.expr, text: str, is_own: Callable[[ast.expr], bool]) -> bool | None:
+    """Whether a sum of weighted values has one of a process's own; False: the same on all; None: it is no such sum."""
+    if ast.unparse(value) == text:
+        return True
+    if not _names(value, text):
+        return is_own(value)
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, (ast.UAdd, ast.USub)):
+        return _is_mixed(value.operand, text, is_own)
+    if not isinstance(value, ast.BinOp):
+        return None
+    sides = (_is_mixed(value.left, text, is_own), _is_mixed(value.right, text, is_own))
+    if None in sides:
+        return None
+    if isinstance(value.op, (ast.Add, ast.Sub)):
+        return True
+    is_weighted = isinstance(value.op, ast.Mult) and False in sides
+    return True if is_weighted or (isinstance(value.op, ast.Div) and sides[1] is False) else None
 
 
 def _kept(test: ast.expr, taken: ast.AST, left: ast.AST, text: str) -> str | None:

@@ -234,7 +234,7 @@ for x, y in DataLoader(torch.utils.data.TensorDataset(torch.rand(8, 2), torch.ra
     loss.backward()
     optimizer.step()
     show(f"loss {loss.item()}")
-    worst = worst * 0.9 + loss.item()
+    worst = worst * loss.item()
 show(f"running loss {worst}")
 print("done")
 """

@@ -16,7 +16,7 @@ from accelify.codemod.metrics.rows.trims import Summand
 from accelify.codemod.metrics.sums.divisors import Divisors
 from accelify.codemod.metrics.sums.uses import Uses
 from accelify.codemod.metrics.sums.zeros import is_table_of_zeros, is_zero
-from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, extreme
+from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, averages, extreme
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
@@ -123,7 +123,8 @@ class Sums:
         grouped: dict[tuple[str, ast.stmt], list[str]] = {}
         for name, each in found.items():
             grouped.setdefault((each.how, each.anchor), []).append(name)
-        for name, how in self._extremes(loop):
+        summed = {name for name, each in found.items() if each.how == "sum"}
+        for name, how in (*self._extremes(loop), *self._averages(loop, summed)):
             grouped.setdefault((how, loop), []).append(name)
         drops = self._leaves_out_its_end(loop)
         return [
@@ -196,6 +197,49 @@ class Sums:
             how = hows.pop()
             if not hows and how is not None and is_read and any(self.ranks.is_own(self._other(d.node)) for d in inside):
                 yield name, how
+
+    def _averages(self, loop: Loop, summed: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The running means that a loop keeps, of which the mean over the processes is that over all data.
+
+        A weight must not be `summed` over the processes itself, since the next pass may go on with it.
+        """
+        facts, frame = self.chains.facts(loop), self.program.frame(loop)
+        stored = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        for name, node in {n.id: n for n in stored if self.program.in_rounds(n, loop)}.items():
+            variable = self.chains.variable(node)
+            if variable is None or variable.scope is not frame or name in self.added(loop):
+                continue
+            every = facts.all_of(variable)
+            inside = [d for d in every if self.program.in_rounds(d.node, loop)]
+            outside = [assigned_to(self.program, d.node) for d in every if d not in inside]
+            weights = {n for d in inside for n in names_in(self.program.statement(d.node))}
+            if not all(map(self._is_number_of_all, outside)) or not weights.isdisjoint(summed):
+                continue
+            reads = [r for d in inside for r in facts.uses(d) if not self.program.in_rounds(r, loop)]
+            is_free = not any(self.may_be_during(r, loop) for r in reads) and not self._is_trained_on(name, frame)
+            if reads and is_free and self._are_averages(inside, loop):
+                yield name, "mean"
+
+    def _is_number_of_all(self, value: ast.expr | None) -> bool:
+        """Whether a value is the same on all processes, and not `None`, which cannot be reduced."""
+        is_none = isinstance(value, ast.Constant) and value.value is None
+        return value is not None and not is_none and not self.ranks.is_own(value)
+
+    def _are_averages(self, inside: Sequence[Definition], loop: Loop) -> bool:
+        """Whether all rounds of all processes mix a variable's last value and their own with the same weights."""
+        kinds = {d.kind for d in inside}
+        if not kinds <= {Kind.ASSIGNMENT, Kind.AUGMENTED} or not any(map(self._reads_itself, inside)):
+            return False
+        ends = [n for n in ast.walk(loop) if isinstance(n, (ast.Break, ast.Continue, ast.Return))]
+        places = [*(d.node for d in inside), *ends]
+        tests = (b.test for p in places for b, _ in self.program.branches_round(p) if self.program.inside(b, loop))
+        return all(averages(self.chains, d.node, self.ranks.is_own) for d in inside) and not any(
+            map(self.ranks.is_own, tests)
+        )
+
+    def _reads_itself(self, definition: Definition) -> bool:
+        value, text = assigned_to(self.program, definition.node), ast.unparse(definition.node)
+        return definition.kind is Kind.AUGMENTED or (value is not None and self._names(value, text))
 
     def _other(self, target: ast.AST) -> ast.expr:
         value = assigned_to(self.program, target)

@@ -166,7 +166,7 @@ def test_what_may_be_other_rows(value: str) -> None:
     [
         ("rows.extend(y.tolist())", "print(sum(rows) / len(loader))\n", "rows = []"),
         ("rows.extend(y.tolist())\nmasks.extend(y[y > 0])", "print(score(rows, masks))\n", "rows, masks = [], []"),
-        ("rows.extend(y.tolist())\nhigh = high * 0.9 + x[0, 0]", "print(len(rows) * high)\n", "rows, high = [], 0"),
+        ("rows.extend(y.tolist())\nhigh = high * x[0, 0]", "print(len(rows) * high)\n", "rows, high = [], 0"),
         ("if len(x) > 1: rows.extend(y.tolist())", "print(rows)\n", "rows = []"),
         ("rows.extend(y.tolist())\nif sum(rows) > 3: model.train()", "print(rows)\n", "rows = []"),
     ],

@@ -84,6 +84,45 @@ def test_an_attribute_that_is_set_to_zero_again_where_it_is_not_begun() -> None:
 
 
 @pytest.mark.parametrize(
+    ("begin", "added"),
+    [
+        ("mean = 0.0", "mean += (loss.item() - mean) / (step + 1)"),
+        ("mean = 0.0", "mean = mean + ((1 / (step + 1)) * (loss.data - mean))"),
+        ("mean = 0.0", "mean = 0.9 * mean + 0.1 * loss.item()"),
+        ("mean = 0.0", "mean = (mean * step + loss.item()) / (step + 1)"),
+        ("mean = 0.0", "if step == 0:\n    mean = loss.item()\nelse:\n    mean -= 0.1 * (mean - loss.item())"),
+    ],
+)
+def test_a_running_mean_becomes_that_of_all_processes(begin: str, added: str) -> None:
+    assert averaged(begin, added) == [(("mean",), "mean")]
+
+
+@pytest.mark.parametrize(
+    ("begin", "added"),
+    [
+        ("mean = 0.0", "mean = mean * loss.item()"),
+        ("mean = 0.0", "mean = loss.item() / (mean + 1)"),
+        ("mean = 0.0", "mean += (loss.item() - mean) * loss.item()"),
+        ("mean = 0.0", "mean = 0.9 * mean + 0.1 * mean ** 2 + loss.item()"),
+        ("mean = 0.0", "if loss.item() < 5:\n    mean = 0.9 * mean + 0.1 * loss.item()"),
+        ("mean = 0.0", "mean = loss.item()"),
+        ("mean = None", "if mean is None:\n    mean = loss.item()\nmean = 0.9 * mean + 0.1 * loss.item()"),
+    ],
+)
+def test_what_is_no_running_mean_stays(begin: str, added: str) -> None:
+    assert averaged(begin, added) == []
+
+
+def test_a_running_mean_that_is_only_read_in_its_rounds_stays() -> None:
+    assert averaged("mean = 0.0", "mean = 0.9 * mean + 0.1 * loss.item()\nprint(mean)", "pass") == []
+
+
+def averaged(begin: str, added: str, read: str = "print(mean)") -> Reduced:
+    head = f"step = 0\n{begin}"
+    return reductions(training(epoch=head, step=f"{STEP}{added}\nstep = step + 1\n", end_of_epoch=read))
+
+
+@pytest.mark.parametrize(
     "zero", ["0", "-0.0", "float(0)", "torch.zeros(())", "torch.zeros(2).to('cpu')", "torch.tensor(0.0)"]
 )
 @pytest.mark.parametrize(
@@ -371,7 +410,6 @@ def test_steps_are_counted_alike_by_all_processes(added: str) -> None:
         ("total = max(total, loss.item())\ntotal += 1", "total = 0.0", "print(total)"),
         ("if loss.item() > total:\n    total, last = loss.item(), x", "total = 0.0", "print(total)"),
         ("if loss.item() > total:\n    total = loss.item()\nelse:\n    total = 0", "total = 0.0", "print(total)"),
-        ("total = 0.9 * total + 0.1 * loss.item()", "total = 0.0", "print(total)"),
         ("total += total * loss.item()", "total = 0.0", "print(total)"),
     ],
 )

@@ -343,6 +343,18 @@ def test_other_uses_of_apex_are_declined_with_the_reason(slots: dict[str, str], 
     assert any(reason in note.message for note in result.notes), result.notes
 
 
+def test_an_import_of_apex_that_may_leave_none_goes_with_its_check() -> None:
+    attempt = "try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n"
+    check = "if amp is None:\n    raise ImportError('install apex')\n"
+    text = APEX.replace("from apex import amp\n", attempt)
+    result = run(text.format(start=check + O1, inside="scaled.backward()", end=""))
+    assert result.status is Status.MIGRATED, result.notes
+    after = result.after.decode()
+    assert "apex" not in after
+    assert "amp" not in after
+    assert "raise" not in after
+
+
 PARSED = """\
 import argparse
 parser = argparse.ArgumentParser()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from accelify.codemod.libraries import names
 from accelify.codemod.precision.precision import Precision, condition_code, gradients_clipped, gradients_read
-from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches
+from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches, is_none
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.values import External
@@ -145,7 +146,9 @@ class Apex:
             if isinstance(node, (ast.Name, ast.Attribute)) and node not in self._known:
                 known = [v.name for v in values if isinstance(v, External) and v.name.startswith("apex.amp")]
                 if known and self.program.frame(node) in self.program.reachable:
-                    raise NotUnderstood(node, f"`{known[0]}` is used otherwise")
+                    if not self._demands_apex(self.program.statement(node), node):
+                        raise NotUnderstood(node, f"`{known[0]}` is used otherwise")
+                    self.found.imports.append(self.program.statement(node))
         for parsed in self.program.files:
             for node in parsed.parents:
                 if isinstance(node, (ast.Import, ast.ImportFrom)) and "apex" in ast.unparse(node):
@@ -153,10 +156,23 @@ class Apex:
                     if isinstance(outer, ast.Try):
                         self._import(outer)
 
+    def _demands_apex(self, outer: ast.stmt, node: ast.AST) -> bool:
+        """`if args.fp16 and amp is None: raise ImportError("apex")`, which only sees to it that apex is there."""
+        if not isinstance(outer, ast.If) or outer.orelse or not all(isinstance(s, ast.Raise) for s in outer.body):
+            return False
+        is_and = isinstance(outer.test, ast.BoolOp) and isinstance(outer.test.op, ast.And)
+        parts = outer.test.values if isinstance(outer.test, ast.BoolOp) and is_and else [outer.test]
+        has_calls = any(isinstance(n, (ast.Call, ast.NamedExpr, ast.Await)) for n in ast.walk(outer.test))
+        around = self.program.parent(outer)
+        is_elif = isinstance(around, ast.If) and around.orelse == [outer]
+        return not has_calls and not is_elif and f"{ast.unparse(node)} is None" in map(ast.unparse, parts)
+
     def _import(self, node: ast.Try) -> None:
         handled = [s for h in node.handlers for s in h.body]
         is_plain = all(isinstance(s, (ast.Import, ast.ImportFrom)) and "apex" in ast.unparse(s) for s in node.body)
-        if not is_plain or node.orelse or node.finalbody or not all(isinstance(s, _HARMLESS) for s in handled):
+        bound = {a.asname or a.name for s in node.body if isinstance(s, (ast.Import, ast.ImportFrom)) for a in s.names}
+        is_harmless = all(isinstance(s, _HARMLESS) or _empties(s, bound) for s in handled)
+        if not is_plain or node.orelse or node.finalbody or not is_harmless:
             raise NotUnderstood(node, "whether apex is there decides more than its import")
         self.found.imports.append(node)
 
@@ -170,3 +186,10 @@ class Apex:
         self.found.parameters |= self.settings.passed
         if self.switches.after:
             self.found.after = self.program.last(self.switches.after)
+
+
+def _empties(node: ast.stmt, bound: Collection[str]) -> bool:
+    """`amp = None`, where `amp` is what could not be imported: `_others` finds whoever asks for it."""
+    if not isinstance(node, ast.Assign) or not is_none(node.value):
+        return False
+    return all(isinstance(t, ast.Name) and t.id in bound for t in node.targets)

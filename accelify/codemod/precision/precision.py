@@ -44,7 +44,7 @@ class Precision:
     scaled: dict[ast.With, ast.expr] = field(default_factory=dict)
     masters: dict[ast.Call, str] = field(default_factory=dict)
     clips: list[ast.Call] = field(default_factory=list)
-    imports: list[ast.Try] = field(default_factory=list)
+    imports: list[ast.stmt] = field(default_factory=list)
     level: str = ""
     level_option: ast.Attribute | None = None
 

@@ -17,7 +17,7 @@ Left alone: all of it where a part is not understood (the scale is read or saved
 backward pass, settings of the scaler's own), and fp16 without a scaler whose gradients are clipped or read. It is right
 as it stands, over many processes too.
 Of apex, levels O1 and O2 are migrated, also as an option's default; with another, or more of apex, the script is
-declined.
+declined. An import that may leave `amp = None` goes, and so does a check that demands it (`if amp is None: raise ...`).
 """
 
 from __future__ import annotations

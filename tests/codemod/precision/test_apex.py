@@ -52,6 +52,48 @@ def test_an_import_that_may_fail() -> None:
     assert len(found.imports) == 1
 
 
+MAYBE = "try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n"
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        MAYBE,
+        MAYBE.replace("amp = None", "print('no apex')\n    amp = None"),
+        MAYBE.replace("import amp", "import amp as mixed").replace("amp = None", "mixed = None"),
+    ],
+)
+def test_an_import_that_may_leave_none(imports: str) -> None:
+    name = "mixed" if "mixed" in imports else "amp"
+    found = precision(script(STEP.replace("amp.", f"{name}."), START.replace("amp.", f"{name}."), imports))
+    assert found.is_taken_over, found.stays
+    assert len(found.imports) == 1
+
+
+@pytest.mark.parametrize("test", ["amp is None", "fast and amp is None", "amp is None and fast"])
+def test_a_check_that_demands_apex_goes_with_it(test: str) -> None:
+    check = f"if {test}:\n    raise ImportError('apex')\n"
+    found = precision(script(start=check + START, imports=MAYBE + "fast = True\n"))
+    assert found.is_taken_over, found.stays
+    assert texts(found.imports)[0].startswith("if ")
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        script(imports=MAYBE.replace("amp = None", "amp = print")),
+        script(imports=MAYBE.replace("amp = None", "nn = None")),
+        script(imports=MAYBE, start="if amp is None:\n    lr = 2\n" + START),
+        script(imports=MAYBE, start="if amp is not None:\n    raise ImportError\n" + START),
+        script(imports=MAYBE, start="if amp is None or input():\n    raise ImportError\n" + START),
+        script(imports=MAYBE, start="if amp is None and input():\n    raise ImportError\n" + START),
+        script(imports=MAYBE, start="if amp is None:\n    raise ImportError\nelse:\n    print(1)\n" + START),
+    ],
+)
+def test_an_import_that_decides_more_stays(facts: Facts) -> None:
+    assert not precision(facts).is_taken_over
+
+
 @pytest.mark.parametrize(
     "facts",
     [

@@ -424,12 +424,17 @@ class Guarding:
                     yield self.program.statement(node)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 reads = self.program.attribute_reads.get(node.attr, [])
-                if any(r not in covered for r in reads):
+                if any(r not in covered and self._may_read(r, node) for r in reads):
                     yield self.program.statement(node)
             elif isinstance(node, ast.Call) and (
                 sets_up(node) or self._closes_figures_of_all(node, covered) or self._moves_handlers(node)
             ):
                 yield self.program.statement(node)
+
+    def _may_read(self, read: ast.Attribute, given: ast.Attribute) -> bool:
+        """Whether a read may see what a place gives an attribute; what other files give it, nothing tells."""
+        is_beside = self.program.path(read) == self.program.path(given)
+        return not is_beside or bool(self.program.reaching(read, [given]))
 
     def _moves_handlers(self, call: ast.Call) -> bool:
         """Whether a call adds or removes one of a log's handlers, which code elsewhere counts: `logger.handlers[0]`."""

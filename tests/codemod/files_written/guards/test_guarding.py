@@ -200,6 +200,64 @@ def test_a_file_that_is_none_until_it_is_opened() -> None:
     assert runs(end)[-1][-2:] == ["print(a, file=log)", "log.flush()"]
 
 
+LOG = """\
+class Log:
+    def __init__(self, path, resume=False):
+        self.numbers = []
+        if resume:
+            {resumed}
+        else:
+            self.file = open(path, 'w')
+            {begun}
+    def append(self, number):
+        self.numbers.append(number)
+        self.file.write(f'{{number}}')
+    def reopen(self, path):
+        self.file = open(path, 'a')
+"""
+READ = "self.file = open(path); self.names = self.file.readline().split(); self.file.close()"
+USED = "log = Log('log.txt', resume)\nlog.append(1)\nuse(log.numbers)"
+
+
+def kept_by_one(resumed: str, begun: str = "pass", end: str = USED, **others: str) -> list[str]:
+    """What the main process alone does to the file of an object that all processes have."""
+    text = script(before=LOG.format(resumed=resumed.replace("; ", "\n            "), begun=begun), end=end, **others)
+    files = {"reopening.py": "def reopen(log):\n    log.reopen('log.txt')\n"}
+    if "size(" in end:
+        files["sizes.py"] = "def size(log):\n    return log.file.tell()\n"
+    found = Facts({"train.py": text, **files}).script.written
+    return [line for run in found.guarding.runs for line in texts(run)]
+
+
+@pytest.mark.parametrize(
+    "resumed",
+    [
+        f"{READ}; self.file = open(path, 'a')",
+        f"{READ}; self.reopen(path)",
+        "self.file = open(path); self.numbers += self.file.readlines(); self.file = open(path, 'a')",
+        "self.file = open(path); self.numbers = [float(n) for n in self.file]; self.file = open(path, 'a')",
+    ],
+)
+def test_a_log_that_is_read_before_one_process_goes_on_to_write_it(resumed: str) -> None:
+    found = kept_by_one(resumed)
+    assert {"self.file = open(path, 'w')", "self.file = open(path, 'a')", "self.file.write(f'{number}')"} <= {*found}
+
+
+@pytest.mark.parametrize(
+    ("resumed", "begun", "end"),
+    [
+        (f"{READ}; self.file = open(path, 'a')", "self.names = self.file.tell()", USED),
+        ("self.file = open(path); self.reopen(path); self.names = self.file.tell()", "pass", USED),
+        ("self.file = open(path); reopen(self); self.names = self.file.tell()", "pass", USED),
+        (f"{READ}; self.file = open(path, 'a')", "pass", f"{USED}\nuse(log.file)"),
+        (f"{READ}; self.file = open(path, 'a')", "pass", f"{USED}\nsize(log)"),
+    ],
+)
+def test_a_log_of_which_all_processes_may_ask_the_file_that_is_written(resumed: str, begun: str, end: str) -> None:
+    imports = "from reopening import reopen\nfrom sizes import size"
+    assert not [line for line in kept_by_one(resumed, begun, end, imports=imports) if "open(" in line]
+
+
 LIBRARY = "import json\ndef keep(d, path):\n    json.dump(d, open(path, 'w'))\n    return json.load(open(path))\n"
 
 

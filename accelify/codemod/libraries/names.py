@@ -317,6 +317,12 @@ def makes_items(name: str | None) -> bool:
     return row is not None and Trait.ITEMS in row.traits
 
 
+def has_items_as_attributes(name: str | None) -> bool:
+    """Calls that make a dictionary whose items are its attributes, too: `nets["critic"]`, `nets.critic`."""
+    row = table.function(name)
+    return row is not None and Trait.ATTRIBUTES in row.traits
+
+
 def same_values(name: str | None) -> bool:
     """Functions of torch whose result has the values of their first argument: `torch.tensor`."""
     row = table.function(name)

@@ -184,6 +184,7 @@ class Trait(Enum):
     MULTIPLIES = "multiplies"  # the product of two matrices
     FOLDS = "folds"  # divides all rows into some to train on and others, time after time
     ITEMS = "items"  # what it is given becomes items of a dictionary, of others of the kind attributes
+    ATTRIBUTES = "attributes"  # a dictionary whose items are its attributes, too
     COUNTS = "counts"  # yields numbers in their order
     KEEPS_ITEMS = "keeps_items"  # holds all items that it has gone over
     STOPS = "stops"  # yields no more items of one argument than another says or has

@@ -16,7 +16,7 @@ from accelify.codemod.semantics.batch_wrappers import taken
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, gone_over, method_of_call, own_statements, returned
-from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, ModuleValue, Value
+from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, Member, ModuleValue, Value
 
 _DEPTH = 12
 _CLASS_BY_NAME = r"""['"]([\w.]+)\.([A-Z]\w*)['"]"""
@@ -521,7 +521,17 @@ class Tracer:
             outer = self.chains(value, (*seen, key)) if value is not None and self.is_pass_through(value) else []
             found.extend([(binding, *chain) for chain in outer] or [(binding,)])
         kept = [e for source in self.flow.kept(owners, node.attr) for e in self._put_there(source, ())]
-        return [*found, *(chain for e in dict.fromkeys(kept) for chain in self.chains(e, (*seen, key)))]
+        found.extend(chain for e in dict.fromkeys(kept) for chain in self.chains(e, (*seen, key)))
+        if found or not self._is_item(node, owners):
+            return found
+        place = Binding("item", self.program.frame(node), node, self.program.statement(node))
+        return [(place, *chain) for chain in self.chains(node.value, (*seen, key))]
+
+    def _is_item(self, node: ast.Attribute, owners: Iterable[Value]) -> bool:
+        """Whether an attribute is an item that is known to have been put in: `optims[key] = Adam(...)`."""
+        values = self.program.values(node)
+        is_known = bool(values) and not any(isinstance(v, Member) for v in values)
+        return is_known and any(isinstance(v, Made) and names.has_items_as_attributes(v.name) for v in owners)
 
     def _gone(self, read: ast.Attribute) -> set[ast.AST]:
         """The places where an attribute of `self` is bound that cannot have given it what is read."""

@@ -105,6 +105,7 @@ from accelify.codemod.libraries import names, vocabulary
         (names.is_mock, "unittest.mock.MagicMock unittest.mock.Mock", "unittest.mock.patch torch.optim.SGD"),
         (names.binds_method, "types.MethodType", "functools.partial types.SimpleNamespace"),
         (names.makes_items, "dict collections.OrderedDict", "types.SimpleNamespace collections.defaultdict list"),
+        (names.has_items_as_attributes, "munch.Munch easydict.EasyDict addict.Dict", "dict types.SimpleNamespace"),
         (names.same_values, "torch.tensor torch.as_tensor torch.autograd.Variable", "torch.zeros numpy.array"),
         (names.is_counter, "range itertools.count numpy.arange tqdm.trange", "enumerate torch.zeros"),
         (names.asks_about, "len isinstance hasattr bool int", "print open torch.numel"),

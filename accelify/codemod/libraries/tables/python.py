@@ -138,6 +138,7 @@ returns=dict
     collections: ChainMap UserDict
     types: SimpleNamespace MappingProxyType
     argparse: Namespace
+returns=dict traits=attributes
     easydict: EasyDict
     addict: Dict
     munch: Munch

@@ -164,4 +164,5 @@ class Optimizers(Finder):
 
 def _is_taken_out(chain: Chain) -> bool:
     """Whether an optimizer has no name but its place in a container, which may have none: `self.optimizers()[0]`."""
-    return isinstance(chain[0].node, ast.Subscript) and (len(chain) > 1 or chain[0].kind == "inline")
+    is_place = isinstance(chain[0].node, ast.Subscript) or chain[0].kind == "item"
+    return is_place and (len(chain) > 1 or chain[0].kind == "inline")

@@ -51,6 +51,9 @@ class Containers(Memory):
         """Give an object an attribute that no assignment names."""
         key = self._attribute_key(owner, name)
         self._add(key, values)
+        if isinstance(owner, Made) and names.has_items_as_attributes(owner.name):
+            self._add(("item", owner, name), values)
+            self._add(("item", owner, "values"), values)
         self.put_by[key].update(dict.fromkeys(by))
 
     def _keep_all(self, owner: Value, value: Value) -> None:
@@ -119,6 +122,8 @@ class Containers(Memory):
 
     def _opaque_member(self, owner: Value, name: str) -> Values:
         stored = self._get(("attr", owner, name))
+        if not stored and isinstance(owner, Made) and names.has_items_as_attributes(owner.name):
+            stored = self._get(("item", owner, name)) | self._get(("item", owner, "*"))
         if stored:
             return stored
         if isinstance(owner, Element):
@@ -221,7 +226,7 @@ class Containers(Memory):
             return self.elements(value)
         if isinstance(value, Member) and value.name == "__dict__" and isinstance(key, str):
             return self._member(value.owner, key)
-        stored = self._get(("item", value, key)) | (self._get(("item", value, "*")) if key != "*" else NOTHING)
+        stored = self._get(("item", value, key)) | self._get(("item", value, "*" if key != "*" else "values"))
         if stored:
             return stored
         if isinstance(value, Instance):

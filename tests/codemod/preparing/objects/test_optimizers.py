@@ -8,6 +8,7 @@ from accelify.codemod.preparing.objects.bindings import Bindings
 from accelify.codemod.preparing.objects.found import Found
 from accelify.codemod.preparing.objects.models import Models
 from accelify.codemod.preparing.objects.optimizers import Optimizers
+from accelify.codemod.result import Status
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated, run
 from tests.codemod.preparing.objects.texts import HEAD
@@ -224,3 +225,34 @@ class Trainer:
             self.model(x).mean().backward(); self.optimizers()[0].step()
 Trainer().fit()
 """
+
+
+BY_KEY = """\
+import munch, types
+nets = {maker}(first=nn.Linear(4, 4).to(device), last=nn.Linear(4, 1).to(device))
+optims = {maker}()
+for key in nets.keys():
+    optims[key] = torch.optim.Adam(nets[key].parameters())
+for x, y in DataLoader(data, batch_size=2):
+    x, y = x.to(device), y.to(device)
+    loss = nn.functional.mse_loss(nets.last(nets.first(x)), y)
+    for optim in optims.values():
+        optim.zero_grad()
+    loss.backward()
+    optims.first.step()
+    optims{last}.step()
+"""
+
+
+@pytest.mark.parametrize("last", [".last", "['last']"])
+def test_optimizers_put_in_by_keys_and_read_as_attributes(last: str) -> None:
+    after = migrated(HEAD + BY_KEY.format(maker="munch.Munch", last=last))
+    assert "optims[key] = accelerator.prepare(torch.optim.Adam(nets[key].parameters()))" in after
+    assert "first=accelerator.prepare(nn.Linear(4, 4)" in after
+    assert "last=accelerator.prepare(nn.Linear(4, 1)" in after
+    assert after.count("prepare(") == 4  # and the loader
+
+
+def test_attributes_of_what_is_no_dictionary_are_not_its_items() -> None:
+    result = run(HEAD + BY_KEY.format(maker="types.SimpleNamespace", last=".last"))
+    assert result.status is Status.DECLINED, result.after.decode()

@@ -273,3 +273,19 @@ def test_only_the_values_of_a_kind() -> None:
     assert only(both, Constant) == {Constant(1)}
     assert only(both, (Constant, External)) == both
     assert only(frozenset(), External) == frozenset()
+
+
+@pytest.mark.parametrize("maker", ["munch.Munch", "easydict.EasyDict", "addict.Dict"])
+def test_items_that_are_attributes_too(maker: str) -> None:
+    text = f"import munch, easydict, addict\na = {maker}(x=1)\na['y'] = 2\nf(a['x'], a.y, a[k])\n"
+    assert values(text, "a['x']") == {"1"}
+    assert values(text, "a.y") == {"2"}
+    assert values(text, "a[k]") == {"1"}
+    filled = f"import munch, easydict, addict\na = {maker}()\nfor k in keys: a[k] = 3\nf(a.z)\n"
+    assert values(filled, "a.z") == {"3"}
+
+
+def test_attributes_that_are_no_items() -> None:
+    text = "import types\na = types.SimpleNamespace(x=1)\na['y'] = 2\nf(a['x'], a.y)\n"
+    assert "1" not in values(text, "a['x']")
+    assert "2" not in values(text, "a.y")

@@ -474,3 +474,29 @@ def test_what_decides_about_a_step_of_rows_that_are_not_sharded(head: str, skip:
     assert "accelerator.shard" not in result.after.decode()
     assert [f"a step is taken here depends on {by}" in n.message for n in result.notes if n.rule == "data"] == [True]
     assert not any(n.rule == "decisions" for n in result.notes)
+
+
+GIVEN = """\
+import random
+import torch
+from torch import nn
+class Trainer:
+    def __init__(self, opt):
+        self.net = nn.Linear(4, 4)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=opt.lr)
+    def set_input(self, batch):
+        self.real = {real}
+    def train_step(self):
+        if random.random() < 0.5:
+            self.real = -self.real
+        self.net(self.real).mean().backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("real", "is_given"), [("batch['image']", True), ("torch.randn(8, 4)", False)])
+def test_who_calls_a_step_shards_the_batches_that_it_puts_in(real: str, is_given: bool) -> None:
+    result = run(GIVEN.format(real=real))
+    (message,) = (n.message for n in result.notes if n.rule == "data")
+    assert ("its callers pass" in message) == is_given
+    assert (b"seed_by_rank" in result.after) != is_given

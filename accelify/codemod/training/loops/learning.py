@@ -9,10 +9,11 @@ from accelify.codemod.libraries.row import SEEDS
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.values import Argument, Collection, Element
+from accelify.codemod.semantics.values import Collection, Element
 from accelify.codemod.training.experience import Results
 from accelify.codemod.training.loops.asked_batches import AskedBatches, asked_of
 from accelify.codemod.training.loops.bodies import Loop, nodes_in
+from accelify.codemod.training.loops.given_batches import GivenBatches
 from accelify.codemod.training.loops.iterables import Iterables, is_given
 from accelify.codemod.training.loops.model_runs import ModelRuns
 from accelify.codemod.training.loops.nesting import Nesting
@@ -54,6 +55,7 @@ class Learning:
         self.passes = passes
         self.asked = AskedBatches(program, roles, nesting, iterables, anew)
         self.model_runs = ModelRuns(program, roles)
+        self.given_batches = GivenBatches(program, self.model_runs)
         self.results = Results(program, tracer, self.model_runs.is_one)
         self.read: Set[ast.Call] = frozenset()  # the backward passes whose gradients are only read
 
@@ -91,7 +93,7 @@ class Learning:
         once = self.passes.asked(loops)
         if once is not None:
             return [Data("pass", loops[0], (once,))]
-        if self._is_given_batches(backward):
+        if self.given_batches.train(backward):
             return [Data("given", loops[0] if loops else None)]
         walked = next((loop for loop in loops if self.own_data.walks(loop)), None)
         if walked is not None and not self.own_data.experience.asks:
@@ -198,13 +200,6 @@ class Learning:
 
     def _holds(self, outer: Loop | None, inner: Loop | None) -> bool:
         return outer is not None and inner is not None and self.program.inside(inner, outer)
-
-    def _is_given_batches(self, backward: ast.Call) -> bool:
-        """Whether a function that nothing calls runs a model on its parameters, as a loss that trains a critic does."""
-        frame = self.program.frame(backward)
-        if not frame.is_function or self.flow.callers.get(frame):
-            return False
-        return any(isinstance(v, Argument) and v.scope is frame for v in self.model_runs.shown(frame))
 
     def _goes_over_given_batches(self, loop: Loop, backward: ast.Call) -> bool:
         """Whether a loop shows a model what it takes from a parameter, or an attribute, that nothing here sets."""

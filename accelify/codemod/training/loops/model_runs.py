@@ -61,6 +61,10 @@ class ModelRuns:
 
     def shown(self, frame: Scope) -> Iterator[Value]:
         """What a function may give to models."""
+        yield from (v for read in self.reads(frame) if isinstance(read, ast.Name) for v in self.program.values(read))
+
+    def reads(self, frame: Scope) -> Iterator[ast.Name | ast.Attribute]:
+        """The variables and attributes that a function reads for the arguments of models."""
         for call in filter(self.is_one, self.program.calls_in(frame)):
-            names_read = (n for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name))
-            yield from (v for name in names_read for v in self.program.values(name))
+            for argument in (*call.args, *(k.value for k in call.keywords)):
+                yield from (n for n in ast.walk(argument) if isinstance(n, (ast.Name, ast.Attribute)))

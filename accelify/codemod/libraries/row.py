@@ -138,6 +138,7 @@ class Trait(Enum):
     OUT_OPTION = "out_option"  # writes to what is given as `out`
     LEAVES_GRAPH = "leaves_graph"  # the result has no graph of gradients
     SETS_UP_LOG = "sets_up_log"  # changes nothing but what is in a log, where its handler writes to a file
+    OPENS_LOG = "opens_log"  # the file that it writes, if any, is a log for people
     TAKES_TEXT = "takes_text"  # writes what it is given as text, wherever that lives
     NEEDS_HOST = "needs_host"  # fails for a tensor that lives elsewhere than on the CPU
     NEEDS_NUMBER = "needs_number"  # of a GPU: fails for `torch.device("cuda")`

@@ -1259,6 +1259,52 @@ def test_what_is_read_where_nobody_can_wait_is_not_left_to_one_process(tmp_path:
     assert "other.py" not in found or "is_main_process" not in found["other.py"].after.decode()
 
 
+JOB_LOG = """\
+import logging, sys
+import torch
+from loguru import logger
+from torch.utils.data import DataLoader
+from torch.utils.tensorboard import SummaryWriter
+from rows import read
+class Job:
+    def __init__(self):
+        self.rows = read({read})
+        self.model = torch.nn.Linear(4, 2).cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def run(self):
+        for x in DataLoader(self.rows, batch_size=8):
+            self.optimizer.zero_grad()
+            self.model(x.cuda()).mean().backward()
+            self.optimizer.step()
+            logging.info("step")
+def main():
+    name = sys.argv[1]
+    {line}
+    Job().run()
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "is_guarded"),
+    [
+        ("logging.getLogger().addHandler(logging.FileHandler(f'{name}.log'))", "sys.argv[2]", True),
+        ("logging.basicConfig(filename='a.log')", "sys.argv[2]", True),
+        ("logging.basicConfig(handlers=[logging.FileHandler('a.log')])", "sys.argv[2]", True),
+        ("logger.add(name)", "sys.argv[2]", True),
+        ("SummaryWriter(name).add_text('a', 'b')", "sys.argv[2]", True),
+        ("logging.basicConfig(filename='a.log')", "'a.log'", False),
+        ("logging.getLogger().addHandler(logging.FileHandler('a.log'))", "'./a.log'", False),
+        ("open('a.txt', 'w').write(name)", "sys.argv[2]", False),  # what may be the data
+    ],
+)
+def test_a_log_is_read_only_where_the_paths_tell_so(tmp_path: Path, line: str, read: str, is_guarded: bool) -> None:
+    rows = "def read(path):\n    return [float(line) for line in open(path)]\n"
+    found = rewritten(tmp_path, "main.py", main=JOB_LOG.format(line=line, read=read), rows=rows)
+    assert (f"{BY_LIBRARY}        " in found["main.py"].after.decode()) is is_guarded
+
+
 SELECTED = """\
 import json, os, sys
 import torch

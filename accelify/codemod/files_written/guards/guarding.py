@@ -20,7 +20,7 @@ from accelify.codemod.files_written.path_uses import PathUses, ToldWaits
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.semantics.call_conditions import may_run, with_functions
 from accelify.codemod.semantics.scopes import Scope, code, method_of_call, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.values import Constant, Made, template
@@ -257,12 +257,18 @@ class Guarding:
         for read in self.program.calls if written else ():
             waits = self.alone.accelerator(read) is not None and self.program.path(read) in self.files
             for path in self.uses.read(read) if read not in covered and not waits else ():
-                is_one = [(w, made) for w, made in written if self.stored.may_be_one(path, made)]
+                is_one = [(w, made) for w, made in written if self._may_be_of(path, made, w)]
                 found = [(w, made) for w, made in is_one if self.stored.is_before(w, read)]
                 if found and not self.asking.clocks.is_own(path):
                     yield from (
                         self.program.statement(w) for w, made in found if not self.waits.are_between(w, made, read)
                     )
+
+    def _may_be_of(self, path: ast.expr, made: ast.expr, write: ast.Call) -> bool:
+        """Whether a path that is read may be that of what a call writes; of a log, only where the paths tell so."""
+        rows = self.alone.effects.kinds.called(write) or ()
+        is_log = bool(rows) and all(row.role is Role.LOGGER or row.has(Trait.OPENS_LOG) for row in rows)
+        return self.stored.is_told_as_one(path, made) if is_log else self.stored.may_be_one(path, made)
 
     def _logs(self, call: ast.Call) -> bool:
         rows = self.alone.effects.kinds.called(call) or ()

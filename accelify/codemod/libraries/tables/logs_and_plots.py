@@ -16,7 +16,7 @@ effects=logs
     loguru.logger: debug info warning error critical exception log success trace
     warnings: warn
     <logger>: debug info warning warn error critical exception log success trace fatal
-effects=changes_library+writes_files
+effects=changes_library+writes_files traits=opens_log
     logging: basicConfig
     loguru.logger: add remove
     logging.config: dictConfig
@@ -34,7 +34,7 @@ returns=number
     <logger>: isEnabledFor getEffectiveLevel hasHandlers
 returns=handler
     logging: StreamHandler NullHandler
-returns=handler effects=writes_files traits=opens
+returns=handler effects=writes_files traits=opens+opens_log
     logging: FileHandler
     logging.handlers: *
 -

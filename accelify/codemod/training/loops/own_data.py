@@ -73,7 +73,8 @@ class OwnData:
         """
         counted = set(self._counters(loop))
         ordered = counted - names_in(*(t.target for t in nodes_in(loop) if isinstance(t, ast.AugAssign)))
-        ordered = set() if isinstance(loop, ast.For) and self.tracer.is_counter(loop.iter) else ordered
+        is_range = isinstance(loop, ast.For) and self.tracer.is_counter(self.tracer.inside(loop.iter))
+        ordered = set() if is_range else ordered
         values = dict(assigned_in(loop))
         for node in (n for n in nodes_in(loop) if isinstance(n, ast.If) and counted):
             leaves = any(isinstance(s, ast.Continue) for s in [*node.body, *node.orelse])

@@ -44,7 +44,7 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
     for parsed in program.files:
         asked = (choice for n in parsed.parents for choice in choices(n))
         for choice in sorted(asked, key=lambda c: program.position(c.node)):
-            if program.frame(choice.node) not in program.reachable:
+            if program.frame(choice.node) not in program.reachable or choice.node in metrics.measured.range_ends:
                 continue
             is_apart = steps.depend_on(choice) and _is_own(metrics, choice.test)
             is_asked = not meetings and (_saves_at_a_signal(metrics, choice) or steps.go_on_by(choice, files.are_in))

@@ -30,6 +30,7 @@ from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.item_numbers import sets_learning_rate
 from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.range_ends import range_end
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.losses import all_losses
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
@@ -99,6 +100,12 @@ class Measured:
     prepared: Prepared
     options: Options
     chains: Chains
+
+    @property
+    def range_ends(self) -> frozenset[ast.If]:
+        """The conditions that leave out the last numbers of a sharded range, which ends before them instead."""
+        found = (range_end(self.chains, d.loop, source) for d, source in self.prepared.preparation.sharded)
+        return frozenset(end.node for end in found if end is not None)
 
     def yielding(self, loop: Loop) -> set[Value]:
         """The loaders, or other objects, whose items a loop gets, whatever it names what shows its progress."""

@@ -5,7 +5,8 @@
 Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is sharded, an
 equal number to each process. Batches drawn at random get random numbers of their own in each process; for
 loops over sharded data, and data sets that draw their samples, the runtime does that. A loop that ends before a
-last batch that is not full (`if i == len(data) // 64: break`) counts the rounds of one process.
+last batch that is not full (`if i == len(data) // 64: break`) counts the rounds of one process. A range whose last
+numbers a condition leaves out (`if i + 16 > n: break`) ends before them.
 Left alone: the mini-batches of what this process alone has collected from an environment; a full batch, which more
 processes cannot divide; and batches along which a model carries its state, `out, hidden = model(x, hidden)`, so that
 they have to follow each other. A note says so.
@@ -21,7 +22,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
+from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Remove, Replace
 from accelify.codemod.libraries.row import DRAWS
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -31,6 +32,7 @@ from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behi
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.loops.nesting import Nesting
+from accelify.codemod.training.loops.range_ends import RangeEnd, range_end
 from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
 from accelify.codemod.training.randomness.workers import Workers, is_of_data
@@ -52,6 +54,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         done.add(source)
         accelerator = script.accelerator(source)
         path = script.path(source)
+        end = range_end(script.metrics.measured.chains, data.loop, source)
         if not script.options.runtime.has("shard"):
             message = "Accelerate shards loaders only: use a `DataLoader` for this loop's data"
             yield Obstacle(NAME, path, source, message)
@@ -75,6 +78,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
                     keeps=(source,),
                     reads=(accelerator.split(".")[0],),
                 ),
+                *(_ending_earlier(end) if end is not None else ()),
             ),
             tier=Tier.REVIEW,
         )
@@ -133,6 +137,17 @@ def _reads_a_file_on(script: Script, method: Scope) -> bool:
 def _is_part_of_object(place: Place) -> bool:
     own = place.scope.parameters[:1] if place.scope is not None and place.scope.is_method else []
     return bool(place.path) and any(p.arg == place.name for p in own)
+
+
+def _ending_earlier(end: RangeEnd) -> Iterator[Replace | Remove]:
+    """A range without the numbers that a condition leaves out, so that all processes get as many of the others."""
+
+    def shorter(node: cst.CSTNode) -> cst.CSTNode:
+        assert isinstance(node, cst.BaseExpression)
+        return snippets.expression(end.template, stop=node)
+
+    yield Replace(end.stop, shorter, keeps=(end.stop,))
+    yield Remove(end.node)
 
 
 def _behind(script: Script, loop: Loop, source: ast.expr) -> Iterator[Remark]:
@@ -199,8 +214,8 @@ def _taken_by_rows(script: Script) -> list[Remark]:
 
 _NO_FASTER = "so every process has the same data: the result is correct, but more processes make it no faster. To share"
 _BY_ROWS = (
-    f"whether a step is taken here depends on what the rows hold, {_NO_FASTER} the work, let a generator yield the "
-    "batches, and iterate over it here: `shard` then gives each process an equal number of them"
+    f"whether a step is taken here depends on what the rows hold or how many there are, {_NO_FASTER} the work, let a "
+    "generator yield the batches, and iterate over it here: `shard` then gives each process an equal number of them"
 )
 _BY_INDEX = (
     f"whether a step is taken here depends on an item's index, {_NO_FASTER} the work, let the loop's range leave out "
@@ -241,7 +256,10 @@ def sharded(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst.B
 def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[Change | Remark | Obstacle]:
     """Code that uses the number of an item, of which each process has its own, or more rounds than there are."""
     numbers = ItemNumbers(script.program, script.roles, script.tracer, script.training)
+    dropped = script.metrics.measured.range_ends
     for node, steers in numbers.asked(loop) if script.prepared.is_sharded_sequence(loop) else ():
+        if node in dropped:
+            continue
         if steers:
             message = (
                 "the training depends on an item's index here, but each process has only a shard of the items: "

@@ -464,9 +464,17 @@ for epoch in range(3):
     [
         ("i in range(0, 400, 16)", "if i + 32 >= text.size(1): continue", "an item's index"),
         ("i in range(0, 400, 16)", "if not i + 32 < text.size(1): continue", "an item's index"),
-        ("i in range(0, 400, 16)", "if i > 400 - 32: continue", "an item's index"),
+        ("i in range(0, 400, 16)", "if i > text.size(1) - 32: continue", "an item's index"),
         ("i in range(0, 400, 16)", "x = text[:, i]\n        if x.sum() < i: continue", "what the rows hold"),
         ("i in range(0, 400, 16)", "if text[0, i] == 0: continue", "what the rows hold"),
+        ("i in range(0, 400, 16)", "if i + 32 >= text.size(1): break", "an item's index"),
+        ("k, i in enumerate(range(0, 400, 16))", "if i + 32 >= text.size(1): break", "an item's index"),
+        ("k, i in enumerate(range(0, 400, 16))", "if i + 32 >= text.size(1): continue", "an item's index"),
+        (
+            "i in range(0, 400, 16)",
+            "if len(text[0, i : i + 16]) < 16: break",
+            "what the rows hold or how many there are",
+        ),
     ],
 )
 def test_what_decides_about_a_step_of_rows_that_are_not_sharded(head: str, skip: str, by: str) -> None:
@@ -500,3 +508,15 @@ def test_who_calls_a_step_shards_the_batches_that_it_puts_in(real: str, is_given
     (message,) = (n.message for n in result.notes if n.rule == "data")
     assert ("its callers pass" in message) == is_given
     assert (b"seed_by_rank" in result.after) != is_given
+
+
+@pytest.mark.parametrize(
+    "skip", ["if i > 100 and loss < 0.1: break", "if i > 100: optimizer.param_groups[0]['lr'] = 0.01"]
+)
+def test_what_else_goes_by_an_items_index_is_declined(skip: str) -> None:
+    text = WINDOWS.format(head="i in range(0, 400, 16)", skip="pass").replace(
+        "optimizer.step()", "optimizer.step()\n        " + skip
+    )
+    result = run(text)
+    assert result.status is Status.DECLINED
+    assert any("depends on an item's index" in n.message for n in result.notes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.decisions import decided_apart, decided_together, given_up, goes_by_size
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.training.experience import Results
+from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.model_runs import ModelRuns
 
@@ -17,7 +19,8 @@ def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.AST]:
     """The loops over a script's own rows of which each rank takes a shard, though the rows say how many steps it takes.
 
     Each with the condition of a step: `len(batch) == 16`, where some rows are left out of the batch, or what fails for
-    some. Not one that goes by a model's results, as `isnan(loss)`, nor by the size of batches that are made before.
+    some, or what ends the loop by an item's index. Not one that goes by a model's results, as `isnan(loss)`, nor by the
+    size of batches that are made before.
     """
     program, training = metrics.measured.program, metrics.measured.training
     loops = [d.loop for d in training.data if d.loop and metrics.measured.prepared.is_sharded_sequence(d.loop)]
@@ -27,6 +30,10 @@ def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.AST]:
     found: dict[Loop, ast.AST] = {
         loop: n for n in (given_up(metrics) if loops else ()) for loop in loops if program.inside(n, loop)
     }
+    for loop in loops:
+        for node in _ending(metrics, loop):
+            if not any(map(results.holds, ast.walk(node.test))):
+                found.setdefault(loop, node.test)
     left = (c for c in apart if together.get(c) is not Answer.FIRST and not goes_by_size(metrics, c.test))
     for choice in left:
         if any(map(results.holds, ast.walk(choice.test))):
@@ -35,3 +42,15 @@ def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.AST]:
         for loop in (one for one in loops if any(program.inside(o.node, one) for o in origins)):
             found.setdefault(loop, choice.test)
     return found
+
+
+def _ending(metrics: Metrics, loop: Loop) -> Iterator[ast.If]:
+    """The conditions on an item's index that do nothing but leave the loop: `if i + 16 > n: break`."""
+    measured = metrics.measured
+    numbers = ItemNumbers(measured.program, measured.roles, measured.tracer, measured.training)
+    for node, steers in numbers.asked(loop):
+        if not steers or not isinstance(node, ast.If) or node in measured.range_ends:
+            continue
+        is_plain = [type(s) for s in node.body] == [ast.Break] and not node.orelse
+        if is_plain and measured.program.loops_round(node)[0] is loop:
+            yield node

@@ -2,7 +2,8 @@
 
 os.path.join(folder, "best.pt")    f"{folder}/best.pt"    folder / "best.pt"    path, where a caller gives one of these
 
-`"best_{}.pt"` is the name of `f"best_{epoch}.pt"` and of `"best_%d.pt" % best_epoch`, which may be one file.
+`"best_{}.pt"` is the name of `f"best_{epoch}.pt"` and of `"best_%d.pt" % best_epoch`, which may be one file. A call
+that lists files stands for each of them: `"best_{*}.pt"` is the name of what `glob("runs/best_*.pt")` finds.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from accelify.codemod.semantics.scopes import Scope, names_in, returned
 from accelify.codemod.semantics.values import HOLE, Constant, Element, Made, template
 
 _DEPTH = 4
+_ANY = "{*}"  # what a wildcard stands for in the name of a file that is found, nothing included
+_HOLES = re.compile(r"\{\*?\}")
+_WILDCARDS = re.compile(r"\{\}|\*+|\?|\[[^\]]*\]")
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -50,6 +54,8 @@ class Files:
             is_join = any(map(names.ends_like_last, self.program.called(path))) or _is_text(path)
             if is_join:
                 return self._names(path.args[-1], depth) if path.args else _NOTHING
+            if self._has(path, Trait.BY_PATTERN):
+                return self._found_by(path, depth)
             given = returned(self.program.flow.callees.get(path, ())) if depth else []
             return self._of_any(given, depth - 1)
         if isinstance(path, ast.Name) and depth:
@@ -57,6 +63,12 @@ class Files:
         if isinstance(path, ast.Attribute) and depth:
             return self._of_attribute(path, depth - 1)
         return _NOTHING
+
+    def _found_by(self, listing: ast.Call, depth: int) -> frozenset[str]:
+        """The names of the files that fit a pattern: `"{*}.pt"` for `glob("runs/*.pt")`."""
+        patterns = self._names(listing.args[0], depth) if listing.args else _NOTHING
+        found = frozenset(_WILDCARDS.sub(_ANY, pattern) for pattern in patterns)
+        return found if all("/" not in name and _says_something(name) for name in found) else _NOTHING
 
     def _of_attribute(self, path: ast.Attribute, depth: int) -> frozenset[str]:
         """The names that the paths in an attribute may end in: `self.best_path`."""
@@ -104,9 +116,12 @@ class Files:
             return path.values
         if isinstance(path, ast.Subscript):
             return self._items(path.value, depth)
-        is_one = isinstance(path, ast.Call) and bool(path.args) and self._passes(path, "element")
-        items = self._items(path.args[0], depth) if is_one and isinstance(path, ast.Call) else []
-        return [*items, *path.args[1:]] if items and isinstance(path, ast.Call) else []
+        if not isinstance(path, ast.Call) or not path.args:
+            return []
+        if self._picks(path):
+            return self._items(path.args[0], depth)
+        items = self._items(path.args[0], depth) if self._passes(path, "element") else []
+        return [*items, *path.args[1:]] if items else []
 
     def _given_to(self, path: ast.Name) -> Iterator[list[ast.expr | None]]:
         """What each write of a variable gives it: a parameter what callers pass, or its default; None if unknown."""
@@ -126,8 +141,12 @@ class Files:
             return [] if any(isinstance(e, ast.Starred) for e in listed.elts) else listed.elts
         if isinstance(listed, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
             return [listed.elt]
-        if isinstance(listed, ast.Call) and self._passes(listed, "same") and listed.args:
+        if isinstance(listed, ast.Call) and listed.args and (self._passes(listed, "same") or self._picks(listed)):
             return self._items(listed.args[0], depth)
+        if isinstance(listed, ast.Call):
+            return [listed] if self._has(listed, Trait.BY_PATTERN) else []
+        if isinstance(listed, ast.Subscript) and isinstance(listed.slice, ast.Slice):
+            return self._items(listed.value, depth)
         if not isinstance(listed, ast.Name) or not depth or self._is_filled(listed):
             return []
         owner = self.program.scope(listed).owner(listed.id)
@@ -148,6 +167,14 @@ class Files:
 
     def _passes(self, call: ast.Call, what: str) -> bool:
         return any(row.passes == what for row in self.program.once(Kinds).called(call) or ())
+
+    def _picks(self, call: ast.Call) -> bool:
+        """Whether a call gives items of its first argument, one or some: `random.choice(paths)`, `max(paths)`."""
+        is_of_one = len(call.args) == 1 and all(k.arg == "key" for k in call.keywords)
+        return self._has(call, Trait.PICKS) or (is_of_one and self._has(call, Trait.GREATER, Trait.LESS))
+
+    def _has(self, call: ast.Call, *traits: Trait) -> bool:
+        return any(row.has(trait) for row in self.program.once(Kinds).called(call) or () for trait in traits)
 
     def _of_any(self, paths: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
         """The names that one of some paths may end in; none where those of one are not known."""
@@ -170,9 +197,10 @@ class Files:
         if self._origins(one, _DEPTH) & self._origins(other, _DEPTH):
             return True
         if self.names(one) and self.names(other):
-            if self.names(one) & self.names(other) or (self.are_alike(one, other) and self.is_told_to_hold(one, other)):
+            shared = {n for n in self.names(one) & self.names(other) if not n.startswith(_ANY)}
+            if shared or (self.are_alike(one, other) and self.is_told_to_hold(one, other)):
                 return True
-            begun = [[n for n in self.names(p) if not n.startswith(HOLE)] for p in (one, other)]
+            begun = [[n for n in self.names(p) if not n.startswith((HOLE, _ANY))] for p in (one, other)]
             return any(_may_be(a, b) for a in begun[0] for b in begun[1]) and self.may_hold(one, other)
         return self.is_told_to_hold(one, other)
 
@@ -254,6 +282,8 @@ class Files:
             return frozenset({text})
         if depth and (either := self._alternatives(path, depth - 1)):
             return self._starts_of_any(either, depth - 1)
+        if isinstance(path, ast.Call) and (begun := _begun(path, self.program.once(Kinds))) is not None:
+            return self._starts(begun, depth)
         first = _leftmost(path) or (path.args[0] if isinstance(path, ast.Call) and path.args else None)
         if first is not None and (not isinstance(path, ast.Call) or self._is_path(path)):
             return self._starts(first, depth)
@@ -382,18 +412,18 @@ def _last(value: object) -> frozenset[str]:
 
 def _may_be(one: str, other: str) -> bool:
     """Whether two names may be the same text, whatever is filled in."""
-    if HOLE not in one + other:
+    if not _HOLES.search(one + other):
         return one == other
-    starts, ends = ([n.split(HOLE)[at] for n in (one, other)] for at in (0, -1))
+    starts, ends = ([_HOLES.split(n)[at] for n in (one, other)] for at in (0, -1))
     is_begun = starts[0].startswith(starts[1]) or starts[1].startswith(starts[0])
     is_ended = ends[0].endswith(ends[1]) or ends[1].endswith(ends[0])
     if not is_begun or not is_ended:
         return False
-    whole, pattern = (one, other) if HOLE not in one else (other, one)
-    if HOLE in whole:
+    whole, pattern = (other, one) if _HOLES.search(one) else (one, other)
+    if _HOLES.search(whole):
         return True
-    parts = map(re.escape, pattern.split(HOLE))
-    return re.fullmatch(".+".join(parts), whole) is not None
+    filled = re.escape(pattern).replace(re.escape(_ANY), ".*").replace(re.escape(HOLE), ".+")
+    return re.fullmatch(filled, whole) is not None
 
 
 def _says_something(name: str) -> bool:

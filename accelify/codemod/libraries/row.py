@@ -187,6 +187,7 @@ class Trait(Enum):
     ITEMS = "items"  # what it is given becomes items of a dictionary, of others of the kind attributes
     ATTRIBUTES = "attributes"  # a dictionary whose items are its attributes, too
     COUNTS = "counts"  # yields numbers in their order
+    PICKS = "picks"  # gives one of the items of its first argument, or some of them
     KEEPS_ITEMS = "keeps_items"  # holds all items that it has gone over
     STOPS = "stops"  # yields no more items of one argument than another says or has
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
@@ -199,6 +200,7 @@ class Trait(Enum):
     UNBLOCKS = "unblocks"  # from there on, windows do not wait for the user, or there are none
     LISTS = "lists"  # says which files there are in a folder, or reads them all
     GIVES_PATHS = "gives_paths"  # what it lists, by a path that begins with that of the folder, or of the object
+    BY_PATTERN = "by_pattern"  # what it lists, by a pattern that their names fit, its first argument
     GIVES_NAMES = "gives_names"  # gives the names of files, or their paths, as texts
     HANDLES_SIGNALS = "handles_signals"  # the function that it is given runs when a signal comes
     LOCKS_PROCESSES = "locks_processes"  # makes a lock that one process at a time holds, whoever started it

@@ -80,6 +80,30 @@ def test_a_load_of_the_last_file_waits_once_before_the_listing(listing: str) -> 
     assert "accelerator.wait_for_everyone()\nlast = " in after
 
 
+@pytest.mark.parametrize(
+    ("drawn", "saved", "waits"),
+    [
+        ("np.random.choice(paths)", "os.path.join('logs', 'net' + str(epoch) + '.pt')", 0),
+        ("random.choice(paths)", "f'cache/net_{epoch}.pt'", 0),
+        ("random.sample(paths, 1)[0]", "'cache/net.pt'", 0),
+        ("paths[epoch]", "'net.pt'", 0),
+        ("random.choice(paths)", "f'cache/{epoch}.data'", 1),  # which may be drawn in a later round
+        ("random.choice(glob.glob('cache/*'))", "f'cache/net_{epoch}.pt'", 1),
+        ("paths[epoch]", "name_of(epoch)", 1),
+    ],
+)
+def test_a_load_of_a_file_that_is_drawn_waits_for_what_may_be_among_them(drawn: str, saved: str, waits: int) -> None:
+    after = run(
+        script(
+            imports="import glob, os, random\nimport numpy as np\nfrom names import name_of",
+            before="rows = torch.ones(8, 2, 1)\npaths = glob.glob(os.path.join('cache', '*.data'))",
+            epoch=f"extra = torch.load({drawn})",
+            end_of_epoch=f"torch.save(model.state_dict(), {saved})",
+        )
+    ).after.decode()
+    assert after.count("wait_for_everyone()") == waits, after
+
+
 SHOWN = """\
 def shown(folder):
     {first}

@@ -93,6 +93,69 @@ def test_the_names_of_files(path: str, expected: set[str]) -> None:
     assert names(path) == expected
 
 
+LISTED = """\
+import glob, os, random
+from pathlib import Path
+import numpy as np
+rng = np.random.default_rng(0)
+found = glob.glob(os.path.join(folder, '*.npz'))
+train, test = sorted(found)[:4], found[4:]
+filled, longer = glob.glob('a/*.npz'), glob.glob('a/*.npz')
+filled.append(other)
+longer += others
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("found[0]", {"{*}.npz"}),
+        ("train[0]", {"{*}.npz"}),
+        ("test[0]", {"{*}.npz"}),
+        ("random.choice(found)", {"{*}.npz"}),
+        ("np.random.choice(found)", {"{*}.npz"}),
+        ("np.random.choice(found, 2, replace=False)[0]", {"{*}.npz"}),
+        ("rng.choice(found)", {"{*}.npz"}),
+        ("random.sample(found, 1)[0]", {"{*}.npz"}),
+        ("random.choice(['a/x.npz', 'a/y.npz'])", {"x.npz", "y.npz"}),
+        ("max(found, key=os.path.getmtime)", {"{*}.npz"}),
+        ("max('a/x.npz', other)", set()),
+        ("next(Path('a').rglob('net_??.pt'))", {"net_{*}{*}.pt"}),
+        ("list(Path('a').glob(f'{name}_[0-9]*.pt'))[0]", {"{*}_{*}{*}.pt"}),  # the name may have wildcards as well
+        ("glob.glob('a/*/last.pt')[0]", {"last.pt"}),
+        # These may be named in any way.
+        ("glob.glob('a/*')[0]", set()),
+        ("glob.glob('a/**')[0]", set()),
+        ("glob.glob('a/[xyz]*')[0]", set()),
+        ("glob.glob(pattern)[0]", set()),
+        ("list(Path('a').iterdir())[0]", set()),
+        ("filled[0]", set()),
+        ("longer[0]", set()),
+        ("random.choice(filled)", set()),
+    ],
+)
+def test_the_names_of_files_that_are_found_by_a_pattern(path: str, expected: set[str]) -> None:
+    facts = Facts(f"{LISTED}use({path})\n")
+    assert Files(facts.program, facts.tracer).names(facts.call("use(").args[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "path", "may"),
+    [
+        ("*.npz", "'net.pt'", False),
+        ("*.npz", "f'net_{n}.pt'", False),
+        ("net_*.pt", "'other.pt'", False),
+        ("net*.pt", "'net.pt'", True),  # a wildcard may stand for nothing
+        ("*.pt", "f'{n}.pt'", True),
+        ("net_?.pt", "'net_1.pt'", True),
+        ("*", "'net.pt'", True),
+    ],
+)
+def test_what_is_found_by_a_pattern_may_be_a_file_that_fits(found: str, path: str, may: bool) -> None:
+    facts = Facts(f"import glob\nuse(glob.glob('{found}')[0], {path})\n")
+    assert Files(facts.program, facts.tracer).may_be_one(*facts.call("use(").args) is may
+
+
 def test_what_may_have_been_written_before() -> None:
     facts = Facts("write()\nread()\nlate()\nfor x in y:\n    again()\n    first()\n")
     files = Files(facts.program, facts.tracer)
@@ -119,14 +182,17 @@ def test_what_may_have_been_written_before() -> None:
         ("trainer.folder", "args.log", False),
         ("'b'", "sorted(glob.glob('a/*'))[-1]", False),
         ("'b'", "list(Path('a').iterdir())[0]", False),
+        ("'b'", "glob.glob('a/*')[0]", False),
+        ("'b'", "random.choice(glob.glob('a/*'))", False),
+        ("'b'", "random.choice(list(Path('a').glob('*')))", False),
+        ("'a'", "random.choice(glob.glob('a/*'))", True),
         ("'b'", "[os.path.join('a', n) for n in os.listdir('a')][0]", False),
         ("'b'", "os.listdir('a')[0]", True),
     ],
 )
 def test_a_folder_may_hold_what_does_not_begin_otherwise(folder: str, path: str, may: bool) -> None:
-    facts = Facts(
-        f"{BEFORE}import glob\nfrom pathlib import Path\nroot = 'a'\ntrainer.folder = 'runs/1'\nuse({folder}, {path})\n"
-    )
+    before = f"{BEFORE}import glob, random\nfrom pathlib import Path\nroot = 'a'\ntrainer.folder = 'runs/1'\n"
+    facts = Facts(f"{before}use({folder}, {path})\n")
     assert Files(facts.program, facts.tracer).may_hold(*facts.call("use(").args) is may
 
 
@@ -140,8 +206,11 @@ def test_a_folder_may_hold_what_does_not_begin_otherwise(folder: str, path: str,
         ("f'{args.log}/{n}.json'", "os.path.join(args.log, 'meta.json')", True),
         ("options.start", "'loss/train'", False),  # empty, if it is not given
         ("args.log", "args.log + '/' + str(n)", True),
+        ("glob.glob('a/*.pt')[0]", "f'b/{n}.pt'", False),
+        ("glob.glob('a/*.pt')[0]", "f'a/{n}.pt'", True),
+        ("glob.glob('a/*.pt')[0]", "glob.glob('b/*.pt')[0]", False),  # both end alike, which tells nothing
     ],
 )
 def test_what_is_known_of_two_paths_says_that_they_may_be_one(read: str, written: str, told: bool) -> None:
-    facts = Facts(f"{BEFORE}options.start = ''\nuse({read}, {written})\n")
+    facts = Facts(f"{BEFORE}import glob\noptions.start = ''\nuse({read}, {written})\n")
     assert Files(facts.program, facts.tracer).is_told_as_one(*facts.call("use(").args) is told

@@ -184,6 +184,8 @@ returns=dict
 returns=string
     <frame>: to_string to_markdown to_latex
 
++ traits=picks
+    numpy.random <numpy_generator>: choice
 + traits=counts
     numpy: arange
 + traits=view

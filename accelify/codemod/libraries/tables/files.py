@@ -250,6 +250,9 @@ returns=list traits=attribute
     os: walk fwalk
     glob: glob iglob
     <path>: glob rglob iterdir
++ traits=by_pattern
+    glob: glob iglob
+    <path>: glob rglob
 + traits=ends_like_last
     os.path: join abspath expanduser expandvars realpath normpath normcase
     pathlib: Path PurePath PosixPath PurePosixPath

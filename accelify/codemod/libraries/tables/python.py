@@ -570,6 +570,8 @@ effects=changes_library
 -
     warnings: catch_warnings
 
++ traits=picks
+    random <python_random>: choice choices sample
 + traits=counts
     -: range xrange
     itertools: count

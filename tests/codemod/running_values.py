@@ -63,12 +63,13 @@ REDUCED = {
     "lists in a dict": Value("$ = defaultdict(list)", "$['loss'].append(loss.item())", "np.mean($['loss'])"),
     "list + list": Value("$ = []", "$ = $ + [loss.item()]", "np.mean($)"),
     "function": Value("$ = 0.0", "$ = add($, loss.item())", "$ / len(loader)"),
+    "average": Value("$ = 0.0", "$ = 0.9 * $ + 0.1 * loss.item()", "$"),
+    "average by steps": Value("$ = 0.0", "$ += (loss.item() - $) / (i + 1)", "$"),
+    "meter that is called": Value("$ = Running()", "$(loss.item())", "$.total / $.n"),
 }
 # Those that nobody can reduce for the script, or that the codemod does not: a note names them.
 NOTED = {
-    "average": Value("$ = 0.0", "$ = 0.9 * $ + 0.1 * loss.item()", "$"),
     "average in place": Value("$ = torch.zeros(())", "$.mul_(0.9).add_(loss.detach(), alpha=0.1)", "$.item()"),
-    "average by steps": Value("$ = 0.0", "$ += (loss.item() - $) / (i + 1)", "$"),
     "np.add.at": Value("$ = np.zeros(2)", "np.add.at($, y.numpy(), 1)", "$[0] / 8"),
     "last of a list": Value("$ = []", "$.append(loss.item())", "$[-1]"),
     "whole list": Value("$ = []", "$.append(loss.item())", "str($)"),
@@ -79,7 +80,6 @@ NOTED = {
     "cat": Value("$ = torch.zeros(0)", "$ = torch.cat([$, loss.detach()[None]])", "$.mean().item()"),
     "Counter": Value("$ = Counter()", "$.update(y.tolist())", "$[0] / 8"),
     "set": Value("$ = set()", "$.update(y.tolist())", "len($)"),
-    "meter that is called": Value("$ = Running()", "$(loss.item())", "$.total / $.n"),
     "meter of names": Value("$ = Named()", "$.add(loss=loss.item())", "$.mean('loss')"),
     "attribute": Value("$ = SimpleNamespace(total=0.0)", "$.total += loss.item()", "$.total / len(loader)"),
     "sum()": Value("$ = 0.0", "$ = sum([$, loss.item()])", "$ / len(loader)"),

@@ -143,9 +143,10 @@ class OwnPaths:
         while isinstance(source, ast.Call) and isinstance(several, ast.Tuple):
             at = next((i for i, e in enumerate(several.elts) if target in ast.walk(e)), 0)
             way = next(map(names.iteration, self.program.called(source)), None)
-            if way not in ("enumerate", "zip") or (way == "zip" and at >= len(source.args)):
+            place = at if way == "zip" else 0 if way == "enumerate" else len(source.args)
+            if place >= len(source.args):
                 break
-            source, several = source.args[0 if way == "enumerate" else at], several.elts[at]
+            source, several = source.args[place], several.elts[at]
         return source, several
 
 

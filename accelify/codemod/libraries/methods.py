@@ -12,6 +12,8 @@ from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import SHOWN, Device, Effect, Row, Rows, Same, Trait
 
 _CONTAINERS = ("list", "dict", "set", "deque", "queue", "counter", "module", "container", "optimizer", "transform")
+_PLOTS = ("figure", "axes", "animation")
+_TRAINS_NOTHING = ("module", "tensor", "array", "dict", "list", "string")  # by any of its methods, but `train`
 _OPERATORS: dict[str, ast.operator] = {
     **dict.fromkeys(("add",), ast.Add()),
     **dict.fromkeys(("sub", "subtract"), ast.Sub()),
@@ -232,6 +234,16 @@ def moves(name: str) -> bool:
     """Methods that may bring a tensor or a module to another device: `to`, `cuda`, `cpu`."""
     row = table.member("module", name)
     return row is not None and row.device is not None
+
+
+def is_plot(kind: str) -> bool:
+    """Kinds of what plots are made of, as `plt.subplots` gives it."""
+    return kind in _PLOTS
+
+
+def may_train(name: str) -> bool:
+    """Methods that train, and those that no object has which is known to train nothing."""
+    return name in ("train", "backward") or not any(table.member(kind, name) for kind in _TRAINS_NOTHING)
 
 
 def is_size(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.conditions import WORLDS, Conditions, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -16,7 +16,6 @@ from accelify.codemod.training.roles import Roles
 
 _DEPTH = 4
 _MODES = ("dropout", "batchnorm", "batch_norm", "instancenorm", "rrelu", "transformer")
-_HARMLESS = ("module", "tensor", "array", "dict", "list", "string")  # kinds of objects whose methods train nothing
 _NAMED = (ast.Name, ast.Attribute)
 _TRAINING, _EVALUATING = (worlds_where(trains=trains) for trains in (True, False))
 
@@ -112,6 +111,5 @@ def _may_train(program: Program, call: ast.Call) -> bool:
     if program.flow.callees.get(call) or program.called(call):
         return False
     if isinstance(call.func, ast.Attribute):
-        name = call.func.attr
-        return name in ("train", "backward") or not any(table.member(kind, name) for kind in _HARMLESS)
+        return methods.may_train(call.func.attr)
     return isinstance(program.parent(call), ast.Expr)

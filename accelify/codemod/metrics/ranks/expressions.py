@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect, Role, Row, Rows, Same, Trait
 from accelify.codemod.metrics.ranks.functions import Functions
 from accelify.codemod.metrics.ranks.labels import (
@@ -30,7 +30,6 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, ModuleValue, View
 
-_PLOTS = frozenset({"figure", "axes", "animation"})
 _OPTIMIZERS = frozenset({"optimizer", "closure_optimizer"})
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
@@ -79,7 +78,7 @@ class Expressions(Functions):
         if not is_denied and getattr(parent, "test", None) is not node:
             return False
         kinds = self.chains.kinds.of(node)
-        return not kinds.isdisjoint(_PLOTS) and kinds <= _PLOTS | {"none"}
+        return any(map(methods.is_plot, kinds)) and all(methods.is_plot(kind) or kind == "none" for kind in kinds)
 
     def _without_stamp(self, labels: Labels, node: ast.expr) -> Labels:
         """The labels of a value; a text that has the time in it names a file, and decides nothing by the clock."""

@@ -24,7 +24,7 @@ from accelify.runtime.choices import DistributedType
 from accelify.runtime.data.loader import is_loader, skip_first_batches
 from accelify.runtime.data.metrics import Metrics
 from accelify.runtime.data.passes import LoaderPasses
-from accelify.runtime.data.preparation import CannotPrepare, DataPreparation, cannot_prepare, is_plain
+from accelify.runtime.data.preparation import CannotPrepare, DataPreparation, cannot_ask, cannot_prepare, is_plain
 from accelify.runtime.data.random_state import drawing_on_alike, share_random_state
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.streams import RankSeed, choose_streams
@@ -251,7 +251,8 @@ class Accelerator:
         In one process anything else passes through, too: nothing has to be done for it. On several, a text, path,
         number or device does, with a warning, as it holds neither data nor weights.
         Raises: CannotPrepare for what else may hold data or weights on several processes (a dataset, an iterator that
-        has begun, a long list, a tensor, an object of another kind), with what to give instead.
+        has begun, a long list, a tensor, an object of another kind), with what to give instead; and on any number for
+        an object that raises another error than AttributeError for an attribute that it does not have.
 
         Examples:
             >>> import torch
@@ -281,9 +282,13 @@ class Accelerator:
             return self.prepare_model(given, device_placement)
         if isinstance(given, Optimizer):
             return self.prepare_optimizer(given)
-        if is_scheduler(given):
+        try:
+            is_schedule, is_source = is_scheduler(given), is_loader(given)
+        except Exception as error:  # `hasattr` passes on what a `__getattr__` raises
+            raise CannotPrepare(f"prepare: {cannot_ask(given, error)}") from error
+        if is_schedule:
             return self.prepare_scheduler(given)
-        if is_loader(given):
+        if is_source:
             return self.prepare_data_loader(given, device_placement)
         if self.num_processes > 1 and (advice := cannot_prepare(given, is_inside=is_inside)) is not None:
             if not is_plain(given):

@@ -433,3 +433,25 @@ def test_an_optimizer_that_only_wraps_another_cannot_wait_for_its_window():
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
     with pytest.raises(CannotPrepare, match=r"a Delegating has never run Optimizer.__init__"):
         accelerator.prepare(Delegating(inner))
+
+
+class Items(dict):
+    """A dictionary whose items are its attributes, and that raises KeyError for others."""
+
+    __getattr__ = dict.__getitem__
+
+
+class Refusing:
+    """Settings that do not answer for what they do not hold."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("make", [lambda model: Items(net=model), lambda model: Refusing(), lambda model: [Refusing()]])
+def test_what_cannot_be_asked_for_an_attribute_is_refused_by_name(accelerator, make):
+    words = r"a (Items|Refusing) raises (KeyError|RuntimeError) for an attribute .* one by one"
+    with pytest.raises(CannotPrepare, match=words):
+        accelerator.prepare(make(nn.Linear(2, 1)))
+    model = nn.Linear(2, 1)
+    assert accelerator.prepare(Items(net=model).net) is model

@@ -66,6 +66,14 @@ def cannot_prepare(given: Any, *, is_inside: bool) -> str | None:
     return f"{kind} is neither model, optimizer, scheduler nor loader. Leave it out"
 
 
+def cannot_ask(given: Any, error: Exception) -> str:
+    """Why this cannot be prepared, when asking it for an attribute raised this error."""
+    return (
+        f"a {type(given).__name__} raises {type(error).__name__} for an attribute that it does not have, where Python "
+        "expects AttributeError. Give what it holds instead: its models, optimizers and loaders one by one"
+    )
+
+
 def _are_data(given: Any) -> bool:
     """Whether a container holds tensors or arrays beside numbers and texts alone, as a list of batches does."""
     leaves = list(_leaves(given))

@@ -26,6 +26,8 @@ TIMEOUT = timedelta(minutes=10)
 GRACE = timedelta(seconds=10)
 # The report of a rank that has come to its end.
 ENDED = "has ended"
+# Of this process. What asks for its rank afterwards, as a log that is flushed at the end does, starts no other group.
+_HAS_LEFT = threading.Event()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +58,9 @@ def join(environment: Environment, *, cpu: bool, timeout: timedelta) -> World:
         torch.cuda.set_device(device)
         if device.index:
             _begin_threads_on(device)
-    if size > 1 and not running:
+    if size > 1 and not running and not _HAS_LEFT.is_set():
         _start(environment, device, timeout)
-    store = _get_default_store() if size > 1 else None
+    is_joined = size > 1 and dist.is_initialized()
     return World(
         device=device,
         rank=rank,
@@ -66,9 +68,9 @@ def join(environment: Environment, *, cpu: bool, timeout: timedelta) -> World:
         local_rank=environment.local_rank,
         local_size=environment.local_world_size,
         timeout=timeout,
-        backend=str(dist.get_backend()) if size > 1 else None,
+        backend=str(dist.get_backend()) if is_joined else None,
         debug=environment.debug,
-        store=store,
+        store=_get_default_store() if is_joined else None,
     )
 
 
@@ -171,6 +173,7 @@ def _leave(store: Any, rank: int) -> None:
     A thread that needs Python to free a tensor must not outlive it. They end with the last reference to their group,
     so nothing in the runtime keeps one.
     """
+    _HAS_LEFT.set()
     if dist.is_initialized():
         error = getattr(sys, "last_value", None)
         report = ENDED if error is None else f"failed with {type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -50,6 +50,27 @@ def test_ranks_that_end_leave_no_word_and_no_thread_of_their_group(end, status, 
     assert [(tmp_path / f"threads-{rank}").read_text() for rank in range(2)] == ["0"] * 2
 
 
+@pytest.mark.parametrize(("end", "status"), [("raise ValueError('no such file')", 1), ("pass", 0)])
+def test_a_log_that_is_flushed_at_the_end_of_one_rank_waits_for_nobody(end, status, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import atexit, sys\n"
+        "from accelify.runtime import Accelerator, PartialState\n"
+        "class Log:\n"
+        "    def __init__(self): self.console = sys.stdout\n"
+        "    def write(self, text): PartialState().is_main_process and self.console.write(text)\n"
+        "    def flush(self): PartialState().num_processes == 2 and self.console.flush()\n"
+        "log = Log()\n"
+        "atexit.register(lambda: accelerator.is_main_process and log.write('bye'))\n"
+        "accelerator = Accelerator()\n"
+        "accelerator.is_main_process or sys.exit(0)\n"
+        f"sys.stdout = log\n{end}\n"
+    )
+    (first, output), (second, nothing) = launch([script], 2, cwd=tmp_path)
+    assert (first, second, nothing) == (status, 0, "")
+    assert "bye" in output
+
+
 def test_what_waits_for_a_rank_that_has_left_says_so(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

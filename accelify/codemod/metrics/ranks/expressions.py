@@ -56,7 +56,7 @@ class Expressions(Functions):
             return self._without_stamp(self._called(node, None), node)
         if isinstance(node, ast.IfExp):
             return self._of(node.body) | self._of(node.orelse) | self._chosen(self._of(node.test), node)
-        if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+        if isinstance(node, ast.Compare) and self._asks_for_object(node):
             return NONE
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
             return self._comprehension(node, [node.elt])
@@ -70,6 +70,12 @@ class Expressions(Functions):
             return self._displayed(node)
         labels = self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
         return self._without_stamp(labels, node) if isinstance(node, (ast.BinOp, ast.JoinedStr)) else labels
+
+    def _asks_for_object(self, node: ast.Compare) -> bool:
+        """Whether a comparison asks which object it is, as `x is None`; of numbers, `n is not 32` asks for values."""
+        if not all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            return False
+        return not any(self.chains.kinds.of(side) == {"number"} for side in (node.left, *node.comparators))
 
     def _asks_for_plot(self, node: ast.expr) -> bool:
         """Whether something is only asked whether it is a plot yet, whatever that shows: `if not image:`."""

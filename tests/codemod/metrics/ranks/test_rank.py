@@ -178,6 +178,20 @@ def test_what_all_ranks_have_alike_is_not_own(update: str, read: str) -> None:
     assert not rank(read, before=HELPERS, begin="total, rows, n = 0, [], 0", batch=update).is_own
 
 
+@pytest.mark.parametrize(
+    ("asked", "is_value"),
+    [
+        ("x.size(0) is not 32", True),
+        ("len(x) is size", True),
+        ("32 is x.shape[0]", True),
+        ("x is not None", False),
+        ("x is loss", False),
+    ],
+)
+def test_which_number_it_is_goes_by_its_value(asked: str, is_value: bool) -> None:
+    assert bool(rank(asked, before="size = 32").of(Mark.ROWS, Mark.BATCH)) is is_value
+
+
 def test_counts_of_steps_are_told_from_counts_of_rows() -> None:
     assert rank("n", begin="n = 0", batch="n += 1").steps
     assert rank("max(1, len(loader))").steps

@@ -9,7 +9,7 @@ from itertools import combinations
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.metrics.decisions import decided_apart, goes_by_size, gradients_apart
+from accelify.codemod.metrics.decisions import decided_apart, decided_together, goes_by_size, gradients_apart
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.effects import Effects
@@ -137,8 +137,11 @@ def _stepping_by_size(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     parts = "each process gets only a part of each batch"
     others = "the processes may get batches of different sizes here"
     why = parts if script.options.keep_global_batch else others
-    for choice in decided_apart(script.metrics):
-        if goes_by_size(script.metrics, choice.test):
+    apart = list(decided_apart(script.metrics))
+    together = decided_together(script.metrics, apart) if script.can_agree else {}
+    for choice in apart:
+        is_agreed = choice in together and script.accelerator(choice.test) is not None
+        if not is_agreed and goes_by_size(script.metrics, choice.test):
             message = (
                 f"whether a step is taken depends on the size of the batch, but {why}: decide it by the number "
                 "of steps, or train on batches of one size alone (of a loader: `drop_last=True`)"

@@ -67,7 +67,7 @@ def decided_together(metrics: Metrics, apart: Sequence[Choice]) -> dict[Choice, 
             continue
         if (how := checks.answer(choice.test)) is not None:
             found[choice] = how
-        elif not _asks_what_is_left(metrics, choice.test) and _is_for_all(metrics, learning, comparisons, choice):
+        elif not _is_sized(metrics, choice.test) and _is_for_all(metrics, learning, comparisons, choice):
             found[choice] = Answer.FIRST
         elif _is_of_one_round(metrics, choice.test) and (how := learning.left_out_by(choice)) is not None:
             found[choice] = how
@@ -79,7 +79,7 @@ def decided_together(metrics: Metrics, apart: Sequence[Choice]) -> dict[Choice, 
 
 def _is_of_one_round(metrics: Metrics, test: ast.expr) -> bool:
     """Whether nothing of earlier rounds makes a condition a rank's own, nor that ranks may get parts of each batch."""
-    if goes_by_size(metrics, test):
+    if metrics.measured.options.keep_global_batch and goes_by_size(metrics, test):
         return False
     chosen = [getattr(o.node, "test", None) for o in metrics.ranks.of(test).of(Mark.CHOSEN)]
     asked = [test, *(t for t in chosen if t is not None)]
@@ -342,7 +342,12 @@ def _is_own(metrics: Metrics, test: ast.expr) -> bool:
     sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
     if any(sizes.measured(s) is not None for s in sides) and metrics.ranks.shards.draws:
         return False
-    return metrics.ranks.is_own(test) or _asks_what_is_left(metrics, test) or goes_by_size(metrics, test)
+    return metrics.ranks.is_own(test) or _is_sized(metrics, test)
+
+
+def _is_sized(metrics: Metrics, test: ast.expr) -> bool:
+    """Whether a condition asks how much is in a rank's own batch."""
+    return _asks_what_is_left(metrics, test) or goes_by_size(metrics, test)
 
 
 def goes_by_size(metrics: Metrics, test: ast.expr) -> bool:

@@ -106,6 +106,14 @@ class Roles:
             names.is_torch_loader(b) for b in self.flow.external_bases(value.cls)
         )
 
+    def is_other_loader(self, value: Value) -> bool:
+        """A library's loader that is none of torch's, or one of those that its class makes: `Loader.splits(...)[0]`."""
+        root = value.root if isinstance(value, Member) else value
+        if not isinstance(root, Made) or root.name is None:
+            return False
+        made = (root.name, root.name.rpartition(".")[0])
+        return any(names.is_loader(n) and not names.is_torch_loader(n) for n in made)
+
     def is_stream(self, value: Value) -> bool:
         """A data set that is iterated over without positions."""
         if isinstance(value, Made):

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.decisions import decided_apart, gradients_apart
+from accelify.codemod.metrics.comparisons import Answer
+from accelify.codemod.metrics.decisions import decided_apart, decided_together, gradients_apart
 from accelify.codemod.metrics.progress import StepCounts
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script, training
@@ -104,7 +105,7 @@ def test_one_option_is_not_another(put: str, test: str, found: int) -> None:
     assert len(list(decided_apart(facts.script.metrics))) == found
 
 
-SIZES = ["len(x) < 2", "x.size(0) != 2", "2 > y.shape[0] or epoch == 7"]
+SIZES = ["len(x) < 2", "x.size(0) != 2", "x.size()[0] is not 2", "2 > y.shape[0] or epoch == 7"]
 PAIRS = """\
 class Pairs:
     def __iter__(self):
@@ -134,11 +135,34 @@ def test_batches_of_a_prepared_loader_are_of_one_size(test: str) -> None:
 @pytest.mark.parametrize("leave", ["break", "continue"])
 @pytest.mark.parametrize("test", SIZES)
 def test_batches_of_the_scripts_own_are_of_different_sizes(test: str, leave: str) -> None:
-    text = script(before=PAIRS, step=f"if {test}:\n    {leave}\n" + STEP)
+    """A step may be left out by all where one does; what else a size decides about is declined."""
+    text = script(before=f"{PAIRS}\nseen = []", step=f"if {test}:\n    {leave}\n" + STEP)
     text = text.replace("loader = DataLoader(rows, batch_size=2)", "loader = Pairs()")
     facts = Facts(text)
-    assert len(list(decided_apart(facts.script.metrics))) == 1
-    assert [m for _, _, m in facts.verdict.obstacles if "depends on the size of the batch" in m]
+    apart = list(decided_apart(facts.script.metrics))
+    assert list(decided_together(facts.script.metrics, apart).values()) == [Answer.ANY]
+    assert not facts.verdict.obstacles
+    counted = Facts(text.replace(f"    {leave}\n", f"    seen.append(x)\n            {leave}\n"))
+    assert len(list(decided_apart(counted.script.metrics))) == 1
+    assert [m for _, _, m in counted.verdict.obstacles if "depends on the size of the batch" in m]
+
+
+@pytest.mark.parametrize(
+    ("made", "is_apart"),
+    [
+        ("loader, others = data.BucketIterator.splits((rows, rows), batch_size=2)", True),
+        ("loader = data.BucketIterator.splits((rows, rows), batch_size=2)[0]", True),
+        ("loader = data.Iterator(rows, batch_size=2)", True),
+        ("loader = DataLoader(rows, batch_size=2)", False),
+    ],
+)
+@pytest.mark.parametrize("test", SIZES)
+def test_batches_of_a_library_go_to_ranks_as_they_are(made: str, is_apart: bool, test: str) -> None:
+    text = script(before="from torchtext import data", step=f"if {test}:\n    continue\n" + STEP)
+    facts = Facts(text.replace("loader = DataLoader(rows, batch_size=2)", made))
+    apart = list(decided_apart(facts.script.metrics))
+    assert list(decided_together(facts.script.metrics, apart).values()) == [Answer.ANY] * is_apart
+    assert not facts.verdict.obstacles
 
 
 @pytest.mark.parametrize("better", ["len(scores) == 0 or score > max(scores)", "not scores or score > scores[-1]"])

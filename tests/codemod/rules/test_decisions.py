@@ -157,6 +157,15 @@ def test_all_leave_out_what_the_batch_of_one_calls_for(asked: str, expected: str
     assert "all processes leave out a step" in note.message
 
 
+def test_all_leave_out_a_short_batch_of_a_library_that_one_has() -> None:
+    step = "if x.size()[0] is not 2:\n    continue\noptimizer.zero_grad()\nmodel(x).mean().backward()\noptimizer.step()"
+    text = script(before=f"{BEFORE}\nfrom torchtext import data", step=step)
+    made = "loader, others = data.BucketIterator.splits((rows, rows), batch_size=2)"
+    result = run(text.replace("loader = DataLoader(rows, batch_size=2)", made))
+    assert 'if accelerator.reduce(x.size()[0] is not 2, "max"):' in result.after.decode()
+    assert [n.message for n in result.notes if n.rule == "decisions" and "leave out a step" in n.message]
+
+
 def test_a_loop_that_asks_in_each_round() -> None:
     text = script(before=BEFORE, set_up="loss, epoch = torch.ones(1), 0")
     text = text.replace("for epoch in range(2):", "while loss.item() > 0.1 and epoch < 20:")

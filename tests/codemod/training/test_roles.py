@@ -46,6 +46,20 @@ def test_what_is_built(role: str, expression: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "is_other"),
+    [
+        ("data.BucketIterator(d, 2)", True),
+        ("data.BucketIterator.splits((d, e), batch_size=2)[0]", True),
+        ("DataLoader(d)", False),
+        ("DataLoader.splits(d)[0]", False),
+        ("data.Field()", False),
+    ],
+)
+def test_loaders_that_are_none_of_torch(made: str, is_other: bool) -> None:
+    assert is_a("other_loader", made, "from torchtext import data") is is_other
+
+
+@pytest.mark.parametrize(
     ("role", "expression"),
     [
         ("optimizer", "StepLR(o, 1)"),

@@ -79,8 +79,10 @@ def has_other_sizes(measured: Measured, loop: ast.AST) -> bool:
         return False
     held = measured.yielding(loop)
     is_own = any(isinstance(v, Instance) and not measured.roles.is_torch_loader(v) for v in held)
+    if is_own or any(map(measured.roles.is_other_loader, held)):
+        return True
     made = (v.node for v in held if isinstance(v, Made) and isinstance(v.node, ast.Call))
-    return is_own or any(_divides_whole_batches(measured, call) for call in made)
+    return any(_divides_whole_batches(measured, call) for call in made)
 
 
 def _divides_whole_batches(measured: Measured, loader: ast.Call) -> bool:

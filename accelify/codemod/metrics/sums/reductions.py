@@ -209,9 +209,9 @@ class Sums:
             variable = self.chains.variable(node)
             if variable is None or variable.scope is not frame or name in self.added(loop):
                 continue
-            every = facts.all_of(variable)
+            every = [d for d in facts.all_of(variable) if not self._changes_holder(d, variable)]
             inside = [d for d in every if self.program.in_rounds(d.node, loop)]
-            outside = [assigned_to(self.program, d.node) for d in every if d not in inside]
+            outside = [assigned_to(self.program, d.node) for d in self._before(variable, inside, loop) if d in every]
             weights = {n for d in inside for n in names_in(self.program.statement(d.node))}
             if not all(map(self._is_number_of_all, outside)) or not weights.isdisjoint(summed):
                 continue
@@ -236,6 +236,15 @@ class Sums:
         return all(averages(self.chains, d.node, self.ranks.is_own) for d in inside) and not any(
             map(self.ranks.is_own, tests)
         )
+
+    def _changes_holder(self, definition: Definition, variable: Variable) -> bool:
+        """Whether a container changes that a number or tensor is put in: `losses["train"].append(mean)`."""
+        node = definition.node
+        if definition.kind is not Kind.IN_PLACE:
+            return False
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and methods.puts_in(node.func.attr):
+            return variable.name not in names_in(node.func.value)
+        return self._is_of_another(definition, variable)
 
     def _reads_itself(self, definition: Definition) -> bool:
         value, text = assigned_to(self.program, definition.node), ast.unparse(definition.node)
@@ -407,7 +416,7 @@ class Sums:
         """The loop after which a sum is complete, if it begins at zero just outside and nothing else adds to it."""
         facts = self.chains.facts(loop)
         reads = [r for r in self.uses.reads_of(variable) if self._is_within(r, loop)]
-        before = {d for r in [*reads, *(d.node for d in inside)] for d in self._given(r)} - set(inside)
+        before = self._before(variable, inside, loop)
         before = {d for d in before if not self._is_of_another(d, variable)}
         before = self.given_here(variable, before, loop)
         first = self.first_of(before, inside, loop, self._is_begun)
@@ -431,6 +440,11 @@ class Sums:
             if any(not self.program.in_rounds(r, loop) for r in around):
                 return None
         return anchor
+
+    def _before(self, variable: Variable, inside: Sequence[Definition], loop: Loop) -> set[Definition]:
+        """The definitions from outside a loop that its rounds may go on with."""
+        reads = [r for r in self.uses.reads_of(variable) if self._is_within(r, loop)]
+        return {d for r in [*reads, *(d.node for d in inside)] for d in self._given(r)} - set(inside)
 
     def _is_begun(self, definition: Definition) -> bool:
         return definition.kind is Kind.ASSIGNMENT and self.is_zero(assigned_to(self.program, definition.node))

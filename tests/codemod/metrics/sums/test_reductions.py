@@ -117,6 +117,29 @@ def test_a_running_mean_that_is_only_read_in_its_rounds_stays() -> None:
     assert averaged("mean = 0.0", "mean = 0.9 * mean + 0.1 * loss.item()\nprint(mean)", "pass") == []
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        "history['mean'].append(mean)",
+        "history['mean'].insert(0, mean)",
+        "history.setdefault('mean', []).append(mean)",
+        "history.update(last=mean)",
+    ],
+)
+def test_a_running_mean_that_a_history_keeps_becomes_that_of_all_processes(read: str) -> None:
+    begin = "if epoch == 0:\n    history = {'mean': []}\nmean = 0.0"
+    assert averaged(begin, "mean += (loss.item() - mean) / (step + 1)", read) == [(("mean",), "mean")]
+
+
+@pytest.mark.parametrize(
+    ("again", "found"), [("mean = 0.0", [(("mean",), "mean")] * 2), ("pass", [(("mean",), "mean")])]
+)
+def test_a_running_mean_that_two_loops_keep_begins_alike_in_both(again: str, found: Reduced) -> None:
+    mixed = "mean += (loss.item() - mean) / (step + 1)"
+    second = f"for x, y in loader:\n    loss = model(x).mean()\n    {mixed}\nprint(mean)"
+    assert averaged("mean = 0.0", mixed, f"print(mean)\n{again}\n{second}") == found
+
+
 def averaged(begin: str, added: str, read: str = "print(mean)") -> Reduced:
     head = f"step = 0\n{begin}"
     return reductions(training(epoch=head, step=f"{STEP}{added}\nstep = step + 1\n", end_of_epoch=read))

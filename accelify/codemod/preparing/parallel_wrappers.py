@@ -88,6 +88,24 @@ def is_for_several_gpus(method: str) -> bool:
     return row is not None and row.has(Trait.SEVERAL_GPUS)
 
 
+def changes_replicas(program: Program, call: ast.Call) -> bool:
+    """Whether a call makes a wrapper of the project's own that does more to the replicas of its model than make them.
+
+    It calls a function on them, as layers that exchange statistics between GPUs need, or assigns to their parts.
+    """
+    classes = wrapper_classes(program, call.func)
+    lineage = {each for cls in classes for each in (cls, *program.flow.ancestors(cls))}
+    own = [f.node for cls in lineage for f in cls.walk() if f.is_method and f.parent is cls and f.name == "replicate"]
+    return any(_does_more(program, n) for method in own for n in ast.walk(method))
+
+
+def _does_more(program: Program, node: ast.AST) -> bool:
+    """Whether a statement is a call that does not only say something, or assigns to a part of a value."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Call) and not any(map(names.says, program.called(node.value)))
+    return isinstance(node, ast.Assign) and any(isinstance(t, (ast.Attribute, ast.Subscript)) for t in node.targets)
+
+
 def divided_batches(program: Program) -> Iterator[ast.Call]:
     """The calls of functions that divide a batch between several GPUs of one process."""
     kinds = program.once(Kinds)

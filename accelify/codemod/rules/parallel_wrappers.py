@@ -41,7 +41,12 @@ from accelify.codemod.edits.values import (
     When,
 )
 from accelify.codemod.libraries import names
-from accelify.codemod.preparing.parallel_wrappers import divided_batches, is_for_several_gpus, is_plain_call
+from accelify.codemod.preparing.parallel_wrappers import (
+    changes_replicas,
+    divided_batches,
+    is_for_several_gpus,
+    is_plain_call,
+)
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import Binding, wrapped_by
@@ -53,6 +58,11 @@ _PREFIX = "module."
 _PATCHES = (
     "this changed `DataParallel`, which goes, so it is not called any more: if it made BatchNorm layers take the "
     "statistics of all GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm` does so for the processes"
+)
+_REPLICAS = (
+    "this wrapper goes, and what its `replicate` did to the replicas with it: if BatchNorm layers exchanged their "
+    "statistics between GPUs so, each process now has its own; for those of all processes, call "
+    "`torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)` where it was"
 )
 _FIRST_PARTS = (
     "next({}.children())",
@@ -77,6 +87,8 @@ def find(script: Script) -> Iterator[Found]:
         statement = script.program.statement(call)
         if statement not in done:
             yield _unwrap(script, call)
+        if changes_replicas(script.program, call):
+            yield Remark(NAME, script.path(call), call, _REPLICAS, Tier.REVIEW)
         if _is_idle(script, statement):
             done.add(statement)
     yield from _staying(script)

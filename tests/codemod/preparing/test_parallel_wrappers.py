@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.preparing.parallel_wrappers import Wrappers
+from accelify.codemod.preparing.parallel_wrappers import Wrappers, changes_replicas
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import training
 
@@ -45,6 +45,29 @@ def test_plain_wrappers_of_the_project_s_own(before: str) -> None:
     facts = training(before=before, model="model = Mine(model)\n")
     assert found(facts) == ["Mine(model)"]
     assert facts.script.needed_wrappers == ()
+
+
+REPLICAS = "replicas = super().replicate(module, device_ids)\n"
+ENTER = "        for i, replica in enumerate(replicas):\n            enter(replica, i)\n"
+
+
+@pytest.mark.parametrize(
+    ("replicate", "does_more"),
+    [
+        (f"{REPLICAS}        call_back(replicas)\n        return replicas", True),
+        (f"{REPLICAS}{ENTER}        return replicas", True),
+        (f"{REPLICAS}        replicas[0] = module\n        return replicas", True),
+        (f"{REPLICAS}        print(len(replicas))\n        return replicas", False),
+        ("return nn.parallel.replicate(module, device_ids, not torch.is_grad_enabled())", False),
+    ],
+)
+@pytest.mark.parametrize("derived", ["", "class Mine(Base):\n    pass\n"])
+def test_wrappers_that_change_the_replicas(replicate: str, does_more: bool, derived: str) -> None:
+    cls = CALLBACK.replace("return super().replicate(module, device_ids)", replicate)
+    before = (cls.replace("Mine", "Base") if derived else cls) + derived
+    facts = training(before=before, model="model = Mine(model)\n")
+    (call,) = facts.script.wrappers
+    assert changes_replicas(facts.script.program, call) is does_more
 
 
 @pytest.mark.parametrize(

@@ -253,3 +253,19 @@ def test_a_model_s_own_method_is_not_the_wrapper_s() -> None:
     own = "class Net(nn.Linear):\n    def gather(self, rows):\n        return rows\n"
     after = migrated(script(before=own, model=f"model = Net(4, 1)\nraw = model\n{WRAPPED}rows = raw.gather([1])"))
     assert "rows = raw.gather([1])" in after
+
+
+@pytest.mark.parametrize(
+    ("replicate", "is_noted"),
+    [
+        ("replicas = super().replicate(module, device_ids)\n        enter(replicas)\n        return replicas", True),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("wrap", ["model = Parallel(model)", "if args.sync:\n    model = Parallel(model)"])
+def test_what_a_wrapper_did_to_its_replicas_is_told(replicate: str, is_noted: bool, wrap: str) -> None:
+    plain = "return super().replicate(module, device_ids)"
+    before = PARALLEL.replace(plain, replicate or plain)
+    result = run(script(imports="from options import args, enter", before=before, model=wrap))
+    assert b"Parallel(model)" not in result.after
+    assert any("convert_sync_batchnorm(model)` where it was" in n.message for n in result.notes) is is_noted

@@ -152,7 +152,14 @@ def _loads(script: Script) -> Iterator[Remark]:
             message = "checkpoints of the wrapped model have the prefix `module.` in each key: strip it before loading"
             strict = next((k.value for k in call.keywords if k.arg == "strict"), (*call.args, None, None)[1])
             is_strict = strict is None or ast.unparse(strict) == "True"
-            if is_wrapped and is_strict and script.batch_sizes.parallel and not _is_of_another(script, function.value):
+            is_chosen = _takes_what_matches(script, call, function.value)
+            if (
+                is_wrapped
+                and is_strict
+                and not is_chosen
+                and script.batch_sizes.parallel
+                and not _is_of_another(script, function.value)
+            ):
                 continue  # an error says so, and the note on the batch size
             if not is_wrapped:
                 message = (
@@ -161,7 +168,29 @@ def _loads(script: Script) -> Iterator[Remark]:
                 )
             if not is_strict:
                 message += ", or nothing is loaded and no error is raised, because `strict` is off"
+            elif is_chosen:
+                message += ", or nothing is loaded and no error is raised, because only keys that match are taken"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+
+
+def _takes_what_matches(script: Script, load: ast.Call, model: ast.expr) -> bool:
+    """Whether a model is given its own state, in which only what has its keys was replaced by what a file has."""
+    if not load.args or not _is_state_of(script, load.args[0], model):
+        return False
+    frame = script.program.frame(load)
+    tests = (n for s in frame.body for n in ast.walk(s) if isinstance(n, ast.Compare) and isinstance(n.left, ast.Name))
+    holders = (t.comparators[0] for t in tests if isinstance(t.ops[0], (ast.In, ast.NotIn)))
+    return any(_is_state_of(script, h, model) or _goes_over_saved(script, h) for h in holders)
+
+
+def _is_state_of(script: Script, node: ast.expr, model: ast.expr) -> bool:
+    """Whether an expression is always `model.state_dict()`, or the keys of that."""
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "keys" and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    values = [chain[-1].value for chain in script.tracer.chains(node)]
+    read = [v.func for v in values if isinstance(v, ast.Call) and isinstance(v.func, ast.Attribute)]
+    are_states = bool(read) and len(read) == len(values)
+    return are_states and all(f.attr == "state_dict" and _same(f.value, model) for f in read)
 
 
 def _is_of_another(script: Script, model: ast.expr) -> bool:

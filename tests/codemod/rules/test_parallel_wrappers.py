@@ -249,6 +249,34 @@ def test_a_teacher_s_checkpoint_has_the_prefix_still(wrapped: str, is_said: bool
     assert all("load_state_dict" in after[line - 1] for line in lines)
 
 
+MATCHING = """\
+def load_matching(net, saved):
+    own = net.state_dict()
+    {taken}
+    net.load_state_dict(own)
+"""
+LOAD = "model = nn.DataParallel(model)\nload_matching(model, torch.load('a.pt')['net'])"
+
+
+@pytest.mark.parametrize(
+    ("taken", "model", "is_said"),
+    [
+        ("own.update({k: v for k, v in saved.items() if k in own})", LOAD, True),
+        ("found = {k: v for k, v in saved.items() if k in own.keys()}; own.update(found)", LOAD, True),
+        ("for k in own:\n        if k in saved:\n            own[k] = saved[k]", LOAD, True),
+        ("own.update({k: v for k, v in saved.items() if k in own})", LOAD.partition("\n")[2], False),
+        ("own.update(saved)", LOAD, False),
+        ("for k in own:\n        if 'bias' in k:\n            own[k] = own[k] * 0", LOAD, False),
+    ],
+)
+def test_a_load_of_the_keys_that_match_takes_nothing(taken: str, model: str, is_said: bool) -> None:
+    before = "rows = torch.randn(8, 2, 4)\n" + MATCHING.format(taken=taken)
+    result = run(script(before=before, model=model))
+    lines = [n.line for n in result.notes if "only keys that match are taken" in n.message]
+    after = result.after.decode().splitlines()
+    assert ["load_state_dict" in after[line - 1] for line in lines] == [True] * is_said
+
+
 KEEPER = """\
 class Keeper:
     def __init__(self, model):

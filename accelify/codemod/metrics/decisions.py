@@ -41,10 +41,11 @@ def decided_apart(metrics: Metrics, together: Iterable[ast.AST] = ()) -> Iterato
     meetings = set(together)
     steps = JointSteps(metrics, meetings)
     program, files = metrics.measured.program, FileQuestions(metrics.measured.chains)
+    dropped = metrics.measured.range_ends
     for parsed in program.files:
         asked = (choice for n in parsed.parents for choice in choices(n))
         for choice in sorted(asked, key=lambda c: program.position(c.node)):
-            if program.frame(choice.node) not in program.reachable or choice.node in metrics.measured.range_ends:
+            if program.frame(choice.node) not in program.reachable or choice.node in dropped:
                 continue
             is_apart = steps.depend_on(choice) and _is_own(metrics, choice.test)
             is_asked = not meetings and (_saves_at_a_signal(metrics, choice) or steps.go_on_by(choice, files.are_in))

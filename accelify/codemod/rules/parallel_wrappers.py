@@ -50,7 +50,7 @@ from accelify.codemod.preparing.parallel_wrappers import (
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import Binding, wrapped_by
-from accelify.codemod.semantics.scopes import Scope, names_in, returned
+from accelify.codemod.semantics.scopes import Scope, method_of_call, names_in, returned
 from accelify.codemod.semantics.values import Argument, Collection, Element, Instance, Made, Member, Values
 
 NAME = "parallel_wrappers"
@@ -185,8 +185,8 @@ def _takes_what_matches(script: Script, load: ast.Call, model: ast.expr) -> bool
 
 def _is_state_of(script: Script, node: ast.expr, model: ast.expr) -> bool:
     """Whether an expression is always `model.state_dict()`, or the keys of that."""
-    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "keys" and isinstance(node.func, ast.Attribute):
-        node = node.func.value
+    if method_of_call(node) == "keys":
+        node = node.func.value  # type: ignore[attr-defined]  # a method is called
     values = [chain[-1].value for chain in script.tracer.chains(node)]
     read = [v.func for v in values if isinstance(v, ast.Call) and isinstance(v.func, ast.Attribute)]
     are_states = bool(read) and len(read) == len(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.decisions import decided_apart, decided_together, given_up, goes_by_size
@@ -30,10 +30,9 @@ def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.AST]:
     found: dict[Loop, ast.AST] = {
         loop: n for n in (given_up(metrics) if loops else ()) for loop in loops if program.inside(n, loop)
     }
-    for loop in loops:
-        for node in _ending(metrics, loop):
-            if not any(map(results.holds, ast.walk(node.test))):
-                found.setdefault(loop, node.test)
+    for loop, node in _ending(metrics, loops):
+        if not any(map(results.holds, ast.walk(node.test))):
+            found.setdefault(loop, node.test)
     left = (c for c in apart if together.get(c) is not Answer.FIRST and not goes_by_size(metrics, c.test))
     for choice in left:
         if any(map(results.holds, ast.walk(choice.test))):
@@ -44,13 +43,15 @@ def taken_by_rows(metrics: Metrics) -> dict[Loop, ast.AST]:
     return found
 
 
-def _ending(metrics: Metrics, loop: Loop) -> Iterator[ast.If]:
-    """The conditions on an item's index that do nothing but leave the loop: `if i + 16 > n: break`."""
+def _ending(metrics: Metrics, loops: Sequence[Loop]) -> Iterator[tuple[Loop, ast.If]]:
+    """Loops with each condition on an item's index that does nothing but leave them: `if i + 16 > n: break`."""
     measured = metrics.measured
     numbers = ItemNumbers(measured.program, measured.roles, measured.tracer, measured.training)
-    for node, steers in numbers.asked(loop):
-        if not steers or not isinstance(node, ast.If) or node in measured.range_ends:
-            continue
-        is_plain = [type(s) for s in node.body] == [ast.Break] and not node.orelse
-        if is_plain and measured.program.loops_round(node)[0] is loop:
-            yield node
+    dropped = measured.range_ends
+    for loop in loops:
+        for node, steers in numbers.asked(loop):
+            if not steers or not isinstance(node, ast.If) or node in dropped:
+                continue
+            is_plain = [type(s) for s in node.body] == [ast.Break] and not node.orelse
+            if is_plain and measured.program.loops_round(node)[0] is loop:
+                yield loop, node

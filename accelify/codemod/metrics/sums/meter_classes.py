@@ -11,7 +11,7 @@ from accelify.codemod.metrics.sums.zeros import is_table_of_zeros
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import Instance
 
 
@@ -89,7 +89,7 @@ class Meters:
             return True
         if (added := self._added_to(update, statement, own)) is not None:
             found.sums.append(added[0])
-            found.is_of_arguments |= bool(_names(added[1]))
+            found.is_of_arguments |= bool(names_in(added[1]))
             return True
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             if isinstance(statement.targets[0], ast.Name):
@@ -168,7 +168,7 @@ class Meters:
         if any(row is None or row.returns != "number" or row.effects for row in rows):
             return False
         read = _read_of(value, own)
-        return not read or (read <= set(sums) and set(_names(value)) - called == {own})
+        return not read or (read <= set(sums) and names_in(value) - called == {own})
 
     def _appended_to(self, update: Scope, statement: ast.stmt, own: str) -> str | None:
         """The list of a meter, new with each meter, that a statement puts what the meter was given into."""
@@ -215,7 +215,3 @@ def _attribute(node: ast.expr, own: str) -> str | None:
 def _read_of(node: ast.expr, own: str) -> set[str]:
     """The meter's own attributes that an expression reads."""
     return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _attribute(n, own) is not None}
-
-
-def _names(node: ast.expr) -> list[str]:
-    return [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]

@@ -19,6 +19,7 @@ from accelify.codemod.files_written.meetings import Meetings
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.own_paths import OwnPaths
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.files_written.unread_code import UnreadCall, UnreadCode
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.options import Options, Runtime
@@ -52,7 +53,8 @@ class Written:
     None where neither can. clocks: the calls that read the time into a path, or what else differs between processes.
     commands: those that only touch files. meetings: the waits after which all processes find the same files.
     made_unknown: the calls that make data sets by code that may download, or process files. by_items: those that write,
-    while a loader makes its items, to a file of one name for all of these.
+    while a loader makes its items, to a file of one name for all of these. unread: those that write by code
+    of the project that a name of run time picks.
     """
 
     guarding: Guarding
@@ -64,6 +66,7 @@ class Written:
     meetings: Meetings
     made_unknown: frozenset[ast.Call]
     by_items: frozenset[ast.Call]
+    unread: tuple[UnreadCall, ...]
 
 
 def written_of(
@@ -116,7 +119,8 @@ def written_of(
     made = frozenset[ast.Call]() if by_hand else data.calls
     items = () if by_hand else (c for c in program.calls if program.frame(c) in data.items and c not in locks.held)
     shared = frozenset(c for c in items if alone.writes(c) and own_paths.is_for_all_items(c))
-    return Written(guarding, stored, saves, saver, clocks, commands, meetings, made, shared)
+    unread = () if by_hand or not options.follow else UnreadCode(program).calls()
+    return Written(guarding, stored, saves, saver, clocks, commands, meetings, made, shared, tuple(unread))
 
 
 def _removes_its_own(effects: Effects, clocks: Clocks, call: ast.Call) -> bool:

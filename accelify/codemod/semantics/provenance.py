@@ -592,6 +592,48 @@ def named_by_settings(program: Program, word: str) -> Iterator[tuple[ast.Call, l
                 yield call, others
 
 
+def picked_by_name(program: Program, node: ast.expr) -> list[ast.Call]:
+    """The calls that pick an object, or its class, by a name that is known only at run time, from code not followed.
+
+    getattr(import_module(name), kind)()    hydra.utils.instantiate(cfg.logger)
+    """
+    found: dict[ast.Call, None] = {}
+    queue, seen = [node], set[ast.expr]()
+    while queue:
+        expression = queue.pop()
+        if expression in seen:
+            continue
+        seen.add(expression)
+        called = program.called(expression) if isinstance(expression, ast.Call) else ()
+        if isinstance(expression, ast.Call) and _is_by_name(program, expression, called):
+            found[expression] = None
+        else:
+            queue += _origins(program, expression)
+    return sorted(found, key=program.position)
+
+
+def _is_by_name(program: Program, call: ast.Call, called: Iterable[str]) -> bool:
+    """Whether a call gives what a text of run time names, of which nothing is known."""
+    is_asked = any(names.imports(name) or names.is_configured(name) for name in called)
+    return is_asked and any(isinstance(v, Made) and v.node is call for v in program.values(call))
+
+
+def _origins(program: Program, node: ast.expr) -> Iterator[ast.expr]:
+    """The expressions that an object of unknown code, or its class, comes from."""
+    roots = [v.root if isinstance(v, Member) else v for v in program.values(node)]
+    made = [v.owner if isinstance(v, Element) else v for v in roots]
+    yield from (v.node for v in made if isinstance(v, Made) and isinstance(v.node, ast.Call) and v.node is not node)
+    if isinstance(node, ast.Call) and (functions := program.flow.callees.get(node)):
+        yield from (value for value in returned(functions) if value is not None)
+    elif isinstance(node, ast.Call):
+        called = program.called(node)
+        yield from node.args[:1] if "getattr" in called else () if called else (node.func,)
+    elif isinstance(node, (ast.Attribute, ast.Subscript)):
+        yield node.value
+    elif isinstance(node, ast.Name) and not roots:
+        yield from (c[-1].value for c in program.once(Tracer).chains(node) if c[-1].value is not None)
+
+
 def _imports_what_is_unknown(program: Program, call: ast.Call) -> bool:
     """Whether a call imports a module of whose name not even the beginning is known."""
     if not any(map(names.runs_code, program.called(call))) or not call.args or isinstance(call.args[0], ast.Constant):

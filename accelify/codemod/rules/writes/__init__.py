@@ -42,4 +42,5 @@ def find(script: Script) -> Iterator[Change | Remark]:
     yield from left.written_by_all(script)
     yield from left.of_items(script)
     yield from left.of_unknown_code(script)
+    yield from left.of_unread_code(script)
     yield from left.blocking(script)

@@ -9,6 +9,7 @@ from functools import partial
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.files_written.guards.guarding import sets_up
+from accelify.codemod.files_written.unread_code import UnreadCall
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.libraries.vocabulary import only_looks
@@ -19,6 +20,8 @@ from accelify.codemod.semantics.call_conditions import may_run
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.library_calls import command
 from accelify.codemod.semantics.scopes import Scope
+
+_MOST_LINES = 6
 
 
 def written_by_all(script: Script) -> Iterator[Remark]:
@@ -194,6 +197,28 @@ def of_unknown_code(script: Script) -> Iterator[Remark]:
             f"`{state}.wait_for_everyone()` before another process reads them"
         )
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named)
+
+
+def of_unread_code(script: Script) -> Iterator[Remark]:
+    """One note for each function that runs code which was not read and writes: where, and how to write once there."""
+    found: dict[tuple[Scope, ast.Call], list[UnreadCall]] = {}
+    for unread in script.written.unread:
+        frame, owner = script.program.frame(unread.call), unread.call.func.value  # type: ignore[attr-defined]  # a method
+        is_guarded = unread.call in script.written.guarding.covered
+        if frame in script.run.run | script.run.trained and not is_guarded and not script.prepared.is_model(owner):
+            found.setdefault((frame, unread.picked), []).append(unread)
+    for (_, picked), calls in found.items():
+        first = min((unread.call for unread in calls), key=script.program.position)
+        lines = list(dict.fromkeys(line for unread in calls for line in unread.writes))
+        listed = ", ".join(lines[:_MOST_LINES]) + (", ..." if len(lines) > _MOST_LINES else "")
+        named = ", ".join(dict.fromkeys(f"`{ast.unparse(c.call.func).rpartition('.')[2]}`" for c in calls))
+        message = (
+            f"{{}}: `{ast.unparse(picked.func)}` in {{0}} picks this by a name of run time, so that its code was not "
+            f"read. Every process writes what it may write ({listed}): guard that with "
+            f"`if {script.options.runtime.module}.PartialState().is_main_process:`"
+        )
+        place = ((script.path(picked), picked),)
+        yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named, lines=(place,))
 
 
 def blocking(script: Script) -> Iterator[Remark]:

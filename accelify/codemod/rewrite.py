@@ -13,7 +13,7 @@ from accelify.codemod.edits.values import Facts, Obstacle, Plan, no_facts
 from accelify.codemod.files.cells import placed
 from accelify.codemod.files.disk import Disk
 from accelify.codemod.files.parse import Parsed, encoded, parse, remedy
-from accelify.codemod.files.project import Project, absolute
+from accelify.codemod.files.project import IMPORTING, Project, absolute
 from accelify.codemod.files.source import may_train
 from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.options import Options
@@ -29,8 +29,8 @@ _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
 _OF_TRAINING = (".backward", "autograd.grad(")
-_READS_BY_NAME = ("import_module", "__import__", "hydra")
-_IMPORTS_BY_NAME = r"""import_module|__import__|hydra| eval\(|globals\(\)|['"][\w.]+\.[A-Z]\w*['"]"""
+_READS_BY_NAME = (*IMPORTING, "hydra")
+_PICKS_BY_NAME = "|".join((*_READS_BY_NAME, r" eval\(", r"globals\(\)", r"""['"][\w.]+\.[A-Z]\w*['"]"""))
 
 __all__ = ["Options", "edited", "rewrite_source", "rewrite_together"]
 
@@ -207,7 +207,7 @@ def _trained_unread(files: Sequence[Parsed], project: Project, named: Sequence[P
     """The named files as they are, with the files that train and could not be read, or that only a name leads to."""
     notes = _in_broken_files(files, project)
     is_trained = any(".backward(" in parsed.text for parsed in files if parsed not in named)
-    if not notes and (is_trained or any(re.search(_IMPORTS_BY_NAME, parsed.text) for parsed in files)):
+    if not notes and (is_trained or any(re.search(_PICKS_BY_NAME, parsed.text) for parsed in files)):
         from accelify.codemod.semantics.program import Program  # few scripts need it
         from accelify.codemod.training.modes import only_evaluates
 

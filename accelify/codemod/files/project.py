@@ -20,7 +20,7 @@ _MOST_LISTED = 200  # files that are looked at for an import of another
 _ADDING = ("sys.path.append", "sys.path.insert", "sys.path.extend")
 _DEPTH = 4  # names that a name is made of
 _MOST_FOLDERS = 20  # that one expression may mean
-_IMPORTING = ("import_module", "__import__")
+IMPORTING = ("import_module", "__import__")  # functions
 _OF_ENTRIES = (".parameters()", "__main__")  # what scripts have that a user starts
 
 
@@ -206,7 +206,7 @@ class Project:
         inits = [p for p in self._repository(path) if p.stem == "__init__" and self.disk.may_name(str(p), {name})]
         packages = [*inits, *([path] if path.stem == "__init__" else [])]
         nameless = {"."} if packages else set()  # `from . import Net`
-        return frozenset({name, *_IMPORTING, *(_module_name(p.resolve()) for p in packages), *nameless})
+        return frozenset({name, *IMPORTING, *(_module_name(p.resolve()) for p in packages), *nameless})
 
     def users(self, parsed: Parsed, name: str) -> list[Parsed]:
         """The files of the repository, its tests and notebooks, too, that have a name and import its file.
@@ -322,7 +322,7 @@ class Project:
     def _imported_by_call(self, parsed: Parsed, call: ast.Call) -> Iterator[str]:
         """What `import_module("lib.models")` imports, whose name the file spells out."""
         function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
-        if function in _IMPORTING and call.args:
+        if function in IMPORTING and call.args:
             name = parsed.spelled_out(call.args[0]) or ""
             bare = name.lstrip(".")
             if bare:

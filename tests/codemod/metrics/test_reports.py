@@ -27,6 +27,41 @@ def test_a_running_value_that_is_shown(update: str) -> None:
     assert "total" in {report.text for report in found}
 
 
+TIMED = """
+class Figures:
+    def __init__(self):
+        self.loss, self.seconds, self.rows = 0, 0, []
+    def update(self, loss, seconds):
+        self.loss += loss
+        self.seconds += seconds
+    def take(self, loss):
+        self.loss += loss
+        self.seconds += time.time() - begun
+    def keep(self, *values):
+        self.rows.append(values)
+    def tick(self, n):
+        self.seconds += n * (time.time() - begun)
+begun, figures, rows = time.time(), Figures(), []
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "shown", "found"),
+    [
+        ("figures.update(loss.item(), time.time() - begun)", "figures.loss", ["figures"]),
+        ("figures.take(loss.item())", "figures.loss", ["figures"]),
+        ("figures.keep(loss.item(), time.time() - begun)", "figures.rows", ["figures"]),
+        ("rows.append((i, loss.item(), time.time() - begun))", "rows", ["rows"]),
+        ("rows.append({'loss': loss.item(), 'seconds': time.time() - begun})", "rows", ["rows"]),
+        ("figures.tick(len(y))", "figures.seconds", []),
+        ("rows.append(time.time() - begun)", "rows", []),
+    ],
+)
+def test_what_is_kept_beside_the_time(update: str, shown: str, found: list[str]) -> None:
+    """A meter that keeps the time of a step as well; the time itself is each process's own."""
+    assert [r.text for r in reports(before=TIMED, batch=update, end=f"print({shown})")] == found
+
+
 def test_each_of_two_loops_that_fill_one_name() -> None:
     """A second training loop, of which a reader of the first one's note knows nothing."""
     text = training(begin="found = []", batch="found.append(loss.item())", end="print(found)")

@@ -19,6 +19,7 @@ from accelify.codemod.metrics.ranks.expressions import Expressions
 from accelify.codemod.metrics.ranks.labels import (
     NONE,
     Given,
+    Label,
     Labels,
     Mark,
     Origin,
@@ -175,11 +176,13 @@ class Ranks(Expressions):
         return frozenset(la for each in labels for la in each if isinstance(la, Origin) and la.mark is Mark.ROWS)
 
     def _made_running(self, labels: Labels, node: ast.AST, loop: Loop) -> Labels:
-        """The labels of a value that is updated in each round; what is measured in time stays that."""
+        """The labels of a value that is updated in each round; the part that is measured in time alone stays that."""
         clocks = frozenset(la for la in labels if isinstance(la, Origin) and la.mark is Mark.CLOCK)
-        if clocks:
+        timed = {la.at for la in clocks}
+        others = frozenset(la for la in labels - clocks if _is_of_data(la) or _place(la) not in timed)
+        if clocks and not others:
             return clocks
-        updated = self._updated(labels, node)
+        updated = clocks | self._updated(others, node)
         counts = not self._is_unknown_at_times(node, loop)
         return updated | {Origin(Mark.STEPS, loop, differs=False)} if counts else updated
 
@@ -323,3 +326,13 @@ class Ranks(Expressions):
 
 def _is_starred(node: ast.expr) -> bool:
     return isinstance(node, ast.Starred)
+
+
+def _place(label: Label) -> str | None:
+    """The one part of an object that has a label; None for all of it."""
+    return label.at if isinstance(label, Origin) else label.into
+
+
+def _is_of_data(label: Label) -> bool:
+    """Whether a label says that what data say, not only how many there are, goes into a value; or what is passed."""
+    return isinstance(label, Given) or (label.differs and label.mark in (Mark.BATCH, Mark.RUNNING))

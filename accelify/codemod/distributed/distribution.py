@@ -376,7 +376,7 @@ class Ranks:
 
     def _only_tells_ranks(self, function: Scope, name: str) -> bool:
         """Whether a parameter is read for the number of a process and for nothing else: `args.gpu`."""
-        if function.is_method and not function.has_decorator("staticmethod") and name == function.parameters[0].arg:
+        if function.is_method and not function.is_static and name == function.parameters[0].arg:
             return False
         holders = [self.program.parent(n) for n in function.reads.get(name, ())]
         return bool(holders) and all(isinstance(h, ast.Attribute) and self.rank_of(h) is not None for h in holders)

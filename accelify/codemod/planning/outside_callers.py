@@ -153,7 +153,7 @@ def users_of_parameter(program: Program, function: Scope, name: str) -> list[str
     """
     is_constructor = function.name == "__init__" and function.parent is not None
     called = function.parent.name if is_constructor and function.parent is not None else function.name
-    given = [p.arg for p in function.parameters[int(function.is_method) :]]
+    given = [p.arg for p in function.parameters[int(function.is_method and not function.is_static) :]]
     position = given.index(name) if name in given else len(given)
     known = {absolute(f.path) for f in program.files}
     return [

@@ -94,7 +94,7 @@ def method_of(frame: Scope) -> Scope | None:
 
 
 def _is_static(function: Scope) -> bool:
-    return function.has_decorator("staticmethod") or function.has_decorator("classmethod")
+    return function.is_static or function.has_decorator("classmethod")
 
 
 def constructor(program: Program, cls: Scope) -> Scope | None:

@@ -212,7 +212,7 @@ def _handed(
     """A function gets the accelerator, in the place of an old parameter or besides all that it has."""
     node, name = function.node, script.reach.name
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    first = int(function.is_method and not function.has_decorator("staticmethod"))
+    first = int(function.is_method and not function.is_static)
     position = first if place is Place.FIRST else len(node.args.args)
     added = AddParameter(node, name, position, old)
     edits: dict[str, list[Edit]] = {function.module: [added]}

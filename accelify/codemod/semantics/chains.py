@@ -184,7 +184,7 @@ class Chains:
 
     def _find_given(self, call: ast.Call, callee: Scope, name: str) -> ast.expr | None:
         first = callee.parameters[:1]
-        is_bound = callee.is_method and not callee.has_decorator("staticmethod") and not self._is_unbound(call)
+        is_bound = callee.is_method and not callee.is_static and not self._is_unbound(call)
         if is_bound and first and first[0].arg == name:
             if any(isinstance(v, Instance) for v in self.program.values(call.func)):
                 return call.func  # `meter(x)`

@@ -597,7 +597,7 @@ class Conditions:
         own = frame.parameters[0].arg if frame.is_method and frame.parameters else None
         if found or frame.parent is None or not isinstance(node.value, ast.Name) or node.value.id != own:
             return found
-        is_plain = not (frame.has_decorator("staticmethod") or frame.has_decorator("classmethod"))
+        is_plain = not (frame.is_static or frame.has_decorator("classmethod"))
         family = [frame.parent, *self.flow.descendants(frame.parent)] if is_plain else []
         return frozenset(map(Instance, family))
 

@@ -38,6 +38,8 @@ class Program:
 
     def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> None:
         self.flow = Flow(files, project, named)
+        if plain := self.flow.plain_methods():
+            self.flow = Flow(files, project, named, plain)
         self.files = list(files)
         self.named = list(named)
         self._once: dict[Callable[[Program], object], object] = {}

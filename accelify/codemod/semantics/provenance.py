@@ -447,7 +447,7 @@ class Tracer:
         node = function.node
         assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         listed = [p.arg for p in [*node.args.posonlyargs, *node.args.args]]
-        is_bound = function.is_method and not function.has_decorator("staticmethod")
+        is_bound = function.is_method and not function.is_static
         listed = listed[1:] if is_bound and not self._is_unbound(call, function) else listed
         return listed[max(self._kept(call.func, ()), default=0) :]
 

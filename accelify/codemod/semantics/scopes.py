@@ -27,6 +27,7 @@ class Scope:
     declared_nonlocal: set[str] = field(default_factory=set)
     children: list[Scope] = field(default_factory=list)
     generates: bool = False
+    is_called_on_class: bool = False  # of a method: as `Trainer.fit(data)` alone, with no instance
     star_imports: list[str] = field(default_factory=list)
     starred: dict[str, Scope] = field(default_factory=dict)  # the modules of the project that names come from by `*`
     root: Scope = field(init=False)  # the module's scope
@@ -105,6 +106,11 @@ class Scope:
         """Whether a function carries `@name`."""
         decorators = getattr(self.node, "decorator_list", [])
         return any(isinstance(d, ast.Name) and d.id == name for d in decorators)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether a function of a class gets no instance: a `@staticmethod`, or called on the class alone."""
+        return self.is_called_on_class or self.has_decorator("staticmethod")
 
     @cached_property
     def is_property(self) -> bool:

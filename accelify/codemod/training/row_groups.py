@@ -41,7 +41,7 @@ def collate_functions(program: Program, loader: Value) -> Iterator[Scope]:
 
 def _cuts(function: Scope) -> bool:
     """Whether a function divides the number of its rows, or iterates over them in strides."""
-    given = function.parameters[int(function.is_method and not function.has_decorator("staticmethod")) :]
+    given = function.parameters[int(function.is_method and not function.is_static) :]
     if not given:
         return False
     nodes = list(ast.walk(function.node))

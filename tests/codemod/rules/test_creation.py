@@ -181,3 +181,44 @@ def test_an_accelerator_is_created_below_what_a_function_calls_global(first: str
     assert "global args, best\n    accelerator = Accelerator(cpu=args.no_cuda)\n" in migrated(
         GLOBAL.format(first=first)
     )
+
+
+GROUPED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Steps:
+    def fit(width, epochs):
+        model = nn.Linear(width, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(torch.randn(8, width))
+        for epoch in range(epochs):
+            Steps.train(model, loader, optimizer)
+
+    def train(model, loader, optimizer):
+        model.train()
+        for x in loader:
+            loss = model(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+Steps.fit(4, 2)
+"""
+
+
+def test_a_function_that_a_class_only_groups_has_no_self_to_keep_it() -> None:
+    after = migrated(GROUPED)
+    assert "        accelerator = Accelerator(cpu=True)\n" in after or "        accelerator = Accelerator()\n" in after
+    assert "Steps.train(model, loader, optimizer, accelerator)" in after
+    assert "def train(model, loader, optimizer, accelerator):" in after
+    assert "width." not in after
+
+
+def test_a_class_whose_methods_are_called_on_it_with_an_instance_keeps_it() -> None:
+    text = GROUPED.replace("fit(width", "fit(self, width").replace("def train(", "def train(self, ")
+    text = text.replace("Steps.train(", "Steps.train(self, ").replace("Steps.fit(", "Steps().fit(")
+    assert "self.accelerator.backward(loss)" in migrated(text)

@@ -517,6 +517,6 @@ def is_self(program: Program, node: ast.expr) -> bool:
     if not isinstance(node, ast.Name):
         return False
     owner = program.scope(node).owner(node.id)
-    if owner is None or not owner.is_method or owner.has_decorator("staticmethod"):
+    if owner is None or not owner.is_method or owner.is_static:
         return False
     return bool(owner.parameters) and owner.parameters[0].arg == node.id

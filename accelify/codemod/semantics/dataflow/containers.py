@@ -104,7 +104,7 @@ class Containers(Memory):
                 self._wake(method)
                 self._add(("var", method, _first(method)), frozenset({owner}))
                 return self._get(("return", method))
-            bound = None if method.has_decorator("staticmethod") else owner
+            bound = None if method.is_static else owner
             return frozenset({FunctionValue(method, bound)})
         found: set[Value] = set(self._get(("attr", owner.cls, name)))
         for each in [owner.cls, *self.ancestors(owner.cls)]:

@@ -10,7 +10,7 @@ known, and adds nothing to what others hold by then.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
@@ -37,8 +37,13 @@ from accelify.codemod.semantics.values import (
 class Flow(Expressions):
     """The values of all expressions of a program."""
 
-    def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> None:
+    def __init__(
+        self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed], plain: Set[ast.AST] = frozenset()
+    ) -> None:
+        """`plain`: the functions of classes that get no instance, though no decorator says so."""
         super().__init__(files, project, named)
+        for node in plain:
+            self.made_by[node].is_called_on_class = True
         roots = (built.root for path, built in self.bindings.items() if path not in self.named)
         self._waiting = {guard: root for root in roots if (guard := main_guard(root)) is not None}
         self._run()
@@ -78,6 +83,38 @@ class Flow(Expressions):
             callers.setdefault(scope, {})[call] = None
         self.callees = {call: found.keys() for call, found in callees.items()}
         self.callers = {scope: found.keys() for scope, found in callers.items()}
+
+    def plain_methods(self) -> frozenset[ast.AST]:
+        """What a class only groups: undecorated functions that are called on the class, with no instance of it.
+
+        Within them, the first parameter was taken for an instance: what is called on it, or passed on, says nothing.
+        """
+        methods = [s for b in self.bindings.values() for s in b.root.walk() if s.is_method and s.parameters]
+        found = {m for m in methods if any(self._is_on_class(c, m) for c in self.callers.get(m, ()))}
+        while taking := {m for m in found if any(self._gives_instance(c, m, found) for c in self.callers[m])}:
+            found -= taking
+        return frozenset(m.node for m in found if not m.is_static)
+
+    def _is_on_class(self, call: ast.Call, method: Scope) -> bool:
+        """Whether a call names an undecorated method by its class: `Trainer.fit(data)`."""
+        called = [v for v in self.values.get(call.func, NOTHING) if isinstance(v, FunctionValue) and v.scope is method]
+        is_decorated = bool(getattr(method.node, "decorator_list", ()))
+        return bool(called) and not is_decorated and all(v.owner is None for v in called)
+
+    def _gives_instance(self, call: ast.Call, method: Scope, plain: Set[Scope]) -> bool:
+        """Whether a call is on an instance, or passes one first; the first parameter of a plain method is none."""
+        is_on_class, frame = self._is_on_class(call, method), self.scope_of[call].frame
+        given = next(iter(call.args), None) if is_on_class else getattr(call.func, "value", None)
+        if frame in plain and isinstance(given, ast.Name) and given.id == frame.parameters[0].arg:
+            return False
+        return not is_on_class or (given is not None and self._is_instance(given, method))
+
+    def _is_instance(self, node: ast.expr, method: Scope) -> bool:
+        """Whether an expression may be an instance of a method's class, or of one below it."""
+        cls = method.parent
+        assert cls is not None
+        family = {cls, *self.descendants(cls)}
+        return any(isinstance(v, Instance) and v.cls in family for v in self.values.get(node, NOTHING))
 
     def _place_of_run(self, run: tuple[ast.Call, Scope]) -> tuple[str, int, int, int, str, int, int]:
         call, scope = run
@@ -176,7 +213,7 @@ class Flow(Expressions):
         cls = unit.parent
         assert cls is not None
         parameters = unit.parameters
-        if not parameters or unit.has_decorator("staticmethod"):
+        if not parameters or unit.is_static:
             return
         key = ("var", unit, parameters[0].arg)
         family = [cls, *self.descendants(cls)]

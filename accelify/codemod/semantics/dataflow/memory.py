@@ -123,7 +123,7 @@ class Memory:
         if unit.kind != "function":
             return
         for position, parameter in enumerate(unit.parameters):
-            if position == 0 and unit.is_method and not unit.has_decorator("staticmethod"):
+            if position == 0 and unit.is_method and not unit.is_static:
                 continue
             self._fill(unit, parameter.arg)
         assert isinstance(unit.node, (ast.FunctionDef, ast.AsyncFunctionDef))

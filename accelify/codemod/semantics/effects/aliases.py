@@ -55,7 +55,7 @@ class Aliases:
     def given(self, run: Run, place: Place) -> frozenset[Place]:
         """The places outside that a change of a parameter changes."""
         function, node = run.function, run.function.node
-        is_method = function.is_method and not function.has_decorator("staticmethod")
+        is_method = function.is_method and not function.is_static
         if is_method and function.parameters and place.name == function.parameters[0].arg:
             if run.makes or run.owner is None:
                 return frozenset() if run.makes else frozenset({Place(None, place.name, place.path)})

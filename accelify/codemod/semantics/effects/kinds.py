@@ -425,7 +425,7 @@ class Kinds:
         return frozenset(k if k in _ITSELF else UNKNOWN for k in self.of(over))
 
     def _parameter(self, function: Scope, parameter: ast.arg) -> Held:
-        method = function.is_method and not function.has_decorator("staticmethod")
+        method = function.is_method and not function.is_static
         if method and function.parameters and parameter is function.parameters[0] and function.parent is not None:
             return self._of_class(function.parent)
         callers = self.flow.callers.get(function, ())

@@ -99,7 +99,7 @@ class Names:
         if not isinstance(node, ast.Name):
             return None
         method = self.scope(node).owner(node.id)
-        if method is None or not method.is_method or method.has_decorator("staticmethod"):
+        if method is None or not method.is_method or method.is_static:
             return None
         first = method.parameters[:1]
         is_self = bool(first) and first[0].arg == node.id and method.writes[node.id] == [first[0]]

@@ -228,3 +228,35 @@ def wrap(given):
 def test_what_decorators_keep_of_what_they_are_given(decorated: str, kept: set[str]) -> None:
     found = Facts(f"{REGISTRY}{decorated}\nmade = KINDS[name]\n").variable("made")
     assert {f for f in found if f.startswith(("class", "function"))} == kept
+
+
+GROUPED = "class A:\n    def f(a, b): return a\n    def g(a): return A.f(a, 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "plain"),
+    [
+        ("A.f(1, 2)", set()),  # `g` may be called with an instance
+        ("A.g(1)", {"A.f", "A.g"}),
+        ("A.f(1, 2)\nA().f(2)", set()),
+        ("x = A()\nA.f(x, 2)", set()),
+        ("x = A()\nA.g(x)", set()),
+        ("class B(A):\n    def f(self, b): return A.f(self, b)\nB().f(1)", set()),
+        ("A().g()", set()),
+    ],
+)
+def test_functions_that_a_class_only_groups_get_no_instance(use: str, plain: set[str]) -> None:
+    facts = Facts(f"{GROUPED}{use}\n")
+    assert {s for s in ("A.f", "A.g") if facts.scope(s).is_static} == plain
+
+
+def test_what_is_called_on_the_first_argument_of_a_grouped_function_says_nothing() -> None:
+    text = "from torch import nn\nclass A:\n    def train(n):\n        A.step(nn.Linear(n, 1))\n"
+    facts = Facts(f"{text}    def step(model):\n        model.train()\nA.train(3)\n")
+    assert facts.scope("A.train").is_static
+    assert facts.scope("A.step").is_static
+
+
+def test_a_decorated_function_may_get_an_instance() -> None:
+    facts = Facts("from other import bind\nclass A:\n    @bind\n    def f(a): return a\nA.f(1)\n")
+    assert not facts.scope("A.f").is_static

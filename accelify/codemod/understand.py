@@ -25,6 +25,7 @@ from accelify.codemod.preparing.parallel_wrappers import Unwrapped, Wrappers
 from accelify.codemod.preparing.placing import Access, EarlyCode, Start, chosen_gpus
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.reach import Reach, Reacher
+from accelify.codemod.preparing.saved_objects import saved_whole
 from accelify.codemod.preparing.seeds import Seeds
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.preparing.wrapping import Wrapping
@@ -162,7 +163,8 @@ def _laid(
     may_ask = code.options.runtime.has("current")
     outside = code.options.called_outside
     name = _free_name(program, "accelerator")
-    reach = Reacher(program, name, needs, may_ask=may_ask, called_outside=outside).solve()
+    saved = frozenset[Scope]().union(*program.once(saved_whole).values())
+    reach = Reacher(program, name, needs, may_ask=may_ask, called_outside=outside, saved=saved).solve()
     sites: list[ast.AST] = [g.anchor for g in preparation.groups if g.anchor is not None]
     sites += [*training.backwards, *(node for _, node in preparation.wrapped), *replaced]
     sites += reached if not code.is_by_hand else ()

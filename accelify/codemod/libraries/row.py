@@ -190,6 +190,7 @@ class Trait(Enum):
     PICKS = "picks"  # gives one of the items of its first argument, or some of them
     KEEPS_ITEMS = "keeps_items"  # holds all items that it has gone over
     STOPS = "stops"  # yields no more items of one argument than another says or has
+    PICKLES = "pickles"  # writes its first argument whole, with all that it holds
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
     DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all
     FETCHES = "fetches"  # downloads what is missing, unasked, into a folder that all processes see

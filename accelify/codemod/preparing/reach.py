@@ -2,7 +2,8 @@
 
 A home creates it: a module, when set-up is done there; the function or class that does the set-up otherwise. From there
 it travels as a person would pass it: functions of a home module read the global, other functions get a parameter, and a
-class keeps `self.accelerator`. Functions and classes whose callers are not all known by name ask for the current one.
+class keeps `self.accelerator`. Functions and classes whose callers are not all known by name ask for the current one,
+as do classes whose objects are saved whole: the file could not be read without the accelerator.
 """
 
 from __future__ import annotations
@@ -128,14 +129,20 @@ class Reacher:
         *,
         may_ask: bool = True,
         called_outside: Collection[tuple[str, str]] = (),
+        saved: Collection[Scope] = (),
     ) -> None:
-        """`called_outside`: the paths and names of functions and classes that files beside the program call."""
+        """Take what needs it.
+
+        called_outside: the paths and names of functions and classes that files beside the program call.
+        saved: the classes whose objects are saved whole.
+        """
         self.program = program
         self.flow = program.flow
         self.needs = needs
         self.name = name
         self.may_ask = may_ask
         self.called_outside = called_outside
+        self.saved = saved
         self.found = _Found()
         self.asking: set[Scope] = set()
         self.first: _Found | None = None
@@ -240,6 +247,7 @@ class Reacher:
         unfit |= {n for n in found.nodes if (n.module, n.name) in self.called_outside and n not in found.homes}
         unfit |= {home for home in found.homes if home.kind != "module" and self._is_below_home(home)}
         unfit |= {c for c in found.holders if c not in found.homes and self._is_built_by_others(c, found.nodes)}
+        unfit |= {c for c in {*found.holders, *found.constructed} - {*found.homes} if self._is_saved(c)}
         needing = {n for node in unfit for n in self._needing(node, found.nodes)} - self.asking
         asking = self.asking | (needing or unfit)
         classes = [node for node in asking if node.kind == "class"]
@@ -250,6 +258,9 @@ class Reacher:
         """Whether a class that nobody makes here has a constructor that runs this one, without the accelerator."""
         inits = {d: self.flow.method(d, "__init__") for d in self.flow.descendants(cls) if d not in nodes}
         return any(init is not None and init.parent is d for d, init in inits.items())
+
+    def _is_saved(self, cls: Scope) -> bool:
+        return not {cls, *self.flow.descendants(cls)}.isdisjoint(self.saved)
 
     def _needing(self, node: Scope, nodes: set[Scope]) -> set[Scope]:
         """Those for which a function is passed the accelerator: itself, or what it calls."""

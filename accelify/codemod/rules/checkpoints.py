@@ -36,6 +36,7 @@ from accelify.codemod.files_written.own_paths import is_named_apart, named_apart
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.table import is_kind
 from accelify.codemod.metrics.decisions import decided_apart, decided_together
+from accelify.codemod.preparing.saved_objects import saved_whole
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope, method_of_call
@@ -71,10 +72,23 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WHERE_SAVED)
     if not script.is_by_hand:
         yield from _loaded_where_saved(script)
+    yield from _saved_with_accelerator(script)
     made = [s.call for s in script.written.saves if _is_made(script, s) or s.call in guarding.covered]
     waits = list(_waits(script, [call for call in made if not guarding.cached.holds(call)]))
     yield from waits
     yield from _waits_apart(script, waits)
+
+
+def _saved_with_accelerator(script: Script) -> Iterator[Remark]:
+    """A note for each file that gets a whole object which keeps the accelerator."""
+    reach = script.access.reach
+    keeping = {*reach.holders, *reach.constructed, *(h for h in reach.homes if h.kind == "class")}
+    keeping |= {cls for holder in keeping for cls in script.program.flow.descendants(holder)}
+    for call, classes in script.program.once(saved_whole).items():
+        for cls in sorted(classes & keeping, key=lambda c: c.qualified_name)[:1]:
+            name = script.options.runtime.name
+            message = f"`{cls.name}` keeps the accelerator, so this file loads only where {name} is: save state dicts"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _is_saved_by_one(script: Script, save: ast.Call) -> bool:

@@ -89,6 +89,9 @@ effects=writes_files
     plotly.io: write_image write_html
     trimesh.exchange.export: export_mesh
     omegaconf: OmegaConf.save
++ traits=pickles
+    pickle dill joblib: dump
+    torch: save
 effects=writes_files mutates=self
     <dataset>: save_to_disk
 effects=writes_files

@@ -183,6 +183,10 @@ def _rewrite(
     made = _plan(files, project, named, options)
     if made is None:
         return _from_accelerate(files, project, named, options) or _trained_unread(files, project, named)
+    if made.obstacles and project.has_picked(files):  # which may stand in code that the user does not pick
+        results = _rewrite(named, project.without_picked(), options, with_callers, may_start_processes)
+        if not any(r.status is Status.DECLINED for r in results):
+            return results
     if made.is_trial and (trainers := [c.path for c in project.importers(named) if ".backward" in c.text]):
         message = (
             f"the main block of this file is only a quick test; the training is in {', '.join(trainers)}: name "

@@ -71,6 +71,35 @@ class Parsed:
         texts = [self.spelled_out(part) for part in parts]
         return "".join(t for t in texts if t is not None) if texts and None not in texts else None
 
+    def pattern(self, node: ast.expr) -> str:
+        """How a module's name reads that is made at run time: `lib.*_net` of `"lib." + kind + "_net"`.
+
+        That of its own package is left out, as in a relative import: `.*` of `f"{__package__}.{kind}"`.
+        """
+        if (text := self.spelled_out(node)) is not None:
+            return text
+        if isinstance(node, ast.Name):
+            known = self._assigned_once.get(node.id)
+            is_package = node.id == "__package__" or (node.id == "__name__" and self.path.endswith("__init__.py"))
+            return self.pattern(known) if known is not None and known.lineno < node.lineno else "*" * (not is_package)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return self.pattern(node.left) + self.pattern(node.right)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            return re.sub(r"%[-+ #0]*\d*(\.\d+)?\w", "*", self.pattern(node.left))
+        if isinstance(node, ast.JoinedStr):
+            return "".join(self.pattern(v.value if isinstance(v, ast.FormattedValue) else v) for v in node.values)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            return self._pattern_of_method(node, node.func)
+        return "*"
+
+    def _pattern_of_method(self, call: ast.Call, method: ast.Attribute) -> str:
+        """`"lib.{}".format(kind)`, `".".join(["lib", kind])`"""
+        text = self.pattern(method.value)
+        if method.attr == "format":
+            return re.sub(r"\{[^{}]*\}", "*", text)
+        listed = call.args[0] if method.attr == "join" and call.args else None
+        return text.join(map(self.pattern, listed.elts)) if isinstance(listed, (ast.List, ast.Tuple)) else "*"
+
     @cached_property
     def _assigned_once(self) -> dict[str, ast.expr]:
         """What the variables hold whose name gets a value in one place of the file."""

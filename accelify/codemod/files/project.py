@@ -19,6 +19,7 @@ _MOST_FILES = 100
 _MOST_LISTED = 200  # files that are looked at for an import of another
 _ADDING = ("sys.path.append", "sys.path.insert", "sys.path.extend")
 _DEPTH = 4  # names that a name is made of
+_MOST_MEANT = 16  # by one import
 _MOST_FOLDERS = 20  # that one expression may mean
 IMPORTING = ("import_module", "__import__")  # functions
 _OF_ENTRIES = (".parameters()", "__main__")  # what scripts have that a user starts
@@ -27,8 +28,12 @@ _OF_ENTRIES = (".parameters()", "__main__")  # what scripts have that a user sta
 class Project:
     """The files on disk, read and parsed at most once."""
 
-    def __init__(self, given: dict[str, bytes] | None = None, disk: Disk | None = None) -> None:
+    def __init__(
+        self, given: dict[str, bytes] | None = None, disk: Disk | None = None, *, reads_picked: bool = True
+    ) -> None:
+        """reads_picked: whether what imports by names made at run time may mean is read, too."""
         self.disk = disk or Disk()
+        self._reads_picked = reads_picked
         self._given = {absolute(path): data for path, data in (given or {}).items()}
         self.is_on_disk = given is None
         self._parsed: dict[str, Parsed | None] = {}
@@ -43,10 +48,20 @@ class Project:
 
     def with_changes(self, changed: dict[str, bytes]) -> Project:
         """The same project with other bytes in some files."""
-        made = Project(disk=self.disk)
+        made = Project(disk=self.disk, reads_picked=self._reads_picked)
         made._given = {**self._given, **{absolute(path): data for path, data in changed.items()}}
         made.is_on_disk = self.is_on_disk
         return made
+
+    def without_picked(self) -> Project:
+        """The same project, in which nothing is read for imports by names made at run time."""
+        made = Project(disk=self.disk, reads_picked=False)
+        made._given, made.is_on_disk = self._given, self.is_on_disk
+        return made
+
+    def has_picked(self, files: Sequence[Parsed]) -> bool:
+        """Whether some of the files may be read only for an import by a name made at run time."""
+        return any(self._picked_by(f, n) for f in files for n in f.imports if isinstance(n, ast.Call))
 
     def notebooks(self) -> dict[str, Notebook]:
         """The notebooks that have been read, by their paths."""
@@ -281,18 +296,46 @@ class Project:
                 if self._try(path) is None:
                     yield node, self._errors[absolute(path)]
 
-    def named_like(self, importer: str, begin: str, word: str) -> list[str]:
-        """The files with a word that a file may import under a name with some beginning: `models.` + what is chosen."""
-        *parts, name = begin.split(".")
-        for folder in self._search_path(Path(importer).parent) if begin else ():
+    def named_like(self, importer: str, pattern: str, word: str) -> list[str]:
+        """The files with a word that a file may import under a name like a pattern: `models.*_net`, `.*` beside it.
+
+        Of a name without a `*`, only the beginning is known.
+        """
+        begin, _, rest = pattern.partition("*")
+        *parts, name = begin.lstrip(".").split(".")
+        end = rest.rpartition("*")[2]
+        here = Path(importer).parent
+        level = len(begin) - len(begin.lstrip("."))
+        folders = [here.joinpath(*[".."] * (level - 1))] if level else self._search_path(here) if begin else []
+        for folder in folders:
             package = folder.joinpath(*parts)
             on_disk = self.disk.files(package, ".py") if self.is_on_disk and package.is_dir() else []
             given = [p for p in map(Path, self._given) if p.parent == Path(absolute(str(package)))]
-            found = [p for p in (*on_disk, *given) if p.stem.startswith(name) and p.stem != "__init__"]
-            if found:
+            stems = [p for p in (*on_disk, *given) if p.stem.startswith(name) and p.stem != "__init__"]
+            if found := [p for p in stems if p.stem.endswith(end)]:
                 texts = [p for p in map(self._try, map(str, found)) if p is not None and word in p.text]
                 return [parsed.path for parsed in texts]
         return []
+
+    def meant_at_run_time(self, parsed: Parsed, call: ast.Call) -> list[str]:
+        """The files that an import may mean by a name which is made at run time, as far as the name is known."""
+        if not call.args or parsed.spelled_out(call.args[0]) is not None:
+            return []
+        pattern = parsed.pattern(call.args[0])
+        given = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "package")]
+        package = parsed.spelled_out(given[0]) if given and pattern.startswith(".") else None
+        found = self.named_like(parsed.path, f"{package or ''}{pattern}", "")
+        return [path for path in found if absolute(path) != absolute(parsed.path)]
+
+    def read_at_run_time(self, parsed: Parsed, call: ast.Call) -> list[str]:
+        """All that an import may mean by a name made at run time, if it is read; which trainer is meant users say."""
+        meant = self.meant_at_run_time(parsed, call)
+        is_read = (
+            self._reads_picked
+            and len(meant) <= _MOST_MEANT
+            and not any(self._has_text(path, ".backward(") for path in meant)
+        )
+        return meant if is_read else []
 
     def having(self, path: str, word: str) -> list[str]:
         """The scripts of a file's repository that have a word."""
@@ -320,13 +363,15 @@ class Project:
                     yield path
 
     def _imported_by_call(self, parsed: Parsed, call: ast.Call) -> Iterator[str]:
-        """What `import_module("lib.models")` imports, whose name the file spells out."""
-        function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
-        if function in IMPORTING and call.args:
-            name = parsed.spelled_out(call.args[0]) or ""
-            bare = name.lstrip(".")
-            if bare:
-                yield from self._packages(parsed.path, bare, len(name) - len(bare))
+        """What `import_module("lib.models")` imports, whose name the file spells out, or what else is read for it."""
+        name = parsed.spelled_out(call.args[0]) if _is_import(call) else None
+        bare = name.lstrip(".") if name else ""
+        if name and bare:
+            yield from self._packages(parsed.path, bare, len(name) - len(bare))
+        yield from self._picked_by(parsed, call)
+
+    def _picked_by(self, parsed: Parsed, call: ast.Call) -> list[str]:
+        return self.read_at_run_time(parsed, call) if _is_import(call) else []
 
     def _packages(self, importer: str, name: str, level: int) -> Iterator[str]:
         path = self.resolve(importer, name, level)
@@ -397,6 +442,12 @@ class Project:
         if path not in self._exists:
             self._exists[path] = self.disk.is_there(Path(path)) or (bool(self._given) and absolute(path) in self._given)
         return self._exists[path]
+
+
+def _is_import(call: ast.Call) -> bool:
+    """`import_module(name)`, `__import__(name)`"""
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+    return function in IMPORTING and bool(call.args)
 
 
 def _adds_a_folder(node: ast.AST) -> bool:

@@ -128,3 +128,25 @@ def test_lengths_are_read_in_one_spelling(text: str, read: str) -> None:
     parsed = parse("a.py", text.encode())
     assert ast.unparse(parsed.tree) == read
     assert parsed.source(parsed.tree.body[-1]) == text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("'lib.net'", "lib.net"),
+        ("'lib.' + kind + '_net'", "lib.*_net"),
+        ("f'lib.{kind}_net'", "lib.*_net"),
+        ("'lib.{}_net'.format(kind)", "lib.*_net"),
+        ("'lib.%s_net' % kind", "lib.*_net"),
+        ("'.'.join(['lib', kind])", "lib.*"),
+        ("f'{__package__}.{kind}'", ".*"),
+        ("named", "lib.*"),
+        ("kind", "*"),
+        ("__name__", "*"),
+    ],
+)
+def test_the_pattern_of_a_name_that_is_made_at_run_time(name: str, pattern: str) -> None:
+    parsed = parse("main.py", f"import sys\nkind = sys.argv[1]\nnamed = 'lib.' + kind\n{name}\n".encode())
+    last = parsed.tree.body[-1]
+    assert isinstance(last, ast.Expr)
+    assert parsed.pattern(last.value) == pattern

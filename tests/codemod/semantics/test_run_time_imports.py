@@ -386,3 +386,90 @@ def test_a_package_that_imports_its_own_files_as_it_is_imported(
     Path("main.py").write_text("import sys\nfrom runners import *\nrunner = globals()[sys.argv[1]]()\nrunner.fit()\n")
     said = [n.message for r in rewrite_together(("main.py",), Options()) for n in r.notes]
     assert ["runners/plain.py" in message for message in said] == [True] * trains
+
+
+HOOKS = {
+    "hooks/keep_hook.py": "import torch\nclass Hook:\n    def at_end(self, net):\n        torch.save(net, 'last.pt')\n",
+    "hooks/log_hook.py": "class Hook:\n    def at_end(self, net):\n        open('log.txt', 'a').write('done')\n",
+    "hooks/text.py": "class Hook:\n    def at_end(self, net):\n        open('text.txt', 'a').write('done')\n",
+}
+KEEP, LOG, TEXT = HOOKS
+
+
+def results_with_hooks(pick: str, **more: str) -> dict[str, Status]:
+    """What becomes of a script that trains with a hook which it picks, and of the hooks."""
+    Path("hooks").mkdir()
+    for path, text in (HOOKS | {f"hooks/{name}.py": text for name, text in more.items()}).items():
+        Path(path).write_text(text)
+    Path("hooks/__init__.py").write_text("")
+    Path("main.py").write_text(
+        f"import importlib, sys, torch\nfrom torch import nn\nname = sys.argv[1]\n{pick}\nhook = module.Hook()\n"
+        "net = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for x in torch.utils.data.DataLoader(torch.randn(8, 4)):\n    optimizer.zero_grad()\n"
+        "    net(x).mean().backward()\n    optimizer.step()\nhook.at_end(net)\n"
+    )
+    results = rewrite_together(("main.py",), Options())
+    assert [r.status for r in results if r.path == "main.py"] == [Status.MIGRATED]
+    return {r.path: r.status for r in results if r.path != "main.py"}
+
+
+@pytest.mark.parametrize(
+    ("pick", "paths"),
+    [
+        ("module = importlib.import_module('hooks.' + name)", [KEEP, LOG, TEXT]),
+        ("module = importlib.import_module('.' + name, 'hooks')", [KEEP, LOG, TEXT]),
+        ("module = importlib.import_module('.'.join(['hooks', name]))", [KEEP, LOG, TEXT]),
+        ("module = importlib.import_module(f'hooks.{name}_hook')", [KEEP, LOG]),
+        ("path = 'hooks.%s_hook' % name\nmodule = importlib.import_module(path)", [KEEP, LOG]),
+        ("module = importlib.import_module('hooks.k{}'.format(name))", [KEEP]),
+        ("module = importlib.import_module(name)", []),
+    ],
+)
+def test_all_that_may_be_picked_is_read(
+    pick: str, paths: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert results_with_hooks(pick) == dict.fromkeys(paths, Status.MIGRATED)
+
+
+PICK = "module = importlib.import_module('hooks.' + name)"
+
+
+def test_what_cannot_be_migrated_is_not_read_for_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = (
+        "import torch\nimport torch.distributed as dist\nclass Hook:\n    def at_end(self, net):\n"
+        "        dist.init_process_group('gloo', rank=0, world_size=1)\n"
+        "        net = torch.nn.parallel.DistributedDataParallel(net)\n"
+    )
+    assert results_with_hooks(PICK, own=own) == {}
+
+
+def test_a_trainer_is_not_read_for_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert results_with_hooks(PICK, runner=RUNNER) == {}
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        f"{LISTED}for name in NAMES:\n    __import__('.'.join([__name__, name]), fromlist=[name])\n",
+        f"import importlib\n{LISTED}MODULES = [importlib.import_module('.' + name, __package__) for name in NAMES]\n",
+        "import importlib, pkgutil\nfor part in pkgutil.iter_modules(__path__):\n"
+        "    importlib.import_module(f'{__name__}.{part.name}')\n",
+    ],
+)
+def test_a_registry_that_a_package_fills_from_its_own_files(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hooks").mkdir()
+    Path("registry.py").write_text("KINDS = {}\ndef add(cls):\n    KINDS[cls.__name__] = cls\n    return cls\n")
+    Path("hooks/__init__.py").write_text(package)
+    Path("hooks/text.py").write_text(f"from registry import add\n@add\n{HOOKS[TEXT]}")
+    Path("main.py").write_text(
+        f"import sys\nimport hooks\nfrom registry import KINDS\nhook = KINDS[sys.argv[1]]()\n{RUNNER}"
+        "run(torch.utils.data.DataLoader(torch.randn(8, 4)))\nhook.at_end(model)\n"
+    )
+    results = {r.path: r.after.decode() for r in rewrite_together(("main.py",), Options())}
+    assert results["main.py"].endswith("if accelerator.is_main_process:\n    hook.at_end(model)\n")

@@ -454,7 +454,8 @@ class Calls(Containers):
     def _import_module(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
         """`import_module("tensorboardX")` is that module, `__import__("torch.optim")` the package that holds it.
 
-        Of a name that is made at run time it is the modules that it may mean among the files that the user has named.
+        Of a name that is made at run time it is the modules that it may mean: of the files that the user has named, or
+        else of those that are read for it.
         """
         parsed = self.parsed_of[self.scope_of[node].module]
         told = [v.value for given in arguments[:1] for v in given if isinstance(v, Constant)]
@@ -464,8 +465,9 @@ class Calls(Containers):
             return frozenset(ModuleValue(root) for root in found if root is not None) or None
         modules = [name for name in told if isinstance(name, str)]
         if not modules:
-            like = self.project.named_like(parsed.path, beginning(node.args[0]), "") if node.args else ()
-            return frozenset(ModuleValue(self.bindings[path].root) for path in self.named.intersection(like)) or None
+            named = self.named.intersection(self.project.meant_at_run_time(parsed, node))
+            read = named or self.bindings.keys() & self.project.read_at_run_time(parsed, node)
+            return frozenset(ModuleValue(self.bindings[path].root) for path in read) or None
         if isinstance(node.func, ast.Name) and node.func.id == "__import__" and not arguments[3:] and not keywords:
             modules = [name.partition(".")[0] for name in modules]
         importer = self.path_of_root[self.scope_of[node].root]

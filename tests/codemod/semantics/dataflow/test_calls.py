@@ -503,6 +503,20 @@ def test_a_module_that_is_imported_by_a_known_name(imported: str, named: set[str
     assert Facts(files).variable("made") == named
 
 
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("'lib.' + kind", {"class One", "class Two"}), ("f'lib.{kind}_net'", {"class Two"}), ("kind", set())],
+)
+def test_each_module_that_a_name_of_run_time_may_mean(name: str, made: set[str]) -> None:
+    files = {
+        "main.py": "import importlib, sys\nkind = sys.argv[1]\n"
+        f"made = getattr(importlib.import_module({name}), kind)\n",
+        "lib/one.py": "class One: pass\n",
+        "lib/two_net.py": "class Two: pass\n",
+    }
+    assert Facts(files).variable("made") == made
+
+
 def test_each_of_the_names_that_a_loop_imports() -> None:
     text = "import importlib\nfor name in ['a', 'b.c']:\n    writer = importlib.import_module(name).Writer\n"
     assert Facts(text).variable("writer") == {"a.Writer", "b.c.Writer"}

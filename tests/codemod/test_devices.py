@@ -618,6 +618,23 @@ def test_a_script_that_knows_gpus_of_one_kind_alone_has_no_other_accelerator(lin
     assert "accelerator = Accelerator(cpu=not torch.cuda.is_available())\n" in after
 
 
+@pytest.mark.parametrize(
+    ("on_gpu", "otherwise", "is_for_cuda"),
+    [
+        ("rows = rows.pin_memory().to(device)", "rows = rows.to(device)", False),
+        ("rows = rows.to(device, non_blocking=True)", "rows = rows.float().to(device)", False),
+        ("rows = rows.to(device)", "rows = rows.to(other)", True),
+        ("rows = rows.cuda()", "rows = rows.to(device)", True),
+        ("rows = rows.to(device)", "rows = rows.to(device)\n    print(rows)", True),
+    ],
+)
+def test_a_gpu_decides_only_how_something_gets_to_the_device(on_gpu: str, otherwise: str, is_for_cuda: bool) -> None:
+    before = 'device = "cuda" if torch.cuda.is_available() else "mps"\nother = torch.device("cpu")\n'
+    rows = f'rows = torch.ones(4)\nif device == "cuda":\n    {on_gpu}\nelse:\n    {otherwise}\nprint(rows)'
+    after = migrated(script(**MOVED, end=before + rows))
+    assert ("cpu=not torch.cuda.is_available()" in after) is is_for_cuda
+
+
 def test_an_option_keeps_the_script_on_the_cpu_too() -> None:
     start = "from options import args\ncuda = not args.no_cuda and torch.cuda.is_available()\n"
     model = "if cuda:\n    model.cuda()\nkind = torch.cuda.FloatTensor if cuda else torch.FloatTensor"

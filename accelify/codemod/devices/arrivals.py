@@ -12,7 +12,7 @@ from functools import cached_property
 
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import Lattice, Place, asks_no_value, is_open
-from accelify.codemod.devices.moves import Move
+from accelify.codemod.devices.moves import Move, moved_by
 from accelify.codemod.devices.rebuilt import rebuilt
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.prepared import brings_to_cpu
@@ -30,6 +30,8 @@ class Arrivals:
         self.lattice = lattice
         self.program = lattice.program
         self.gone = {m.call: m.receiver for m in gone}
+        functions = (m.call.func for m in gone)
+        self.prepares = {c for f in functions if isinstance(f, ast.Attribute) for c in moved_by(f)[1]}
         containers = (rebuilt(self.program, m.call) for m in gone)
         self.taken_apart = {c.items for c in containers if c is not None}
 
@@ -131,6 +133,8 @@ class Arrivals:
         call, name = self.program.parent(member), member.attr
         if methods.is_about(name) or not isinstance(call, ast.Call) or call.func is not member:
             return not methods.is_about(name) and not self._goes_on(member)
+        if methods.prepares_a_move(name):
+            return call not in self.prepares
         if call in self.gone or brings_to_cpu(call) or methods.is_size(name) or methods.gives_numbers(name):
             return False
         if methods.passes(name) is not None and not call.args:

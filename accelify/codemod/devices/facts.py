@@ -403,14 +403,20 @@ def _is_for_cuda(
         return [b for b, here, otherwise in answers if None not in (here, otherwise) and here is not otherwise]
 
     kept = [m.call for m in moves if m.call not in needless]
-    for call in kept:
-        guards = [b for b in asks(call) if isinstance(b, ast.If)]
-        if any(g.orelse or not all(any(program.inside(m.call, s) for m in moves) for s in g.body) for g in guards):
-            return True
+    if any(isinstance(b, ast.If) and not _only_moves(program, b, moves) for call in kept for b in asks(call)):
+        return True
     nodes = (n for path in files for n in program.flow.parsed_of[path].nodes if isinstance(n, ast.Attribute))
     typed = (n for n in nodes if Device.ACCELERATOR in map(names.memory_of_type, program.externals(n)))
     reached = (n for n in typed if program.frame(n) in program.reachable)
     return any(map(asks, reached))
+
+
+def _only_moves(program: Program, branching: ast.If, moves: Sequence[Move]) -> bool:
+    """Whether all that a condition decides is whether something is moved, or how it gets to the same device."""
+    statements = [*branching.body, *branching.orelse]
+    made = [[m for m in moves if program.inside(m.call, s)] for s in statements]
+    devices = {m.device and ast.unparse(m.device) for inside in made for m in inside}
+    return all(made) and (not branching.orelse or (len(devices) == 1 and None not in devices))
 
 
 def _keeps_cuda(known: Moves, access: Access, needless: frozenset[ast.Call]) -> bool:

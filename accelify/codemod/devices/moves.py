@@ -15,14 +15,25 @@ from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Assignment, assignment, code, main_guard, own_statements, returned
+from accelify.codemod.semantics.scopes import (
+    Assignment,
+    assignment,
+    code,
+    main_guard,
+    method_of_call,
+    own_statements,
+    returned,
+)
 from accelify.codemod.semantics.values import Argument, Collection, Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
 
 @dataclass(frozen=True)
 class Move:
-    """A call that moves something to a device: `x.to(device)`, `x.cuda()`."""
+    """A call that moves something to a device: `x.to(device)`, `x.cuda()`, `x.pin_memory().to(device)`.
+
+    receiver: what is moved, `x`.
+    """
 
     call: ast.Call
     receiver: ast.expr
@@ -51,7 +62,7 @@ class Moves:
         return sorted(found, key=lambda m: self.program.position(m.call))
 
     def _move(self, call: ast.Call, function: ast.Attribute) -> Move | None:
-        receiver = function.value
+        receiver, _ = moved_by(function)
         held = self.program.values(receiver)
         if self.program.flow.callees.get(call) or (held and all(isinstance(v, External) for v in held)):
             return None
@@ -411,6 +422,15 @@ def last_name(node: ast.expr) -> str:
             return last_name(node.value)
         return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def moved_by(function: ast.Attribute) -> tuple[ast.expr, tuple[ast.Call, ...]]:
+    """What a method moves, and the calls that only prepare it for that: `x` of `x.pin_memory().to`."""
+    moved, prepares = function.value, list[ast.Call]()
+    while isinstance(moved, ast.Call) and methods.prepares_a_move(method_of_call(moved)):
+        prepares.append(moved)
+        moved = moved.func.value  # type: ignore[attr-defined]  # an attribute
+    return moved, tuple(prepares)
 
 
 def is_option(node: ast.AST) -> bool:

@@ -230,6 +230,12 @@ def brings_to_the_host(name: str) -> bool:
     return row is not None and row.device is Device.HOST and Trait.SAME_VALUES in row.traits
 
 
+def prepares_a_move(name: str) -> bool:
+    """Methods of a tensor in the host's memory that give it in memory from where it is moved faster: `pin_memory`."""
+    row = table.member("tensor", name)
+    return row is not None and row.returns == "tensor" and Trait.NEEDS_HOST in row.traits
+
+
 def moves(name: str) -> bool:
     """Methods that may bring a tensor or a module to another device: `to`, `cuda`, `cpu`."""
     row = table.member("module", name)

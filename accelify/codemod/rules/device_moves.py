@@ -29,6 +29,7 @@ from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt, without_idle
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Obstacle, Remark, Remove, Replace, Unwrap, When
+from accelify.codemod.libraries import methods
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import method_of_call
@@ -175,7 +176,7 @@ def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
     assert isinstance(call, cst.Call)
     assert isinstance(call.func, cst.Attribute)
     if not kept:
-        receiver = call.func.value
+        receiver = _moved(call.func)
         if isinstance(receiver, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
             return receiver.with_changes(lpar=(*call.lpar, *receiver.lpar), rpar=(*receiver.rpar, *call.rpar))
         return receiver
@@ -185,7 +186,17 @@ def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
         if (i if a.keyword is None else a.keyword.value in ("dtype", "memory_format"))
     ]
     arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    return call.with_changes(args=arguments)
+    return call.with_changes(func=call.func.with_changes(value=_moved(call.func)), args=arguments)
+
+
+def _moved(function: cst.Attribute) -> cst.BaseExpression:
+    """`x` of `x.pin_memory().to`."""
+    moved = function.value
+    while isinstance(moved, cst.Call) and isinstance(moved.func, cst.Attribute):
+        if not methods.prepares_a_move(moved.func.attr.value):
+            break
+        moved = moved.func.value
+    return moved
 
 
 def _is_nothing(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> bool:

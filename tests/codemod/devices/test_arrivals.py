@@ -25,6 +25,21 @@ GONE = f"-{MOVED}"
             "x, y = x.float().to(device), y.view(-1, 1).to(device)",
             ["-x, y = x.float().to(device), y.view(-1, 1).to(device)", "+x, y = x.float(), y.view(-1, 1)"],
         ),
+        (
+            "x, y = x.pin_memory().to(device, non_blocking=True), y.to(device)",
+            ["-x, y = x.pin_memory().to(device, non_blocking=True), y.to(device)"],
+        ),
+        (
+            "x = x.pin_memory().cuda()\ny = y.pin_memory().to(device)",
+            ["-x = x.pin_memory().cuda()", "-y = y.pin_memory().to(device)"],
+        ),
+        (
+            "x, y = x.pin_memory().to(device, torch.float64).float(), y.to(device)",
+            [
+                "-x, y = x.pin_memory().to(device, torch.float64).float(), y.to(device)",
+                "+x = x.to(torch.float64).float()",
+            ],
+        ),
         ("x, y = map(lambda t: t.cuda(), (x, y))", ["-x, y = map(lambda t: t.cuda(), (x, y))"]),
         ("y, x = [t.to(device) for t in (x, y)]", ["-y, x = [t.to(device) for t in (x, y)]", "+y, x = (x, y)"]),
         (f"x, y = torch.cat([x, x], dim=0), torch.cat((y, y))\n{MOVED}", [GONE]),
@@ -56,6 +71,7 @@ def test_a_batch_that_is_moved_first_of_all_is_moved_by_its_loader(batch: str, g
         f"w = weights[y.long()]\n{MOVED}",
         f"if x.sum() > 0: print(x)\n{MOVED}",
         f"shown(x)\n{MOVED}",
+        f"x, y = x.pin_memory(), y.pin_memory()\n{MOVED}",  # which is for what is in the CPU's memory
     ],
 )
 def test_a_batch_of_which_more_is_read_stays_where_it_is(batch: str) -> None:

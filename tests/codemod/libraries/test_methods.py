@@ -30,6 +30,7 @@ from accelify.codemod.libraries import methods
         (methods.may_share_memory, "view detach to float contiguous", "clone item tolist sum"),
         (methods.is_view, "data T", "grad shape view"),
         (methods.moves, "to cuda cpu", "float eval"),
+        (methods.prepares_a_move, "pin_memory", "numpy cpu to share_memory clone"),
         (methods.is_size, "size dim numel nelement", "shape sum item"),
         (methods.shows, "info write add_scalar plot set_postfix savefig", "append sum item"),
         (methods.is_used_of_scaler, "scale unscale_ step update", "state_dict load_state_dict get_scale"),

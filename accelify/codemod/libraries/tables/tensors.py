@@ -93,7 +93,9 @@ returns=tensor rows=each device=given
 returns=tensor rows=each device=accelerator
     <tensor>: cuda xpu ipu mtia
 returns=tensor rows=each device=host
-    <tensor>: cpu pin_memory
+    <tensor>: cpu
+returns=tensor rows=each device=host traits=needs_host
+    <tensor>: pin_memory
 returns=tensor rows=each device=arguments
     <tensor>: float double half bfloat16 int long short byte char bool cdouble cfloat chalf type
     <tensor>: clone contiguous coalesce to_dense to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr

@@ -317,6 +317,9 @@ def makes_items(name: str | None) -> bool:
     return row is not None and Trait.ITEMS in row.traits
 
 
+ATTRIBUTE_DICT = "munch.Munch"  # which stands for each class that does the same
+
+
 def has_items_as_attributes(name: str | None) -> bool:
     """Calls that make a dictionary whose items are its attributes, too: `nets["critic"]`, `nets.critic`."""
     row = table.function(name)

@@ -16,6 +16,7 @@ from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect, Row
+from accelify.codemod.semantics.dataflow.attribute_dicts import is_attribute_dict
 from accelify.codemod.semantics.dataflow.expressions import Expressions
 from accelify.codemod.semantics.scopes import Scope, main_guard, returned
 from accelify.codemod.semantics.values import (
@@ -308,7 +309,10 @@ class Flow(Expressions):
             self.eval(keyword.value)
         for decorator in node.decorator_list:
             self._give_to_decorator(decorator, ClassValue(scope))
-        self._set_name(self.scope_of[node], node.name, frozenset({ClassValue(scope)}))
+        is_dict = [self.eval(base) for base in node.bases] == [frozenset({External("dict")})]
+        is_plain = is_dict and not node.keywords and not node.decorator_list and is_attribute_dict(node)
+        value = External(names.ATTRIBUTE_DICT) if is_plain else ClassValue(scope)
+        self._set_name(self.scope_of[node], node.name, frozenset({value}))
         self._block(node.body)
 
     def _give_to_decorator(self, decorator: ast.expr, decorated: ClassValue | FunctionValue) -> None:

@@ -58,6 +58,8 @@ class Expressions(Functions):
             return self._of(node.body) | self._of(node.orelse) | self._chosen(self._of(node.test), node)
         if isinstance(node, ast.Compare) and self._asks_for_object(node):
             return NONE
+        if isinstance(node, ast.Compare) and self._asks_for_key(node):
+            return self._of(node.left) | self._of_keys(self._of(node.comparators[0]))
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
             return self._comprehension(node, [node.elt])
         if isinstance(node, ast.DictComp):
@@ -76,6 +78,17 @@ class Expressions(Functions):
         if not all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
             return False
         return not any(self.chains.kinds.of(side) == {"number"} for side in (node.left, *node.comparators))
+
+    def _asks_for_key(self, node: ast.Compare) -> bool:
+        """Whether a comparison asks for a key of a dict: `"labels" in data`."""
+        is_membership = len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn))
+        return is_membership and self.chains.kinds.of(node.comparators[0]) == {"dict"}
+
+    @staticmethod
+    def _of_keys(labels: Labels) -> Labels:
+        """The labels of a dict's keys: not of what is at one of them, unless a rank chooses whether it is there."""
+        chosen = (Mark.CHOSEN, Mark.PICKED)
+        return frozenset(la for la in labels if isinstance(la, Given) or la.at is None or la.mark in chosen)
 
     def _asks_for_plot(self, node: ast.expr) -> bool:
         """Whether something is only asked whether it is a plot yet, whatever that shows: `if not image:`."""

@@ -806,3 +806,23 @@ def test_whether_there_is_a_plot_does_not_depend_on_what_it_shows(asked: str, is
     before = "import matplotlib.pyplot as plt\nimage, kept = None, []"
     batch = f"{PLOTTED.format(asked=asked)}kept = out[out > 0]"
     assert rank(asked, before=before, batch=batch).is_own is is_own
+
+
+@pytest.mark.parametrize("test", ["'other' in found", "'other' not in found", "name in found"])
+@pytest.mark.parametrize("made", ["found = {'last': loss, 'n': 3}", "found = dict(n=3)\nfound['last'] = loss"])
+def test_what_is_at_a_key_of_a_dict_says_nothing_about_its_keys(test: str, made: str) -> None:
+    assert rank(test, before="name = 'other'\nfound = {}", batch=made).is_same
+
+
+@pytest.mark.parametrize(
+    ("test", "made"),
+    [
+        ("loss.item() in found", "found = {'n': 3}"),
+        ("'low' in found", "if loss < 3: found['low'] = 1"),
+        ("'n' in found", "found[loss.item()] = 1"),
+        ("3 in found", "found = [loss.item(), 3]"),
+        ("'n' in str(found)", "found = {'n': loss}"),
+    ],
+)
+def test_whether_a_key_is_there_may_differ(test: str, made: str) -> None:
+    assert rank(test, before="found = {}", batch=made).is_own

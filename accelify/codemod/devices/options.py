@@ -316,9 +316,15 @@ class Cpu:
     def _is_between_devices(self, gpu: ast.expr, cpu: ast.expr) -> bool:
         if self._has_tensors_of(gpu, Device.ACCELERATOR) and self._has_tensors_of(cpu, Device.HOST):
             return True
-        if not self._is_of_gpus(gpu) or "cpu" not in ast.unparse(cpu):
+        if not self._is_of_gpus(gpu) or "cpu" not in ast.unparse(cpu) or self._takes_any_gpu(cpu):
             return False
         return all(any(map(self.roles.is_device, self.program.values(branch))) for branch in (gpu, cpu))
+
+    def _takes_any_gpu(self, value: ast.expr) -> bool:
+        """Whether a value is the CPU only where there is no GPU: `"cuda" if torch.cuda.is_available() else "cpu"`."""
+        if isinstance(value, ast.Call) and "torch.device" in self.program.called(value) and len(value.args) == 1:
+            return self._takes_any_gpu(value.args[0])
+        return isinstance(value, ast.IfExp) and self._is_of_gpus(value.body) and not self._terms(value.test, _DEPTH)
 
     def _has_tensors_of(self, node: ast.expr, memory: Device) -> bool:
         """Whether code is a type of tensors in some memory: `torch.cuda.FloatTensor`."""

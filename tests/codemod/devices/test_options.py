@@ -47,6 +47,26 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     assert (found and found.text) == setting
 
 
+ANY = "torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "setting"),
+    [
+        (ANY, f"if args.data == 'b':\n    device = {ANY}", None),
+        (ANY, f"if args.data == 'b':\n    device = {ANY.replace('cuda', 'cuda:0', 1)}", None),
+        (ANY, "if args.data == 'b':\n    device = torch.device('cuda:1')", None),
+        (ANY[13:-1], f"if args.data == 'b':\n    device = {ANY[13:-1]}", None),
+        ("torch.device('cpu')", f"if args.gpu:\n    device = {ANY}", "not args.gpu"),
+        (ANY, "if args.cpu:\n    device = torch.device('cpu')", "args.cpu"),
+    ],
+)
+def test_a_choice_between_devices_that_are_both_the_gpu(first: str, again: str, setting: str | None) -> None:
+    before = f"args = argparse.ArgumentParser().parse_args()\ndevice = {first}\n{again}\n"
+    found = cpu_of(training(imports="import argparse\n", before=before, model="model.to(device)\n").script)
+    assert (found and found.text) == setting
+
+
 GPU, CPU = 'torch.device("cuda")', 'torch.device("cpu")'
 
 

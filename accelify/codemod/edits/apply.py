@@ -49,7 +49,7 @@ class Applied:
 
     folded: the part that was to be edited, and part: what became of it, still folded; all with `\\n` newlines.
     dropped: the comments that went with removed statements. touched: the statements in which something was replaced.
-    missed: the new statements that found no place.
+    missed: the new statements, and the headers of wrapped ones, that found no place.
     """
 
     folded: Folded
@@ -79,7 +79,10 @@ def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
     module = concrete.module.visit(applier)
     inside = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node) if n is not e.node}
     inside |= {n for e in edits if isinstance(e, Unwrap) for part in e.gone for n in ast.walk(part)}
+    gone = inside.union(e.node for e in edits if isinstance(e, Remove))
     missed = [e.code for e in edits if isinstance(e, Insert) and e not in applier.placed and e.node not in inside]
+    wraps = (e for e in edits if isinstance(e, Wrap) and e not in applier.placed)
+    missed += [e.header for e in wraps if not gone.issuperset(e.statements)]
     return Applied(folded, module.code, applier.dropped, applier.touched, missed)
 
 
@@ -103,7 +106,7 @@ class _Applier(cst.CSTTransformer):
         self.dropped: list[str] = []
         self.holders: set[cst.CSTNode] = set()
         self.touched: list[cst.CSTNode] = []
-        self.placed: set[Insert] = set()
+        self.placed: set[Insert | Wrap] = set()
 
     def add(self, edit: Edit, parsed: Parsed) -> None:
         """Note an edit at its node."""
@@ -222,9 +225,13 @@ class _Applier(cst.CSTTransformer):
                 line = new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
                 block.put(cst.SimpleStatementLine([line], trailing_whitespace=end), self.wrapped.get(old))
             block.insert(self._inserts(old, "after"))
+        self._take(block)
+        return cst.IndentedBlock(block.body, indent=self.indent)
+
+    def _take(self, block: Block) -> None:
+        """Remember what a block has placed."""
         self.placed.update(block.placed)
         self.touched.extend(block.wrapped)
-        return cst.IndentedBlock(block.body, indent=self.indent)
 
     def _inserts(self, node: cst.CSTNode, where: str) -> list[Insert]:
         found = list(self.inserted.get((node, where), ()))
@@ -254,8 +261,7 @@ class _Applier(cst.CSTTransformer):
                     block.put(piece, wrap)
                 block.follow(part.after)
         comments = block.close()
-        self.placed.update(block.placed)
-        self.touched.extend(block.wrapped)
+        self._take(block)
         if not block.body and isinstance(updated, cst.IndentedBlock):
             block.put(cst.SimpleStatementLine([cst.Pass()]))
         return updated.with_changes(body=block.body, footer=[*comments, *updated.footer])
@@ -346,13 +352,30 @@ class _Applier(cst.CSTTransformer):
         if old in self.removed:
             self.dropped.extend(comments_in(old).elements())
             return node.with_changes(orelse=None)
-        if old not in self.unwrapped or not isinstance(node.orelse, cst.If):
+        if not isinstance(node.orelse, cst.If):
             return node
+        if old not in self.unwrapped:
+            return node.with_changes(orelse=self._otherwise(old, node.orelse))
         branch = self._chosen(old, node.orelse)
         orelse = cst.Else(branch) if isinstance(branch, cst.BaseSuite) else branch
         if orelse is not None:
             orelse = orelse.with_changes(leading_lines=[*node.orelse.leading_lines, *orelse.leading_lines])
         return node.with_changes(orelse=orelse)
+
+    def _otherwise(self, old: cst.If, new: cst.If) -> cst.If | cst.Else:
+        """An `elif` with what is put round it or beside it: `elif main and test:`, or a block under `else:`."""
+        before, after, wrap = self._inserts(old, "before"), self._inserts(old, "after"), self.wrapped.get(old)
+        if not (before or after or wrap):
+            return new
+        block = Block(self.indent, is_dense=True)
+        block.insert(before)
+        block.put(new.with_changes(leading_lines=()), wrap)
+        block.insert(after)
+        self._take(block)
+        first, *rest = block.body
+        if isinstance(first, cst.If) and not rest:
+            return first.with_changes(leading_lines=new.leading_lines)
+        return cst.Else(cst.IndentedBlock(block.body, indent=self.indent), leading_lines=new.leading_lines)
 
     def _does_only_otherwise(self, node: cst.If) -> bool:
         """Whether all that is left of a condition is its `else`, with no comment in between."""

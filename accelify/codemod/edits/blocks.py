@@ -17,14 +17,15 @@ _LONGEST_TEST = 80  # columns
 class Block:
     """Statements are put one after another; removed ones leave lines, and new ones find their place among those.
 
-    body: the statements so far. placed: the new ones among them. wrapped: the blocks made round others.
+    body: the statements so far. placed: the new ones among them, and what was put round others. wrapped: the blocks
+    made round them.
     """
 
     def __init__(self, indent: str, is_dense: bool) -> None:
         self.indent = indent
         self.is_dense = is_dense  # no blank line stands above the first statement
         self.body: list[cst.BaseStatement] = []
-        self.placed: list[Insert] = []
+        self.placed: list[Insert | Wrap] = []
         self.wrapped: list[cst.BaseStatement] = []
         self._open: tuple[Wrap, cst.If | cst.With] | None = None
         self._pending: list[cst.EmptyLine] = []  # lines above removed statements, waiting for the next one that stays
@@ -75,6 +76,7 @@ class Block:
         if wrap is None:
             self.body.append(statement)
             return
+        self.placed.append(wrap)
         if (joined := _joined(wrap, statement)) is not None:
             self._open = None
             self.wrapped.append(joined)

@@ -306,9 +306,59 @@ def test_a_condition_that_is_wrapped_alone(before: str, after: str) -> None:
     assert applied(facts, Wrap((facts.files[0].tree.body[0],), "if main:")).text == after
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "if a:\n    c()\n# why\nelif b:  # then\n    d()\n",
+            "if a:\n    c()\n# why\nelif main and b:  # then\n    d()\n",
+        ),
+        (
+            "if a:\n    c()\nelif b:\n    d()\nelse:\n    e()\n",
+            "if a:\n    c()\nelif main:\n    if b:\n        d()\n    else:\n        e()\n",
+        ),
+        (
+            "if a:\n    c()\nelif x:\n    e()\nelif b or c:\n    d()\n",
+            "if a:\n    c()\nelif x:\n    e()\nelif main and (b or c):\n    d()\n",
+        ),
+        ("if a:\n    c()\nelse:\n    if b:\n        d()\n", "if a:\n    c()\nelse:\n    if main and b:\n        d()\n"),
+    ],
+)
+def test_an_elif_gets_a_header(before: str, after: str) -> None:
+    facts = Facts(before)
+    branch = next(n for n in ast.walk(facts.files[0].tree) if isinstance(n, ast.If) and "b" in ast.unparse(n.test))
+    assert applied(facts, Wrap((branch,), "if main:")).text == after
+
+
+def test_an_elif_in_a_context_is_a_block() -> None:
+    facts = Facts("if a:\n    c()\nelif b:\n    d()\n")
+    wrap = Wrap((facts.files[0].tree.body[0].orelse[0],), "with main():")
+    assert applied(facts, wrap).text == "if a:\n    c()\nelse:\n    with main():\n        if b:\n            d()\n"
+
+
+def test_statements_beside_an_elif() -> None:
+    facts = Facts("if a:\n    c()\nelif b:\n    d()\n")
+    branch = facts.files[0].tree.body[0].orelse[0]
+    edits = [Insert(branch, "before", "wait()"), Insert(branch, "after", "meet()")]
+    after = "if a:\n    c()\nelse:\n    wait()\n    if b:\n        d()\n    meet()\n"
+    assert applied(facts, *edits).text == after
+
+
 def test_a_condition_in_a_context() -> None:
     facts = Facts("if a:\n    c()\n")
     assert (
         applied(facts, Wrap((facts.files[0].tree.body[0],), "with main():")).text
         == "with main():\n    if a:\n        c()\n"
     )
+
+
+def test_a_header_without_a_place_is_missed() -> None:
+    facts = Facts("if a:\n    c()\nelif b:\n    d()\n")
+    branch = facts.files[0].tree.body[0].orelse[0]
+    assert applied(facts, Unwrap(branch, is_body=True), Wrap((branch,), "if main:")).missed == ["if main:"]
+
+
+def test_a_header_of_removed_statements_is_not_missed() -> None:
+    facts = Facts("a()\nb()\n")
+    statement = facts.program.statement(facts["b()"])
+    assert applied(facts, Remove(statement), Wrap((statement,), "if main:")).missed == []

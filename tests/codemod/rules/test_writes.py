@@ -1573,3 +1573,24 @@ def test_all_have_read_what_is_in_a_folder_before_it_is_moved(path: str, move: s
     before, _, after = run(f"{text}    {move}\n").after.decode().rpartition(BY_LIBRARY)
     assert after == f"        {move}\n"
     assert before.endswith(f"    main()\n{waits}") is ("run" in path)
+
+
+@pytest.mark.parametrize(
+    ("branch", "after"),
+    [
+        ("elif device:\n    f = open('a')\n", None),
+        (
+            "elif use_cuda:\n    plt.savefig('b.png')\n",
+            "elif accelerator.is_main_process and use_cuda:\n    plt.savefig('b.png')",
+        ),
+        (
+            "elif use_cuda:\n    plt.savefig('b.png')\nelse:\n    plt.savefig('c.png')\n",
+            "elif accelerator.is_main_process:\n    if use_cuda:\n        plt.savefig('b.png')\n"
+            "    else:\n        plt.savefig('c.png')",
+        ),
+    ],
+)
+def test_an_elif_that_writes_is_guarded(branch: str, after: str | None) -> None:
+    first = "if device == 'tpu':\n    model.eval()\n    model(torch.ones(2, 4))\n"
+    text = end(f"{first}{branch}")
+    assert text.endswith(after) if after else "is_main_process" not in text

@@ -5,14 +5,19 @@ while the interpreter ends: that is 1.8 of the 4.5 seconds of CPU time that a pr
 
 An optimizer imports torch's compiler, only to tell it to leave the optimizer's methods alone: another second, which a
 process that compiles nothing does without. Where the compiler has been imported, they go through it as ever.
+
+`import torch` also registers a thousand kernels that are written in Python, for tensors without data and for the
+compiler: a third of its time. They are registered once something asks for their module, or for those that it imports.
 """
 
 import atexit
 import functools
 import gc
 import sys
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
+from types import ModuleType
 
 gc.set_threshold(100_000, 50, 100)
 atexit.register(gc.freeze)  # registered first, so the last to be called
@@ -70,8 +75,59 @@ def _where_imported(compiled, plain):
     return call
 
 
+class LateKernels(MetaPathFinder):
+    """Finds the module of torch with kernels in Python, which is executed once it is used.
+
+    What uses it is imported after it, as `import torch` does.
+    """
+
+    def find_spec(self, name, path, target=None):
+        is_kernels = name == KERNELS and KERNELS not in sys.modules
+        if not is_kernels and not (name in USERS and isinstance(sys.modules.get(KERNELS), Unused)):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if is_kernels:
+            Unused.execute, spec.loader.exec_module = spec.loader.exec_module, Unused.await_use
+        else:
+            spec.loader.exec_module = _import_after_kernels
+        return spec
+
+
+class Unused(ModuleType):
+    """A module that is executed when something is asked for that is no attribute of every module."""
+
+    def await_use(module):
+        module.__class__ = Unused
+        _make_generators()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.__class__ = ModuleType
+        Unused.execute(self)
+        return getattr(self, name)
+
+
+def _make_generators():
+    """Newer versions give `torch.Generator` its metaclass in a module that only the kernels import."""
+    import torch
+
+    if hasattr(torch._C, "_set_generator_metaclass"):
+        from torch._opaque_base import OpaqueBaseMeta
+
+        torch._C._set_generator_metaclass(OpaqueBaseMeta)
+
+
+def _import_after_kernels(module):
+    del sys.modules[module.__name__]
+    sys.modules[KERNELS].activate_meta  # noqa: B018
+    import_module(module.__name__)
+
+
+KERNELS = "torch._meta_registrations"
+USERS = ("torch._decomp", "torch._dynamo", "torch._prims", "torch._refs")
 DECORATORS = {
     "torch._compile": ("_disable_dynamo", disable_where_imported),
     "torch.optim.optimizer": ("_use_grad_for_differentiable", break_where_imported),
 }
-sys.meta_path.insert(0, LateCompiler())
+sys.meta_path[:0] = [LateCompiler(), LateKernels()]

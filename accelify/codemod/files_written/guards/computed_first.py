@@ -3,11 +3,15 @@
 save_image(model(noise), path)    ->    images = model(noise)
                                         if accelerator.is_main_process:
                                             save_image(images, path)
+os.remove(saved.pop(0))               ->    removed = saved.pop(0)
+                                        if accelerator.is_main_process:
+                                            os.remove(removed)
 """
 
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from itertools import takewhile
 
 from accelify.codemod.files_written.one_process import Effect, OneProcess
@@ -40,7 +44,7 @@ class ComputedFirst:
         """
         if isinstance(node, ast.Call) and self.alone.effect(node) is None:
             found.append(node)
-            return self._is_forward(node) and not self._changes(node, before)
+            return (self._is_forward(node) or self._only_changes(node)) and not self._changes(node, before)
         if isinstance(node, ast.expr) and self.alone.is_calm(node):
             before.append(node)
             return True
@@ -54,6 +58,12 @@ class ComputedFirst:
         program, roles = self.alone.program, self.alone.roles
         is_model = any(roles.is_model(v) or roles.is_module(v) for v in program.values(call.func))
         return is_model or (bool(program.flow.callees.get(call)) and self.alone.runs_together(call))
+
+    def _only_changes(self, call: ast.Call) -> bool:
+        """Whether a library's call does nothing but change an object, which all processes have: `saved.pop(0)`."""
+        summary = self.alone.effects.of_call(call)
+        is_own = bool(self.alone.program.flow.callees.get(call))
+        return not is_own and bool(summary.writes) and replace(summary, writes=frozenset()).is_empty
 
     def _changes(self, call: ast.Call, before: list[ast.expr]) -> bool:
         """Whether a call may change a variable, or an attribute, that some expressions read."""

@@ -71,7 +71,7 @@ def _computed_first(script: Script, run: tuple[ast.stmt, ...]) -> Iterator[Bind]
 
 
 def _named_for(script: Script, call: ast.Call) -> str:
-    """A name for what a call gives: its key, `images`, or `output` of a model."""
+    """A name for what a call gives: its key, `images`, `output` of a model, or what is `removed`."""
     holder = script.program.parent(call)
     keys = dict(zip(holder.values, holder.keys, strict=True)) if isinstance(holder, ast.Dict) else {}
     key = keys.get(call)
@@ -83,6 +83,8 @@ def _named_for(script: Script, call: ast.Call) -> str:
     ):
         return key.value
     statement = script.program.statement(call)
+    if rows_in(script, (statement,), Trait.REMOVES):
+        return "removed"
     writes = statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else call
     is_model = any(script.roles.is_model(v) for v in script.program.values(call.func))
     return "images" if is_for_images(ast.unparse(writes)) else "output" if is_model else "value"

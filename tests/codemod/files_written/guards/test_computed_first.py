@@ -9,7 +9,9 @@ from tests.codemod.facts import texts
 from tests.codemod.pairs import run, script
 from tests.codemod.training_scripts import training
 
-IMPORTS = "import json\nfrom torch.utils.tensorboard import SummaryWriter\nfrom torchvision.utils import save_image"
+IMPORTS = """import collections, json, os, pathlib
+from torch.utils.tensorboard import SummaryWriter
+from torchvision.utils import save_image"""
 
 
 @pytest.mark.parametrize(
@@ -20,6 +22,11 @@ IMPORTS = "import json\nfrom torch.utils.tensorboard import SummaryWriter\nfrom 
         ("open('a', 'a').write(f'{model(x).sum()} {run(x)}')", ["model(x)", "run(x)"]),
         ("open('a', 'a').write(str(count) + str(run(x)))", []),
         ("json.dump(model(x), unknown())", []),
+        ("os.remove(saved.pop(0))", ["saved.pop(0)"]),
+        ("recent.popleft().unlink()", ["recent.popleft()"]),
+        ("os.remove(os.path.join('runs', saved.pop()))", ["saved.pop()"]),
+        ("open('a', 'a').write(saved[0] + saved.pop(0))", []),
+        ("os.remove(taken(saved))", []),
         ("open('a', 'a').write(next(iter(loader)))", []),
         ("open('a', 'a').write(str(1) if x is None else model(x))", []),
         ("json.dump([model(r) for r in x], open('a', 'w'))", []),
@@ -29,7 +36,8 @@ IMPORTS = "import json\nfrom torch.utils.tensorboard import SummaryWriter\nfrom 
 )
 def test_what_is_computed_first(line: str, first: list[str]) -> None:
     function = "count = 0\n\n\ndef run(x):\n    global count\n    count += 1\n    return model(x)\n"
-    facts = training(imports=IMPORTS, before=function, end=f"x = torch.ones(2, 4)\n{line}\n")
+    kept = "saved, recent = ['a'], collections.deque([pathlib.Path('b')])\ndef taken(names):\n    return names.pop()\n"
+    facts = training(imports=IMPORTS, before=function + kept, end=f"x = torch.ones(2, 4)\n{line}\n")
     found = ComputedFirst(facts.script.written.guarding.alone)
     assert texts(found.calls(facts.program.files[0].tree.body[-1])) == first
 
@@ -39,6 +47,13 @@ def test_all_compute_and_one_writes() -> None:
     after = run(script(imports=IMPORTS, end=end)).after.decode()
     guard = "    if accelerator.is_main_process:\n        save_image(images, 'a.png')\n"
     assert f"    images = model(x.to(device))\n{guard}" in after
+
+
+def test_a_file_that_one_removes_leaves_the_lists_of_all() -> None:
+    end = "saved = ['a', 'b']\nwhile len(saved) > 1:\n    os.remove(saved.pop(0))\nprint(saved)"
+    after = run(script(imports=IMPORTS, end=end)).after.decode()
+    guard = "    if accelerator.is_main_process:\n        os.remove(removed)\n"
+    assert f"while len(saved) > 1:\n    removed = saved.pop(0)\n{guard}print(saved)" in after
 
 
 def test_names_say_what_is_computed() -> None:

@@ -527,6 +527,27 @@ def is_where_another_is(device: ast.expr | None) -> bool:
     return not is_holder and not options_in(device)
 
 
+def makes_current(program: Program, call: ast.Call) -> bool:
+    """Whether a block makes one GPU the current one, by a number or a name: `with torch.cuda.device(args.gpu):`."""
+    is_block = isinstance(program.parent(call), ast.withitem) and len(call.args) == 1
+    if not is_block or "torch.cuda.device" not in program.called(call):
+        return False
+    given = call.args[0]
+    if any(map(program.once(Roles).is_device, program.values(given))):
+        return gpu_texts_at(given)
+    made = program.once(Tracer).only_value(given) or given
+    return any(_is_a_gpu(program, node) for node in (given, made))
+
+
+def _is_a_gpu(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is a GPU by its number or its name, perhaps an option's; not `x.device`."""
+    if isinstance(node, ast.Constant):
+        return node.value is not None
+    is_option = isinstance(node, ast.Attribute) and not is_where_another_is(node)
+    is_number = isinstance(node, ast.Call) and program.called(node) == {"int"}
+    return gpu_texts_at(node) or is_option or is_number
+
+
 def _asks_a_tensor(test: ast.expr) -> bool:
     """`x.is_cuda`"""
     return any(isinstance(n, ast.Attribute) and n.attr == "is_cuda" for n in ast.walk(test))

@@ -320,11 +320,11 @@ class _Applier(cst.CSTTransformer):
         self, old: cst.BaseStatement, new: cst.BaseStatement, lines: list[cst.EmptyLine]
     ) -> list[cst.BaseStatement]:
         """The statements of one branch, with the lines above the condition."""
-        assert isinstance(old, cst.If)
-        assert isinstance(new, cst.If)
+        assert isinstance(old, (cst.If, cst.With))
+        assert isinstance(new, (cst.If, cst.With))
         branch = self._chosen(old, new)
-        was_elif = isinstance(old.orelse, cst.If) and not self.unwrapped[old].is_body
-        if was_elif and isinstance(new.orelse, cst.Else):
+        was_elif = isinstance(old, cst.If) and isinstance(old.orelse, cst.If) and not self.unwrapped[old].is_body
+        if was_elif and isinstance(new, cst.If) and isinstance(new.orelse, cst.Else):
             lines = [*lines, *new.orelse.leading_lines]
         if isinstance(branch, cst.If):
             return [branch.with_changes(leading_lines=[*lines, *branch.leading_lines])]
@@ -336,7 +336,7 @@ class _Applier(cst.CSTTransformer):
         assert isinstance(first, cst.BaseStatement)
         return [first.with_changes(leading_lines=[*lines, *lines_above(first)]), *rest]
 
-    def _chosen(self, old: cst.If, new: cst.If) -> cst.BaseSuite | cst.If | None:
+    def _chosen(self, old: cst.If | cst.With, new: cst.If | cst.With) -> cst.BaseSuite | cst.If | None:
         """The branch that takes a condition's place; comments that go are remembered."""
         every, kept, edit = Comments(), Comments(), self.unwrapped[old]
         branch = branch_of(old, edit)
@@ -423,8 +423,10 @@ class _Applier(cst.CSTTransformer):
         self.dropped.extend(c for holder, c in collector.found if holder not in own)
 
 
-def branch_of(node: cst.If, edit: Unwrap) -> cst.BaseSuite | cst.If | None:
-    """The branch that takes a condition's place: a block, or the `elif` that it goes on with."""
+def branch_of(node: cst.If | cst.With, edit: Unwrap) -> cst.BaseSuite | cst.If | None:
+    """The branch that takes a condition's place: a block, or the `elif` that it goes on with. Of `with`, its block."""
+    if isinstance(node, cst.With):
+        return node.body
     for _ in range(edit.depth):
         assert isinstance(node.orelse, cst.If)
         node = node.orelse

@@ -97,11 +97,11 @@ class DropArgument:
 class Unwrap:
     """Put one branch of a condition in its place: its body, what it does otherwise, or that of an `elif`.
 
-    What it does otherwise may be an `elif`, which becomes the condition. A condition that is an `elif` itself becomes
-    the `else` of the one before it.
+    Of a `with`, that is its body. What it does otherwise may be an `elif`, which becomes the condition. A condition
+    that is an `elif` itself becomes the `else` of the one before it.
     """
 
-    node: ast.If
+    node: ast.If | ast.With
     is_body: bool
     depth: int = 0
 
@@ -109,6 +109,8 @@ class Unwrap:
     def gone(self) -> tuple[ast.AST, ...]:
         """The nodes that are removed: the questions, and the other branches."""
         node, found = self.node, []
+        if isinstance(node, ast.With):
+            return tuple(node.items)
         for _ in range(self.depth):
             found += [node.test, *node.body]
             (inner,) = node.orelse

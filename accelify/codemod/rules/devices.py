@@ -10,6 +10,7 @@ Where the accelerator does not reach, `"cuda:0"` and `f"cuda:{gpu}"` become `"cu
 is read as text, as in `if device == "cuda":` and `torch.autocast(device)`, becomes `accelerator.device.type`.
 A comparison with the script's GPU, `device == torch.device("cuda")` or `str(device) == "cuda:0"`, becomes one with any:
 `device.type == "cuda"`.
+`torch.cuda.set_device(gpu)` goes, and `with torch.cuda.device(gpu):` from round its block.
 Left alone: a variable that nothing reads any more, which goes; other devices where the accelerator does not reach; the
 CPU, chosen beside the device that the script trains on.
 """
@@ -25,11 +26,23 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.devices.comparisons import Comparison
-from accelify.codemod.devices.destinations import gpu_texts, gpu_texts_at
+from accelify.codemod.devices.destinations import gpu_texts, gpu_texts_at, makes_current
 from accelify.codemod.devices.device_options import is_taken_apart, must_be_text
 from accelify.codemod.devices.moves import Move, is_cpu, is_lookup
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
+from accelify.codemod.edits.values import (
+    Attempt,
+    Change,
+    Edit,
+    Found,
+    Insert,
+    Remark,
+    Remove,
+    Replace,
+    Unwrap,
+    Variable,
+    When,
+)
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.reach import constructor
@@ -81,6 +94,7 @@ def find(script: Script) -> Iterator[Found]:
     yield from _lost_literals(script)
     yield from _moved(script)
     yield from _chosen_by_number(script)
+    yield from _current_in_blocks(script)
     numbered = set(script.devices.numbered)
     for statement, name in _among_others(script):
         accelerator = script.accelerator(statement)
@@ -294,6 +308,21 @@ def _chosen_by_number(script: Script) -> Iterator[Attempt]:
         if is_branch or len(script.program.block(statement)) > 1:
             reason = f"each process has a GPU of its own; choose them with `{script.options.runtime.launch} --gpu-ids`"
             change = Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW)
+            yield Attempt((change,), takes_parameters=True)
+
+
+def _current_in_blocks(script: Script) -> Iterator[Attempt]:
+    """`with torch.cuda.device(3):` goes from round its block, for the same reason."""
+    reason = f"each process has a GPU of its own; choose them with `{script.options.runtime.launch} --gpu-ids`"
+    for call in script.program.calls:
+        block = script.program.statement(call)
+        is_run = script.path(call) in script.files or script.program.may_run(script.program.frame(call))
+        is_alone = isinstance(block, ast.With) and len(block.items) == 1 and block.items[0].optional_vars is None
+        if not isinstance(block, ast.With) or not is_alone or not is_run or script.is_by_hand:
+            continue
+        if makes_current(script.program, call) and script.changes_nothing(call.args[0]):
+            edit = Unwrap(block, is_body=True)
+            change = Change(NAME, script.path(call), call.lineno, reason, (edit,), Tier.REVIEW)
             yield Attempt((change,), takes_parameters=True)
 
 

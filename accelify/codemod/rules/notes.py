@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from accelify.codemod.devices.destinations import is_where_another_is
+from accelify.codemod.devices.destinations import makes_current
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.files.parse import remedy
@@ -48,7 +48,7 @@ from accelify.codemod.preparing.placing import EarlyCode, gpu_choices
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
-from accelify.codemod.semantics.provenance import Tracer, imported_by_name
+from accelify.codemod.semantics.provenance import imported_by_name
 from accelify.codemod.semantics.scopes import Scope, code, main_guard, names_in
 from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops.iterables import Iterables
@@ -492,7 +492,7 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
         is_changed = script.path(call) in script.files
         if "torch.cuda.set_device" in script.program.called(call) and (is_changed or not script.is_by_hand):
             yield from (_selected_gpu(script, call, place) for place in _run_by_files(script, call))
-        elif is_changed and _makes_current(script, call):
+        elif _concerns(script, call) and makes_current(script.program, call):
             message = (
                 f"inside this block `{ast.unparse(call.args[0])}` is the current GPU of every process: remove "
                 "this `with`, `Accelerator()` selects a GPU for each process, and choose GPUs with "
@@ -505,16 +505,10 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
             yield from _chosen_gpus(script, node, place)
 
 
-def _makes_current(script: Script, call: ast.Call) -> bool:
-    """Whether a block makes one GPU the current one, by a number: `with torch.cuda.device(args.gpu):`."""
-    is_block = isinstance(script.program.parent(call), ast.withitem) and len(call.args) == 1
-    if not is_block or "torch.cuda.device" not in script.program.called(call):
-        return False
-    given = script.program.once(Tracer).only_value(call.args[0]) or call.args[0]
-    if isinstance(given, ast.Attribute):  # an option, or `x.device`
-        held = script.program.values(given)
-        return not any(map(script.roles.is_device, held)) and not is_where_another_is(given)
-    return isinstance(given, ast.Constant) and given.value is not None
+def _concerns(script: Script, node: ast.AST) -> bool:
+    """Whether a node is in a changed file, or one that runs where the processes are told apart by the runtime alone."""
+    runs = not script.is_by_hand and script.program.may_run(script.program.frame(node))
+    return script.path(node) in script.files or runs
 
 
 def _selected_gpu(script: Script, call: ast.Call, place: ast.AST) -> Remark:

@@ -229,6 +229,15 @@ def test_a_branch_takes_the_place_of_its_condition() -> None:
     assert applied(facts, Unwrap(choice, is_body=False)).text == "c()  # other\nd()\n"
 
 
+def test_a_block_takes_the_place_of_its_with() -> None:
+    facts = Facts("# above\nwith x():  # gone\n    # first\n    a()\n\n    b()\nc()\n")
+    block = facts["with x()"]
+    assert isinstance(block, ast.With)
+    kept = applied(facts, Unwrap(block, is_body=True))
+    assert kept.text == "# above\n# first\na()\n\nb()\nc()\n"
+    assert kept.dropped == ["# gone"]
+
+
 ELIF = "if x:\n    a()  # first\n# why\nelif y:\n    b()  # other\nelse:\n    c()\nd()\n"
 
 

@@ -25,6 +25,14 @@ def test_what_goes_with_a_condition() -> None:
     assert choice(False, depth=1) == ["a", "b", "c", "d"]
 
 
+def test_what_goes_with_a_with() -> None:
+    node = Facts("with a(b):\n    c\n")["with a"]
+    assert isinstance(node, ast.With)
+    assert texts(part.context_expr for part in Unwrap(node, is_body=True).gone if isinstance(part, ast.withitem)) == [
+        "a(b)"
+    ]
+
+
 def test_a_block_is_at_its_first_statement() -> None:
     facts = Facts("a()\nb()\n")
     first, second = facts.files[0].tree.body

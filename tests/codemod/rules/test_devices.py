@@ -202,3 +202,43 @@ def test_only_the_number_of_a_device_goes(
     assert ("parsed.py" in results and results["parsed.py"].changes != ()) is (chosen is not None)
     if chosen is not None:
         assert results["parsed.py"].after.decode() == PARSED.format(imports=imported, device=chosen)
+
+
+BLOCK = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", type=int, default=0)
+args = parser.parse_args()
+if not torch.cuda.is_available():
+    args.gpu = -1
+other = torch.ones(1)
+loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)
+model = nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{block}:
+    for x, y in loader:
+        (model(x.cuda()) - y.cuda()).pow(2).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "is_left"),
+    [
+        ("with torch.cuda.device(args.gpu)", False),
+        ("with torch.cuda.device(int(args.gpu))", False),
+        ("with torch.cuda.device('cuda:%d' % args.gpu)", False),
+        ("with torch.cuda.device(0)", False),
+        ("with torch.cuda.device(other.device)", True),
+        ("with torch.cuda.device(args.gpu), torch.enable_grad()", True),
+        ("with torch.enable_grad()", True),
+    ],
+)
+def test_a_block_in_which_one_gpu_is_current_stays_without_that(block: str, is_left: bool) -> None:
+    result = run(BLOCK.format(block=block))
+    assert (f"{block}:" in result.after.decode()) == is_left
+    assert any("current GPU" in n.message for n in result.notes) == ("), torch" in block)

@@ -607,7 +607,7 @@ def test_an_evaluation_that_draws_its_batches(shuffle: str, first: str, call: st
 def test_a_block_in_which_one_gpu_is_the_current_one(gpu: str, is_noted: bool) -> None:
     before = "from options import args\nnumber = args.gpu\nx = torch.ones(1)\ndevice = torch.device('cuda')\n"
     net = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.place = device\n"
-    end = f"net = Net()\nwith torch.cuda.device({gpu}):\n    print(net(x))"
+    end = f"net = Net()\nwith torch.cuda.device({gpu}), torch.no_grad():\n    print(net(x))"
     notes = [n for n in run(script(before=before + net, end=end)).notes if "current GPU" in n.message]
     assert len(notes) is is_noted + 0
 

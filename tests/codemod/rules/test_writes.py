@@ -1594,3 +1594,45 @@ def test_an_elif_that_writes_is_guarded(branch: str, after: str | None) -> None:
     first = "if device == 'tpu':\n    model.eval()\n    model(torch.ones(2, 4))\n"
     text = end(f"{first}{branch}")
     assert text.endswith(after) if after else "is_main_process" not in text
+
+
+TRAINER = """
+import os
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(4, 2)
+
+    def fit(self):
+        loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=4)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for (x,) in loader:
+            loss = self.model(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    def predict(self, table):
+        {write}
+
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "end", "is_noted"),
+    [
+        ("table.frame().to_csv('rows.csv')", "", True),
+        ("self.put(table)\n\n    def put(self, table):\n        table.frame().to_csv('rows.csv')", "", True),
+        ("export(table)", "def export(table):\n    table.frame().to_csv('rows.csv')", True),
+        ("pass", "def export(table):\n    table.frame().to_csv('rows.csv')", False),
+        ("table.frame().to_csv('rows.csv')", "Trainer().fit()", False),
+    ],
+)
+def test_a_method_that_is_called_elsewhere_writes(write: str, end: str, *, is_noted: bool) -> None:
+    result = run(TRAINER.format(write=write, end=end))
+    assert result.status is Status.MIGRATED
+    assert any("`to_csv`: every process writes this" in n.message for n in result.notes) is is_noted

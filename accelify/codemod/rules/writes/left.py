@@ -28,7 +28,8 @@ def written_by_all(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process, or runs commands there that may."""
     left: dict[tuple[Scope, bool], list[ast.Call]] = {}
     temporary = _temporary(script)
-    written = filter(partial(_is_written_by_all, script), script.written.guarding.unguarded)
+    training = script.run.trained | script.program.run_from(_uncalled(script))
+    written = filter(partial(_is_written_by_all, script, training), script.written.guarding.unguarded)
     for call in (*written, *filter(script.program.is_run, script.written.by_items)):
         frame = script.program.frame(call)
         places = map(script.written.guarding.uses.place_of, script.effects.of_call(call).paths_written)
@@ -46,9 +47,17 @@ def written_by_all(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(first), first, f"{{}}: every process {message}", tier, about=about)
 
 
-def _is_written_by_all(script: Script, call: ast.Call) -> bool:
+def _uncalled(script: Script) -> Iterator[Scope]:
+    """The methods of classes that only code elsewhere trains with: it may call any of them."""
+    for trainer in (s for s in script.run.leading if s.kind == "class"):
+        methods = [m for m in trainer.children if m.kind == "function"]
+        if not any(script.program.flow.callers.get(m) for m in methods if m in script.run.leading):
+            yield from methods
+
+
+def _is_written_by_all(script: Script, training: Collection[Scope], call: ast.Call) -> bool:
     """Whether no other rule speaks of what a call writes, and all processes that train write it."""
-    if not _is_run_by(script.run.trained, script, call) or _may_only_end(script, call):
+    if not _is_run_by(training, script, call) or _may_only_end(script, call):
         return False  # a script beside runs it, in one process; or nothing tells that it writes
     is_run = bool(calls_with(script, [call], Trait.BEGINS_RUN))  # of which the rule `experiments` has its own note
     if is_run or "tracker" in script.program.once(Kinds).of(call):

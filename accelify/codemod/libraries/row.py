@@ -146,6 +146,7 @@ class Trait(Enum):
     ATTRIBUTE = "attribute"  # is read, not called
     SCALAR = "scalar"  # makes a number of one of its argument
     OPENS = "opens"  # returns what is written or read through; what returns nothing: for the functions of its module
+    OPENS_TO_WRITE = "opens_to_write"  # it has no mode: its options say whether it makes and fills what it opens
     MAKES_FOLDERS = "makes_folders"
     REMOVES_FOLDERS = "removes_folders"
     PARAMETERS = "parameters"  # gives the parameters of a module

@@ -191,3 +191,32 @@ def test_a_class_that_is_picked_by_its_name_downloads(tmp_path: Path, picked: st
     found = rewritten(tmp_path, "main.py", main=main, kinds=KINDS.format(picked=picked))
     block = "with accelerator.main_process_first():\n    rows = rows_of('digits')\n"
     assert found["main.py"].after.decode().count(block) == blocks
+
+
+STORE = """\
+class Rows:
+    def __init__(self, cache):
+        if not Path(cache).exists():
+            self.fill(cache)
+        self.store = lmdb.open(cache, readonly=True)
+
+    def fill(self, cache):
+        with lmdb.open(cache, {room}) as store:
+            with store.begin(write=True) as rows:
+                rows.put(b'1', b'2')
+
+
+rows = Rows('.rows')"""
+
+
+@pytest.mark.parametrize("room", ["map_size=10 ** 9", "10 ** 9, subdir=False"])
+def test_a_store_that_is_filled_where_it_is_missing(room: str) -> None:
+    text = script(imports="from pathlib import Path\nimport lmdb", before=STORE.format(room=room))
+    assert "with accelerator.main_process_first():\n    rows = Rows('.rows')" in run(text).after.decode()
+
+
+def test_a_store_that_is_only_read_is_opened_by_every_process() -> None:
+    text = script(imports="from pathlib import Path\nimport lmdb", before=STORE.format(room="readonly=True"))
+    result = run(text)
+    assert "main_process_first" not in result.after.decode()
+    assert not any("every process writes" in n.message for n in result.notes)

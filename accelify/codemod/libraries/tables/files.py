@@ -10,7 +10,6 @@ effects=reads_files+writes_files returns=file traits=opens     # its mode says w
     zipfile: ZipFile
     aiofiles fsspec smart_open: open
     h5py: File
-    lmdb: open
     shelve dbm: open
     sqlite3: connect
     pandas: HDFStore
@@ -18,6 +17,8 @@ effects=reads_files+writes_files returns=file traits=opens     # its mode says w
     netCDF4: Dataset
     zarr: open
     tensorflow.io: gfile.GFile
+effects=reads_files+writes_files returns=file traits=opens+opens_to_write     # if there is a `map_size`
+    lmdb: open
 effects=writes_files returns=file traits=opens
     cv2: VideoWriter
     imageio: get_writer

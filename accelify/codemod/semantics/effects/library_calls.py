@@ -96,7 +96,9 @@ class LibraryCalls:
         to = next((k.value for k in call.keywords if k.arg == "file"), None)
         if Effect.PRINTS in row.effects and to is not None and not self._is_screen(to):
             return Summary(files_written=frozenset({FileUse(call, self._opened(to))}))
-        if row.has(Trait.OPENS) and reads and writes and (mode := self._mode(call)) is not None:
+        if row.has(Trait.OPENS_TO_WRITE):
+            writes = not self._is_for_reading(call)
+        elif row.has(Trait.OPENS) and reads and writes and (mode := self._mode(call)) is not None:
             writes = bool(set(mode) & set("wax+"))
             reads = not writes or "+" in mode
         is_set = row.has(Effect.CHANGES_LIBRARY) and row.returns is None
@@ -157,6 +159,13 @@ class LibraryCalls:
     def _is_screen(self, node: ast.expr) -> bool:
         held = self.kinds.of(node)  # may be both: `log = None`, until it is opened
         return bool(held) and held <= {"stream", "none"}
+
+    @staticmethod
+    def _is_for_reading(call: ast.Call) -> bool:
+        """Whether a store is opened read-only, has to be there, or gets no room: what is written needs a `map_size`."""
+        given = {k.arg: getattr(k.value, "value", None) for k in call.keywords}
+        has_room = len(call.args) > 1 or "map_size" in given or None in given
+        return given.get("readonly") is True or given.get("create") is False or not has_room
 
     def _mode(self, call: ast.Call) -> str | None:
         """The mode that is given to an `open`; None where it is not known."""

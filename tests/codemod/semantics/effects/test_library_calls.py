@@ -106,3 +106,21 @@ def test_the_source_of_a_copy_and_its_target(call: str, read: set[str], written:
     assert {ast.unparse(p) for use in found.files_read for p in use.paths} == read
     assert {ast.unparse(p) for use in found.files_written for p in use.paths if not use.is_gone} == written
     assert {ast.unparse(p) for use in found.files_written for p in use.paths if use.is_gone} == gone
+
+
+@pytest.mark.parametrize(
+    ("options", "is_written"),
+    [
+        ("map_size=10 ** 9", True),
+        ("10 ** 9", True),
+        ("**options", True),
+        ("readonly=True, lock=False", False),
+        ("map_size=10 ** 9, readonly=True", False),
+        ("map_size=10 ** 9, create=False", False),
+        ("lock=False", False),
+    ],
+)
+def test_a_store_without_a_mode_is_written_if_it_gets_room(options: str, is_written: bool) -> None:
+    found = does(f"lmdb.open('rows', {options})", "import lmdb\n")
+    assert bool(found.files_written) is is_written
+    assert found.files_read

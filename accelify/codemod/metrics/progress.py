@@ -379,7 +379,7 @@ class StepCounts:
             yield from ((chain[-1].node, name) for chain in self.metrics.measured.tracer.chains(held))
 
     def rounds(self) -> list[ast.stmt]:
-        """The training loops with as many steps as in one process, where all are: they find a batch for each."""
+        """The training loops with as many steps as in one process, where all are: each finds or draws its batch."""
         loops = dict.fromkeys(d.loop for d in self.metrics.measured.training.data if d.loop is not None)
         if not self.fixed_rounds.issuperset(loops) or any(map(self._is_overlong, loops)):
             return []
@@ -391,13 +391,15 @@ class StepCounts:
 
     @cached_property
     def fixed_rounds(self) -> set[ast.AST]:
-        """The training loops that ask a loader for as many batches in each process as in one."""
+        """The training loops that ask a loader for as many batches in each process as in one, or draw as many."""
         found = {d.loop: self._sets_its_steps(d) for d in self.metrics.measured.training.data if d.loop is not None}
         return {loop for loop, is_fixed in found.items() if is_fixed}
 
     def _sets_its_steps(self, data: Data) -> bool:
-        """Whether a number that is the same in all processes says how many batches a loop asks a loader for."""
+        """Whether a number that is the same in all processes says how many batches a loop asks for, or draws."""
         loop = data.loop
+        if data.kind == "random":
+            return loop is not None
         if data.kind != "loaders" or loop is None or _ends_with_its_data(loop):
             return False
         if isinstance(loop, ast.While):

@@ -212,3 +212,47 @@ def test_a_mean_that_is_reduced_counts_no_samples(total: str) -> None:
     result = run(text, Options(keep_global_batch=True))
     assert f'scheduler.step(accelerator.reduce({total}, "mean"))' in result.after.decode()
     assert not any(n.rule == "schedules" for n in result.notes)
+
+
+DRAWN = """import random
+import torch
+from torch.utils.data import DataLoader
+rows = torch.randn(64, 4)
+loader = DataLoader(rows, batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+seen = 0
+for epoch in range(3):
+    {rounds}
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        seen += 1
+        optimizer.param_groups[0]["lr"] = 0.1 * min(1, seen / 100)
+"""
+SAMPLE = "x = torch.stack([rows[i] for i in random.sample(range(64), 8)])"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "is_said"),
+    [
+        (f"for step in range(8):\n        {SAMPLE}", False),
+        (f"while seen < 8 * epoch + 8:\n        {SAMPLE}", False),
+        (
+            f"for n in range(8):\n        try:\n            {SAMPLE}\n        except IndexError:\n            continue",
+            False,
+        ),
+        ("for x in loader:", True),
+    ],
+)
+def test_steps_that_each_draw_their_data_are_as_many_as_in_one_process(rounds: str, is_said: bool) -> None:
+    notes = run(DRAWN.format(rounds=rounds), Options()).notes
+    assert any(n.rule == "schedules" and "1/N of the steps" in n.message for n in notes) is is_said
+
+
+def test_a_schedule_of_steps_where_some_are_drawn_and_others_sharded() -> None:
+    text = DRAWN.format(rounds="for x in loader:")
+    drawn = f"for step in range(8):\n    {SAMPLE}\n    optimizer.zero_grad()\n    model(x).pow(2).mean().backward()\n"
+    notes = run(f"{text}{drawn}    optimizer.step()\n", Options()).notes
+    assert any(n.rule == "schedules" and "1/N of the steps" in n.message for n in notes)

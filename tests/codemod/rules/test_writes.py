@@ -122,6 +122,20 @@ def test_what_a_notebook_shows_is_waited_for_and_shown_by_all(shown: str) -> Non
     assert "wait_for" not in run(script(imports=imports, end=f"{written}\nHTML('<b>all</b>')\n")).after.decode()
 
 
+@pytest.mark.parametrize(
+    ("imports", "drawn", "is_guarded"),
+    [
+        ("import plotly", "plotly.offline.plot({'data': []}, filename='curve.html', auto_open=False)", True),
+        ("from plotly.offline import plot", "plot({'data': []}, filename='curve.html')", True),
+        ("import plotly.offline as py", "py.plot({'data': []})", True),
+        ("from plotly.graph_objs import Scatter", "lines = Scatter(x=[1], y=[2])", False),
+    ],
+)
+def test_pages_that_plotly_writes(imports: str, drawn: str, is_guarded: bool) -> None:
+    after = run(script(imports=imports, end=f"{drawn}\nprint(1)\n")).after.decode()
+    assert (guarded(drawn) in after) is is_guarded
+
+
 @pytest.mark.parametrize("shown", ["dp(rows.head())", "dp(rows.groupby('user').count().head())", "dp('done')"])
 def test_every_process_displays_a_value_as_it_prints_one(shown: str) -> None:
     imports = "import pandas as pd\nfrom IPython.display import display as dp"

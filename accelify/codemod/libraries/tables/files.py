@@ -88,6 +88,7 @@ effects=writes_files
     pandas: to_pickle
     matplotlib.pyplot matplotlib.image: savefig imsave
     plotly.io: write_image write_html
+    plotly.offline: plot
     trimesh.exchange.export: export_mesh
     omegaconf: OmegaConf.save
 + traits=pickles

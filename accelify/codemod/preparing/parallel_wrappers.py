@@ -35,6 +35,7 @@ class Wrappers:
             call
             for call in self.program.calls
             if wrapped_by(call) is not None
+            and not only_loads(self.program, call)
             and (self.program.path(call) in self.files or self._wraps_what_trains(call))
             and (any(names.is_wrapper(n) for n in self.program.called(call)) or self._makes_a_plain_wrapper(call))
         ]
@@ -43,7 +44,8 @@ class Wrappers:
         """The wrappers of other models, and of parts of those that are prepared: they stay."""
         found = set(self.find())
         wraps = (c for c in self.program.calls if any(map(names.is_wrapper, self.program.called(c))))
-        return [c for c in wraps if c not in found and wrapped_by(c) is not None]
+        others = (c for c in wraps if c not in found and not only_loads(self.program, c))
+        return [c for c in others if wrapped_by(c) is not None]
 
     def needed(self) -> list[ast.Call]:
         """The wrappers of the project's own round what trains that do more than a library's."""
@@ -65,6 +67,28 @@ class Wrappers:
         lineage = [each for cls in classes for each in (cls, *self.program.flow.ancestors(cls))]
         methods = {f.name for cls in lineage for f in cls.walk() if f.is_method and f.parent is cls}
         return bool(classes) and all(m in ("__init__", "__getattr__") or is_for_several_gpus(m) for m in methods)
+
+
+def only_loads(program: Program, call: ast.Call) -> bool:
+    """Whether a model is only wrapped to load what a wrapped one saved, and taken out: `wrapped.module.body`.
+
+    The wrapper never computes, and without it the checkpoint's keys would be others.
+    """
+    frame, statement = program.frame(call), program.statement(call)
+    targets = statement.targets if isinstance(statement, ast.Assign) and statement.value is call else []
+    if frame.kind != "function" or len(targets) != 1 or not isinstance(targets[0], ast.Name):
+        return False
+    writes = frame.writes.get(targets[0].id, ())
+    reads = [r for r in program.reads_of(frame, targets[0].id) if targets[0] in program.reaching(r, writes)]
+    uses = {part.attr if isinstance(part := program.parent(read), ast.Attribute) else "" for read in reads}
+    return uses == {"load_state_dict", "module"}
+
+
+def is_only_loaded(program: Program, read: ast.expr) -> bool:
+    """Whether a variable is read that holds such a wrapper."""
+    statements = (program.statement(d.node) for d in program.definitions(read).definitions(read))
+    given = [s.value for s in statements if isinstance(s, ast.Assign)]
+    return any(isinstance(g, ast.Call) and wrapped_by(g) is not None and only_loads(program, g) for g in given)
 
 
 def wrapper_names(program: Program, call: ast.Call) -> set[str]:

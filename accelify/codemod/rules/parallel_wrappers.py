@@ -45,6 +45,7 @@ from accelify.codemod.preparing.parallel_wrappers import (
     changes_replicas,
     divided_batches,
     is_for_several_gpus,
+    is_only_loaded,
     is_plain_call,
 )
 from accelify.codemod.result import Tier
@@ -492,6 +493,7 @@ def _members(script: Script) -> Iterator[Change]:
             continue
         is_run = script.path(node) in script.files or script.program.frame(node) in script.run.run
         is_left = _is_left_wrapped(script, node.value) or _is_in_a_wrapper(script, node)
+        is_left = is_left or is_only_loaded(script.program, node.value)
         if is_run and _may_be_wrapped(script, node.value) and not is_left:
             statement, choice = script.program.parent(node), _choice(script, node)
             edit: Replace | Remove = Replace(node, inner, (node.value,))

@@ -534,3 +534,35 @@ def test_a_batch_that_is_divided_between_gpus_is_given_to_the_model(call: str, p
     assert plain is None or f"mse_loss({plain}, y)" in result.after.decode()
     assert (b"data_parallel" in result.after) is (plain is None)
     assert any("divides a batch between GPUs" in n.message for n in result.notes) is (plain is None)
+
+
+LOADED = """\
+def start():
+    whole = nn.Sequential(nn.Linear(4, 4))
+    whole = nn.DataParallel(whole)
+    whole.load_state_dict(torch.load('old.pt'), strict=False)
+    return whole.module[0]
+first = start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "stays"),
+    [
+        (("", ""), True),
+        (("nn.DataParallel(whole)", "torch.nn.parallel.DataParallel(module=whole, device_ids=[0])"), True),
+        (("    return whole.module[0]", "    inner = whole.module\n    return inner[0]"), True),
+        (("    whole = nn.DataP", "    held = whole\n    whole = nn.DataP"), True),
+        (("    return", "    whole(torch.ones(2, 4))\n    return"), False),  # it computes
+        (("    return whole.module[0]", "    return whole"), False),
+        (("    whole.load_state_dict(torch.load('old.pt'), strict=False)\n", ""), False),
+    ],
+)
+def test_a_wrapper_that_only_loads_what_a_wrapped_model_saved_stays(change: tuple[str, str], stays: bool) -> None:
+    wraps = "model = nn.DataParallel(nn.Sequential(first, model))"
+    result = run(script(before=LOADED.replace(*change), model=wraps))
+    start, _, rest = result.after.decode().partition("first = ")
+    assert ("DataParallel(" in start) is stays
+    assert (".module" in start) is stays
+    assert "DataParallel(" not in rest
+    assert not stays or not any("`strict` is off" in n.message or "this stays" in n.message for n in result.notes)

@@ -10,6 +10,7 @@ from accelify.codemod.distributed.findings import Distribution, Guards, is_part_
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.decisions import decided_apart, decided_together, goes_by_size, gradients_apart
+from accelify.codemod.preparing.models_by_name import ModelsByName
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.effects import Effects
@@ -44,6 +45,7 @@ def obstacles_of(script: Script) -> Found:
         yield training.backwards[0], "prepare", message
     yield from ((node, "accelerator", message) for node, message in script.reach.obstacles)
     yield from _assigned_nowhere(script)
+    yield from _undone_by_name(script)
     yield from _single_steps(script)
     yield from _for_one_batch(training)
     yield from _stepping_by_size(script)
@@ -104,6 +106,18 @@ def _assigned_nowhere(script: Script) -> Found:
             reads = [r for scope in scopes for r in scope.reads.get(item.text, ())]
             message = f"`{item.text}` is used here, but nothing assigns it: assign it first, or use the name you mean"
             yield from ((r, "prepare", message) for r in sorted(reads, key=script.program.position)[:1])
+
+
+def _undone_by_name(script: Script) -> Found:
+    """Prepared models that code picks by names which it makes, and moves or wraps."""
+    for use, attributes in ModelsByName(script.program, script.preparation).undone():
+        listed = ", ".join(f"`{name}`" for name in attributes)
+        message = (
+            f"`getattr` picks one of the prepared models here ({listed}) by a made name, and this function moves "
+            "or wraps it, which each process would do to a model that has its device and its wrapper from `prepare`: "
+            "write the attributes out, and leave out the moves, `.module` and `DataParallel` of them"
+        )
+        yield use, "prepare", message
 
 
 def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:

@@ -453,7 +453,8 @@ def _trains(program: Program, training: Training) -> bool:
     stepping |= {
         v.scope for s in training.steps for a in s.args for v in program.values(a) if isinstance(v, FunctionValue)
     }
-    return any(training.loops.values()) or bool(frames & stepping) or updates_by_hand(program, training)
+    is_stepped = bool(frames & stepping) or bool(frames & program.run_from(stepping))
+    return any(training.loops.values()) or is_stepped or updates_by_hand(program, training)
 
 
 def _free_name(program: Program, wanted: str) -> str:

@@ -247,14 +247,53 @@ def averages(chains: Chains, target: ast.AST, is_own: Callable[[ast.expr], bool]
 
     mean += (x - mean) / (i + 1)      average = 0.9 * average + 0.1 * x      average = x
 
-    The mean over the processes of what comes out is then what the means over the processes would give.
+    The mean over the processes of what comes out is then what the means over the processes would give. Not so of a sum,
+    in which the last value keeps its whole weight, however that is spelled: `score = -(-score - x)`.
     """
     statement, text = chains.program.statement(target), ast.unparse(target)
     if isinstance(statement, ast.AugAssign):
-        is_sum = isinstance(statement.op, (ast.Add, ast.Sub))
-        return is_sum and statement.target is target and _is_mixed(statement.value, text, is_own) is not None
+        is_sum = isinstance(statement.op, (ast.Add, ast.Sub)) and statement.target is target
+        return is_sum and _is_mixed(statement.value, text, is_own) is not None and _weight(statement.value, text) != 0
     value = assigned_to(chains.program, target)
-    return value is not None and _is_mixed(value, text, is_own) is not None
+    return value is not None and _is_mixed(value, text, is_own) is not None and _weight(value, text) != 1
+
+
+def _weight(value: ast.expr, text: str) -> float | None:
+    """What the last value is multiplied by in a sum of weighted values; None for what is known only at run time."""
+    if ast.unparse(value) == text:
+        return 1.0
+    if not _names(value, text):
+        return 0.0
+    if isinstance(value, ast.UnaryOp):
+        inner = _weight(value.operand, text)
+        return -inner if inner is not None and isinstance(value.op, ast.USub) else inner
+    if not isinstance(value, ast.BinOp):
+        return None
+    left, right = _weight(value.left, text), _weight(value.right, text)
+    if left is None or right is None:
+        return None
+    if isinstance(value.op, (ast.Add, ast.Sub)):
+        return left + right if isinstance(value.op, ast.Add) else left - right
+    by_left = isinstance(value.op, ast.Mult) and _names(value.right, text)
+    factor = _number(value.left if by_left else value.right)
+    if not factor or not isinstance(value.op, (ast.Mult, ast.Div)):
+        return None
+    return right * factor if by_left else left * factor if isinstance(value.op, ast.Mult) else left / factor
+
+
+def _number(node: ast.expr) -> float | None:
+    """The value of a number, or of a sum or difference of two."""
+    if isinstance(node, ast.Constant):
+        return float(node.value) if isinstance(node.value, (int, float)) else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _number(node.operand)
+        return None if inner is None else -inner
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Sub)):
+        return None
+    left, right = _number(node.left), _number(node.right)
+    if left is None or right is None:
+        return None
+    return left + right if isinstance(node.op, ast.Add) else left - right
 
 
 def _is_mixed(value: ast.expr, text: str, is_own: Callable[[ast.expr], bool]) -> bool | None:

@@ -90,6 +90,7 @@ def test_an_attribute_that_is_set_to_zero_again_where_it_is_not_begun() -> None:
         ("mean = 0.0", "mean = mean + ((1 / (step + 1)) * (loss.data - mean))"),
         ("mean = 0.0", "mean = 0.9 * mean + 0.1 * loss.item()"),
         ("mean = 0.0", "mean = (mean * step + loss.item()) / (step + 1)"),
+        ("mean = 0.0", "mean = (1 - 0.1) * mean - (-0.1 * loss.item())"),
         ("mean = 0.0", "if step == 0:\n    mean = loss.item()\nelse:\n    mean -= 0.1 * (mean - loss.item())"),
     ],
 )
@@ -106,6 +107,10 @@ def test_a_running_mean_becomes_that_of_all_processes(begin: str, added: str) ->
         ("mean = 0.0", "mean = 0.9 * mean + 0.1 * mean ** 2 + loss.item()"),
         ("mean = 0.0", "if loss.item() < 5:\n    mean = 0.9 * mean + 0.1 * loss.item()"),
         ("mean = 0.0", "mean = loss.item()"),
+        ("mean = 0.0", "mean = -(-mean - loss.item())"),
+        ("mean = 0.0", "mean = loss.item() - (-mean)"),
+        ("mean = 0.0", "mean = 1.0 * mean + loss.item()"),
+        ("mean = 0.0", "mean = (2 * mean + 2 * loss.item()) / 2"),
         ("mean = None", "if mean is None:\n    mean = loss.item()\nmean = 0.9 * mean + 0.1 * loss.item()"),
     ],
 )

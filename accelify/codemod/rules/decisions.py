@@ -114,7 +114,7 @@ def _questions(script: Script, apart: Collection[Choice], together: Collection[C
     for call in script.program.calls:
         asking = [n for n in script.program.called(call) if names.asks_the_user(n)]
         is_alone = call in script.written.guarding.covered
-        if not asking or is_alone or script.program.frame(call) not in script.program.reachable:
+        if not asking or is_alone or not script.program.is_run(call):
             continue
         path, speaker = script.path(call), _speaker(script, call)
         if any(map(names.runs_code, asking)):

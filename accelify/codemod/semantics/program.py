@@ -471,10 +471,19 @@ class Program:
         return self.run_by({p.path for p in self.named})
 
     def is_run(self, node: ast.AST) -> bool:
-        """Whether the named files run a node, themselves or by importing its file."""
+        """Whether the named files run a node, themselves or by importing its file, or one that runs it."""
+        return self.frame(node) in self._run_or_imported or self._is_on_import(node)
+
+    @cached_property
+    def _run_or_imported(self) -> set[Scope]:
+        """The functions that code of the named files may run, also by importing the project's other files."""
+        modules = (self.flow.bindings[p.path].root for p in self.files)
+        calls = (c for module in modules for s in module.walk() if s.kind != "function" for c in self.calls_in(s))
+        return self.reachable | self.run_through(filter(self._is_on_import, calls))
+
+    def _is_on_import(self, node: ast.AST) -> bool:
+        """Whether a node is run when its file is imported."""
         frame = self.frame(node)
-        if frame in self.reachable:
-            return True
         while frame.kind == "class" and frame.parent is not None:
             frame = frame.parent
         guard = main_guard(frame.root)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import STEP, script
 
@@ -460,3 +464,25 @@ for x, lengths in loader:
 def test_a_backward_pass_for_each_step_of_the_longest_row(steps: str, noted: bool) -> None:
     result = run(LENGTHS.format(pad=BY_ROWS, steps=steps))
     assert any("each batch is padded by itself" in n.message for n in result.notes) is noted
+
+
+PRESETS = "def preset(args):\n    if args:\n        args.append(input('rate? '))\n"
+
+
+@pytest.mark.parametrize(
+    ("imported", "is_said"),
+    [
+        ("from presets import preset\nargs = []\npreset(args)\n", True),
+        ("import presets\nclass Args:\n    presets.preset([])\nargs = Args()\n", True),
+        ("args = [input('rate? ')]\n", True),
+        ("from presets import preset\nargs = []\nif __name__ == '__main__':\n    preset(args)\n", False),
+        ("from presets import preset\nargs = []\ndef choose():\n    preset(args)\n", False),
+    ],
+)
+def test_questions_that_an_imported_file_asks(tmp_path: Path, imported: str, is_said: bool) -> None:
+    files = {"train.py": script(imports="from options import args"), "options.py": imported, "presets.py": PRESETS}
+    scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        results = rewrite_together(("train.py",), Options())
+    told = [n.message for r in results for n in r.notes] + [r.after.decode() for r in results]
+    assert any("waits for input" in text or "broadcast_object_list" in text for text in told) is is_said

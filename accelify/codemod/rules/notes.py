@@ -40,7 +40,7 @@ from accelify.codemod.metrics.progress import (
     overstated_samples,
     shrunken_schedules,
 )
-from accelify.codemod.metrics.reports import About
+from accelify.codemod.metrics.reports import About, Report
 from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.preparing.parallel_wrappers import divided_batches, is_plain_call
@@ -77,6 +77,10 @@ _OF_SHARDS = (About.SUM, About.LIST, About.GIVEN, About.RUNNING)
 _STATES = (About.STATE, About.CARRIED)
 _OWN_BATCHES = "{} is computed from this process's own batches only: reduce it if it should cover all data"
 _OWN_SHARD = "{} covers this process's shard only: reduce or gather it across processes if it should cover all data"
+_OWN_PLACES = (
+    "{} is set for this process's shard only: all other places keep what the array began with, and count in a mean "
+    "over it. Use only the places that were set, and reduce or gather these across processes"
+)
 _LONGEST = 80  # characters of code in a message
 _OWN = {
     About.SUM: (_OWN_SHARD, Tier.REVIEW),
@@ -347,9 +351,20 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
         if report.about is About.SAVED_BY and _is_of_item_number(script, report.node):
             continue  # said of the counter
         message, tier = _OWN[About.BATCH if report.is_of_some_batches else report.about]
+        message = _OWN_PLACES if message is _OWN_SHARD and _fills_an_array(script, report) else message
         shows = tuple((script.path(node), node) for node in report.leaves)
         about = _quoted(report.text)
         yield Remark(NAME, script.path(report.node), report.node, message, tier, about=about, shows=shows)
+
+
+def _fills_an_array(script: Script, report: Report) -> bool:
+    """Whether each round of a sharded loop sets one place of an array: `losses[i] = loss.item()`."""
+    node = report.node
+    is_place = isinstance(node, ast.Subscript) and isinstance(script.program.parent(node), ast.Assign)
+    if not isinstance(node, ast.Subscript) or not is_place or not script.program.in_rounds(node, report.loop):
+        return False
+    kinds = script.effects.kinds.of(node.value)
+    return bool(kinds) and kinds <= {"ndarray", "tensor"}
 
 
 def _is_of_item_number(script: Script, test: ast.AST) -> bool:

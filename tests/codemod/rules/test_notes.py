@@ -12,6 +12,7 @@ from accelify.codemod.files.project import absolute
 from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.codemod.rules import notes
 from tests.codemod.facts import Facts
+from tests.codemod.metrics.facts import script_of, training
 from tests.codemod.pairs import run, script
 from tests.codemod.training_scripts import script as training_script
 
@@ -626,6 +627,23 @@ def test_batches_that_are_all_held_on_the_device(source: str, is_told: bool) -> 
     step = "    loss = model(x).mean() + model(z).mean()\n    loss.backward()\n    optimizer.step()"
     notes = run(training_script(imports="import itertools", set_up=set_up + step)).notes
     assert any("keeps all batches" in n.message for n in notes) is is_told
+
+
+@pytest.mark.parametrize(
+    ("made", "update", "is_place"),
+    [
+        ("np.zeros(4)", "found[i] = loss.item()", True),
+        ("torch.zeros(4)", "found[i] = loss.detach()", True),
+        ("np.zeros((2, 4))", "found[0, i] = loss.item()", True),
+        ("[]", "found.append((i, loss.item()))", False),
+        ("{}", "found[i] = loss.item()", False),
+    ],
+)
+def test_an_array_of_which_each_process_sets_its_own_places(made: str, update: str, is_place: bool) -> None:
+    text = training(begin=f"found = {made}", batch=update, end="print(found if epoch else np.mean(found))")
+    found = [r.message for r in notes.find(script_of(text)) if "shard only" in r.message and "{}" in r.message]
+    assert found
+    assert all(("all other places keep" in message) is is_place for message in found)
 
 
 DRAWN_EARLY = """\

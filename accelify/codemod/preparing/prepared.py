@@ -313,12 +313,15 @@ class Prepared:
 
     def _made_anew(self, node: ast.Attribute) -> Iterator[ast.Attribute]:
         """Where a function that prepares none gives an object a new model, and moves none: `self.net = Net()`."""
-        frame, text = self.program.frame(node), ast.unparse(node)
-        items = [i for i in self.preparation.items if i.kind == "model" and i.text == text]
+        frame = self.program.frame(node)
         own = [w for w in self.program.attribute_writes.get(node.attr, ()) if self.program.frame(w) is frame]
+        if not own:
+            return
+        text = ast.unparse(node)
+        items = [i for i in self.preparation.items if i.kind == "model" and i.text == text]
         others = [i for i in items if i.frame is not frame and i.frame.parent is frame.parent]
         is_prepared = len(others) != len(items) or not others
-        if is_prepared or not own or not all(ast.unparse(w) == text and self._is_made_there(w) for w in own):
+        if is_prepared or not all(ast.unparse(w) == text and self._is_made_there(w) for w in own):
             return
         reads = (n for n in ast.walk(frame.node) if isinstance(n, ast.Attribute) and ast.unparse(n) == text)
         if not any(isinstance(n.ctx, ast.Load) and self.may_move(n) for n in reads):

@@ -8,7 +8,13 @@ from enum import Enum
 from functools import cache
 
 
-class Role(Enum):
+class _Fact(Enum):
+    """What a column may hold, hashed as an object: of `Enum`'s own hashes a rewrite takes thousands."""
+
+    __hash__ = object.__hash__
+
+
+class Role(_Fact):
     """The role of an object in training."""
 
     MODEL = "model"  # a module, or a function that builds one
@@ -34,7 +40,7 @@ class Role(Enum):
     CLOCK = "clock"
 
 
-class Effect(Enum):
+class Effect(_Fact):
     """The effects of a call besides giving a value and changing its arguments in place."""
 
     DRAWS_TORCH = "draws_torch"
@@ -122,7 +128,7 @@ class Asks(Enum):
     VARIABLES = "variables"  # all environment variables
 
 
-class Trait(Enum):
+class Trait(_Fact):
     """Facts that are true or not."""
 
     REDUCES_ITSELF = "reduces_itself"  # a metric whose value is that of all processes

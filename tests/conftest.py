@@ -34,6 +34,8 @@ LONGEST = (
     *("launch/test_config", "test_notebooks", "launch/test_notebook", "launch/test_many_processes"),
     *("launch/test_docs", "verify/test_faults", "test_demo", "test_by_hand", "test_pre_commit"),
     *("runtime/test_ranks", "launch/test_many_machines"),
+    *("codemod/test_running_values", "codemod/rules/test_writes", "codemod/test_importers", "codemod/test_devices"),
+    *("codemod/rules/test_order", "codemod/test_checkpoints", "codemod/test_known_mistakes"),
 )
 
 
@@ -66,7 +68,7 @@ def update_fixtures(request: pytest.FixtureRequest) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files come first, the codemod's last."""
+    """Long files come first, the codemod's others last."""
     items.sort(key=lambda item: _place(item.path))
 
 

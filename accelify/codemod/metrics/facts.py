@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods, table
@@ -270,7 +270,7 @@ def metrics_of(
     if by_hand or not measured.options.runtime.has("reduce"):
         loops = []
     sums = measured.sums(shared)
-    reductions = tuple(_in_all_phases(reduction, sharded) for loop in loops for reduction in sums.of(loop))
+    reductions = tuple(_in_all_phases(r, sharded) for r in _once(r for loop in loops for r in sums.of(loop)))
     metering = measured.metering(sums, loops)
     metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in sharded})
     reduced = [((r.anchor, *(f.node for f in r.methods)), name) for r in reductions for name in r.names]
@@ -292,6 +292,16 @@ def metrics_of(
     lengths = {node for evaluation in sharded for node in evaluation.lengths}
     divided = tuple(pair for loop in over_all for pair in sums.divided_by_steps(loop) if pair[1] not in lengths)
     return Metrics(measured, sharded, shared, reductions, metered, counted, divided, ranks, reports, draws_alike)
+
+
+def _once(reductions: Iterable[Reduction]) -> Iterator[Reduction]:
+    """Some reductions, each sum in one of them: rounds within rounds add to the same, up to the same statement."""
+    made = set[tuple[ast.stmt, str]]()
+    for each in reductions:
+        left = tuple(name for name in each.names if (each.anchor, name) not in made)
+        made.update((each.anchor, name) for name in left)
+        if left:
+            yield each if left == each.names else replace(each, names=left)
 
 
 def ranks_by_hand(chains: Chains, shards: Shards) -> Ranks:

@@ -837,3 +837,41 @@ def test_what_a_function_does_with_a_sum_that_it_is_given(defined: str, read: st
     added = f"{STEP}total += loss.item()\n"
     facts = training(model=defined, epoch="total, n = 0.0, 8", step=added, end_of_epoch=f"print(total)\n{read}")
     assert reductions(facts) == ([(("total",), "sum")] if is_reduced else [])
+
+
+ROUNDS_IN_ROUNDS = """\
+batches = iter(loader)
+def draw():
+    global batches
+    try:
+        return next(batches)
+    except StopIteration:
+        batches = iter(loader)
+        return next(batches)
+for epoch in range(2):
+    low = high = 0.0
+    for i in range(len(loader)):
+        for _ in range(2):
+            x, y = draw()
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            low += loss.item()
+        x, y = draw()
+        loss = nn.functional.mse_loss(model(x), y) / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {high}
+    print(low / (2 * len(loader)), high / len(loader))
+"""
+
+
+@pytest.mark.parametrize(
+    ("high", "names"),
+    [("high += loss.item()", ("low", "high")), ("high = high + loss.item()", ("low", "high")), ("pass", ("low",))],
+)
+def test_a_sum_of_rounds_within_rounds_is_reduced_once(high: str, names: tuple[str, ...]) -> None:
+    facts = Facts(script().partition("for epoch")[0] + ROUNDS_IN_ROUNDS.format(high=high))
+    assert reductions(facts) == [(names, "mean")]

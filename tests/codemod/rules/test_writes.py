@@ -1319,6 +1319,48 @@ def test_a_log_is_read_only_where_the_paths_tell_so(tmp_path: Path, line: str, r
     assert (f"{BY_LIBRARY}        " in found["main.py"].after.decode()) is is_guarded
 
 
+GET_LOGGER = """\
+import logging
+import torch
+from torch.utils.data import DataLoader
+def get_logger(path, is_quiet=False):
+    logger = logging.getLogger("run")
+    for handler in {handlers}:
+        handler.setLevel(20)
+        logger.addHandler(handler)
+    return logger
+def main():
+    logger = get_logger("a.log")
+    loader = DataLoader(torch.randn(16, 4), batch_size=4)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    logger.info("done")
+main()
+"""
+ONE = "logging.FileHandler(path) if accelify.runtime.PartialState().is_main_process else logging.NullHandler()"
+
+
+@pytest.mark.parametrize(
+    ("handlers", "after"),
+    [
+        ("(logging.StreamHandler(), logging.FileHandler(path))", f"(logging.StreamHandler(), {ONE})"),
+        (
+            "[logging.StreamHandler() if is_quiet else logging.FileHandler(path)]",
+            f"[logging.StreamHandler() if is_quiet else ({ONE})]",
+        ),
+    ],
+)
+def test_a_log_has_a_handler_that_does_nothing_in_the_other_processes(handlers: str, after: str) -> None:
+    found = run(GET_LOGGER.format(handlers=handlers))
+    assert f"    for handler in {after}:\n" in found.after.decode()
+    assert not any(n.rule == "writes" for n in found.notes)
+
+
 SELECTED = """\
 import json, os, sys
 import torch

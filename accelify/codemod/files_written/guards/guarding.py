@@ -141,6 +141,29 @@ class Guarding:
         """The writers that are made on every process, though only the main process uses them, wherever they go."""
         return self._handed_on(self.covered)
 
+    @cached_property
+    def log_files(self) -> dict[ast.Call, str]:
+        """The log handlers that write, each with one that does nothing, which the other processes may have instead."""
+        found = {c: null_handler(c) for c in self.unguarded if self._is_handler(c)}
+        return {
+            call: other
+            for call, other in found.items()
+            if other is not None
+            and (self.asking.holds(call) or self._is_with_accelerator(call))
+            and not any(map(self._is_read, self.uses.written(call)))
+        }
+
+    def _is_handler(self, call: ast.Call) -> bool:
+        rows = self.alone.effects.kinds.called(call) or ()
+        return any(row.returns == "handler" and row.has(Trait.OPENS_LOG) for row in rows)
+
+    def _is_with_accelerator(self, call: ast.Call) -> bool:
+        return self.program.path(call) in self.files and self.alone.accelerator(call) is not None
+
+    def _is_read(self, path: ast.expr) -> bool:
+        """Whether any code reads a file that is told to be at a path."""
+        return any(self.stored.is_told_as_one(read, path) for c in self.program.calls for read in self.uses.read(c))
+
     def asks_for_writer(self, run: Run) -> bool:
         """Whether a run is under the question for a writer that only the main process has: `if writer is not None:`."""
         question = run[0]
@@ -503,6 +526,14 @@ class Guarding:
             return bool(self.program.reaching(read, [bound]))
         opened = opened_round(self.program, read)
         return opened is None or opened is getattr(self.program.parent(bound), "context_expr", None)
+
+
+def null_handler(call: ast.Call) -> str | None:
+    """The handler that does nothing, as code that makes one of `logging` or `logging.handlers` may call it."""
+    module = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if isinstance(module, ast.Attribute) and module.attr == "handlers":
+        module = module.value
+    return f"{module.id}.NullHandler()" if isinstance(module, ast.Name) and module.id != "handlers" else None
 
 
 def sets_up(call: ast.Call) -> bool:

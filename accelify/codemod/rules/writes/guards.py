@@ -122,15 +122,19 @@ def _path_of(write: ast.Call, path: ast.expr, call: ast.Call) -> ast.expr:
 
 
 def handed_on(script: Script) -> Iterator[Change]:
-    """A writer that is passed on is made by the process that writes; the others pass on nothing."""
-    for call in script.written.guarding.handed_on:
+    """A writer that is passed on is made by the process that writes; the others pass on what writes nothing."""
+    guarding = script.written.guarding
+    for call, otherwise in (dict.fromkeys(guarding.handed_on, "None") | guarding.log_files).items():
         state = script.state(call)
-        edit = Replace(call, partial(only_main, accelerator=state), (call,), (state.split(".")[0],))
+        parted = "({})" if isinstance(script.program.parent(call), (ast.IfExp, ast.Attribute, ast.BoolOp)) else "{}"
+        code = parted.format(f"{{call}} if {state}.is_main_process else {otherwise}")
+        make = partial(only_main, code=code)
+        edit = Replace(call, make, (call,), (state.split(".")[0],))
         edits: tuple[Edit, ...] = (edit, *script.library_import(call, state))
         yield Change(NAME, script.path(call), call.lineno, "only the main process writes with it", edits)
 
 
-def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+def only_main(call: cst.CSTNode, code: str) -> cst.BaseExpression:
     """`Writer() if accelerator.is_main_process else None`."""
     assert isinstance(call, cst.BaseExpression)
-    return snippets.expression(f"{{call}} if {accelerator}.is_main_process else None", call=call)
+    return snippets.expression(code, call=call)

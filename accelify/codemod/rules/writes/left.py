@@ -64,7 +64,8 @@ def _is_written_by_all(script: Script, training: Collection[Scope], call: ast.Ca
         return False  # it only connects to a server: what is shown there is guarded by itself, or has its own note
     is_opened = any(save.is_open for save in script.written.saves if save.call is call)
     is_path = script.program.names_only(call.func, "torch.save") and not is_opened
-    return not is_path and call not in script.written.guarding.handed_on
+    guarding = script.written.guarding
+    return not is_path and call not in guarding.handed_on and call not in guarding.log_files
 
 
 def _is_command_of_all(script: Script, call: ast.Call) -> bool:

@@ -73,14 +73,23 @@ class Lists:
         """The lists of a loop; `before` are the statements that are run once before it."""
         if self._ends(loop) or self._is_over_several(loop):
             return ()
-        each_round = statements_of_each_round(loop.body)
-        additions = {each.name: each for each in map(self._addition, each_round) if each is not None}
-        begins = [each for each in additions.values() if self._begins(each, additions.values(), loop, before)]
-        found = {each.name: c for each in begins if (c := self._collected(each, loop)) is not None}
+        additions = {each[0].name: each for each in self._added(loop.body)}
+        every = [one for each in additions.values() for one in each]
+        begins = [each for each in additions.values() if self._begins(each[0], every, loop, before)]
+        found = {each[0].name: c for each in begins if (c := self._collected_by_all(each, loop)) is not None}
         rows = {name: additions[name] for name, each in found.items() if not self._is_of_means(each)}
-        gathered = [additions[name].statement for name in found]
+        gathered = [one.statement for name in found for one in additions[name]]
         apart = rows.keys() - self._together(rows, gathered, loop) if rows else set()
         return tuple(each for name, each in found.items() if name not in apart)
+
+    def _added(self, body: list[ast.stmt]) -> Iterator[tuple[_Addition, ...]]:
+        """What each round puts at the end of lists: one addition, or one of those in the branches of an `if`."""
+        for statement in statements_of_each_round(body):
+            if isinstance(statement, ast.If):
+                first, other = ({a[0].name: a for a in self._added(b)} for b in (statement.body, statement.orelse))
+                yield from ((*first[name], *other[name]) for name in first if name in other)
+            elif (one := self._addition(statement)) is not None:
+                yield (one,)
 
     def elements(self, loop: Loop) -> Elements:
         """What the values of a loop are."""
@@ -170,13 +179,19 @@ class Lists:
         made = made_at(self.program, assigned_to(self.program, definition.node), each.name)
         return definition.kind is Kind.ASSIGNMENT and self._is_empty(made)
 
-    def _collected(self, each: _Addition, loop: Loop) -> Collected | None:
-        """A list that gets something in each round, and is read after its loop."""
+    def _collected_by_all(self, each: tuple[_Addition, ...], loop: Loop) -> Collected | None:
+        """A list that gets the same kind of element in each round, whichever addition that runs."""
+        found = {self._collected(one, [a.statement for a in each], loop) for one in each}
+        return found.pop() if len(found) == 1 else None
+
+    def _collected(self, each: _Addition, adding: Sequence[ast.stmt], loop: Loop) -> Collected | None:
+        """A list that gets something in each round, by one of some statements, and is read after its loop."""
         facts, variable, ranks = self.chains.facts(loop), self.chains.variable(each.holder), self.sums.ranks
         every = facts.all_of(variable) if variable is not None else ()
         given = {*facts.definitions(each.holder), *(d for d in every if self.program.in_rounds(d.node, loop))}
         reads = {r for d in given for use in facts.uses(d) for r in reads_at(self.program, use, each.name)}
-        within = [r for r in reads if self.program.in_rounds(r, loop) and not self.program.inside(r, each.statement)]
+        others = [r for r in reads if not any(self.program.inside(r, s) for s in adding)]
+        within = [r for r in others if self.program.in_rounds(r, loop)]
         outside = [r for r in reads if not self.program.in_rounds(r, loop)]
         if loop in ranks.rounds and not ranks.is_own(each.value):
             return None  # the gradients' norm
@@ -215,9 +230,11 @@ class Lists:
     def _is_of_means(self, each: Collected) -> bool:
         return each.per != "row" and each.trimmed is None
 
-    def _together(self, rows: Mapping[str, _Addition], gathered: Collection[ast.stmt], loop: Loop) -> set[str]:
+    def _together(
+        self, rows: Mapping[str, tuple[_Addition, ...]], gathered: Collection[ast.stmt], loop: Loop
+    ) -> set[str]:
         """The lists of rows that nothing sets beside what stays one process's own, or a count of its steps."""
-        names_at = {each.statement: name for name, each in rows.items()}
+        names_at = {one.statement: name for name, each in rows.items() for one in each}
         reduced = {name for r in self.sums.of(loop) for name in r.names}
         kept = set(rows)
         for node in self._computed(loop):

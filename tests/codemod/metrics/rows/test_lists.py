@@ -47,6 +47,30 @@ def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
     assert lists(body, end, before) == []
 
 
+NUMBER = "losses.append(model(x).mean().item())"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (f"if amp:\n    {NUMBER}\nelse:\n    {NUMBER}", [("losses", "batch", "")]),
+        (
+            f"if amp:\n    with z:\n        {NUMBER}\nelse:\n    losses += [x.sum().item()]",
+            [("losses", "batch", "")],
+        ),
+        (f"if a:\n    {NUMBER}\nelif b:\n    {NUMBER}\nelse:\n    {NUMBER}", [("losses", "batch", "")]),
+        (f"if amp:\n    {NUMBER}\nelse:\n    pass", []),
+        (f"if a:\n    {NUMBER}\nelif b:\n    {NUMBER}", []),
+        (f"if amp:\n    {NUMBER}\nelse:\n    {NUMBER}\n    {NUMBER}", []),
+        (f"if amp:\n    {NUMBER}\nelse:\n    {NUMBER}\n{NUMBER}", []),
+        (f"if amp:\n    {NUMBER}\nelse:\n    losses.extend(y.tolist())", []),
+        (f"if amp:\n    {NUMBER}\nelse:\n    losses.append(model(x).mean())", []),
+    ],
+)
+def test_a_list_that_gets_its_element_in_each_branch(body: str, found: list[tuple[str, str, str]]) -> None:
+    assert lists(body, "print(np.average(losses))\n") == found
+
+
 @pytest.mark.parametrize(
     ("end", "found"),
     [

@@ -203,6 +203,8 @@ class Tracer:
         called = self.program.called(call)
         if "itertools.chain" in called:
             return call.args
+        if "iter" in called and len(call.args) > 1:
+            return []  # `iter(file.readline, "")` calls a function
         if "zip" not in called:
             return gone_over(call)
         return [a for a in call.args if not self.is_counter(a)] or call.args
@@ -230,11 +232,11 @@ class Tracer:
         return isinstance(made, ast.Call) and "enumerate" in self.program.called(made)
 
     def inside(self, node: ast.expr, *others: str) -> ast.expr:
-        """The iterable of a loop, inside `enumerate`, progress bars, `zip` with a counter and functions named."""
+        """The iterable of a loop, in `enumerate`, `iter`, progress bars, `zip` with a counter and functions named."""
         while isinstance(node, ast.Call) and (inner := self.gone_over(node)):
             called = self.program.called(node)
             is_numbered = "zip" in called and len(inner) == 1 < len(node.args)
-            if not called & {"enumerate", *others} and not is_numbered and not self.is_progress(node):
+            if not called & {"enumerate", "iter", *others} and not is_numbered and not self.is_progress(node):
                 break
             node = inner[0]
         return node

@@ -220,7 +220,7 @@ class Phases:
         value = self.tracer.value_at(node)
         if value is None or not depth:
             return node
-        return self._inside_names(self.tracer.inside(value, "iter"), depth - 1)
+        return self._inside_names(self.tracer.inside(value), depth - 1)
 
     def _stands_for(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """The values of an expression where a loop trains, and where it evaluates."""

@@ -217,6 +217,22 @@ def test_what_a_loop_goes_over() -> None:
 
 
 @pytest.mark.parametrize(
+    ("over", "inside"),
+    [
+        ("iter(loader)", "loader"),
+        ("tqdm(iter(loader))", "loader"),
+        ("enumerate(iter(loader))", "loader"),
+        ("iter(file.read, '')", "iter(file.read, '')"),
+    ],
+)
+def test_an_iterator_is_what_it_goes_over(over: str, inside: str) -> None:
+    facts = Facts(f"for i in {over}: pass\n")
+    loop = facts["for i"]
+    assert isinstance(loop, ast.For)
+    assert ast.unparse(facts.tracer.inside(loop.iter)) == inside
+
+
+@pytest.mark.parametrize(
     ("call", "shows"),
     [
         *((call, True) for call in ("tqdm(a)", "tqdm.auto.tqdm(a)", "progress_bar(a)", "track(a)")),

@@ -72,6 +72,23 @@ def test_a_list_that_gets_its_element_in_each_branch(body: str, found: list[tupl
 
 
 @pytest.mark.parametrize(
+    ("over", "found"),
+    [
+        ("iter(loader)", ["losses"]),
+        ("tqdm(iter(loader))", ["losses"]),
+        ("iter(zip(loader, loader))", []),
+        ("iter(loader.draw, None)", []),
+    ],
+)
+def test_a_list_that_a_loop_over_an_iterator_fills(over: str, found: list[str]) -> None:
+    body = "    for x, y in {}:\n        losses.append(model(x).mean().item())\n    print(np.mean(losses))"
+    facts, _ = in_loop("pass", f"for i in range(2):\n    losses = []\n{body.format(over)}", "import numpy as np")
+    listed = Lists(facts.program, facts.tracer, Harmless(facts.program, facts.roles), sums_of(facts))
+    (loop,) = (n for n in facts.files[0].nodes if isinstance(n, ast.For) and ast.unparse(n.iter) == over)
+    assert [c.name for c in listed.of(loop, facts.program.block(loop)[:1])] == found
+
+
+@pytest.mark.parametrize(
     ("end", "found"),
     [
         ("print(np.mean(losses))\nlosses = []", True),

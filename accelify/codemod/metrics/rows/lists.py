@@ -309,7 +309,7 @@ class Lists:
         is_array = is_array or bool(
             rows and all(row.rows is Rows.CONCATENATES for row in rows)
         )  # `torch.stack(losses)`
-        return is_array and isinstance(taken, ast.Attribute) and methods.summarizes(taken.attr)
+        return is_array and self.is_meant(call)
 
     def _is_shown(self, read: ast.expr, depth: int = 3) -> bool:
         """Whether a value is only shown, itself or by way of variables: `recent = sum(losses[-9:]); print(recent)`."""

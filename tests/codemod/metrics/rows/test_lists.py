@@ -27,6 +27,9 @@ def lists(body: str, end: str, before: str = "losses = []") -> list[tuple[str, s
         ("model(x).mean().detach()", "torch.stack(losses).mean()"),
         ("model(x).mean()", "torch.stack(losses).mean().item()"),
         ("model(x).mean()", "float(torch.stack(losses).mean().detach())"),
+        ("model(x).mean().item()", "torch.mean(torch.FloatTensor(losses))"),
+        ("model(x).mean().item()", "np.mean(np.array(losses))"),
+        ("model(x).mean()", "torch.mean(torch.stack(losses)).item()"),
     ],
 )
 def test_a_list_that_is_read_for_its_mean(value: str, mean: str) -> None:
@@ -39,6 +42,8 @@ def test_a_list_that_is_read_for_its_mean(value: str, mean: str) -> None:
         ("losses.append(model(x).mean().item())", "print(losses[-1])\n", "losses = []"),
         ("losses.append(model(x))", "print(np.mean(losses))\n", "losses = []"),
         ("losses.append(model(x).mean())", "torch.stack(losses).mean().backward()\n", "losses = []"),
+        ("losses.append(model(x).mean())", "torch.mean(torch.stack(losses)).backward()\n", "losses = []"),
+        ("losses.append(1.0)", "print(torch.FloatTensor(losses)[0])\n", "losses = []"),
         ("losses.append(1.0)\nbreak", "print(np.mean(losses))\n", "losses = []"),
         ("losses.append(1.0)", "print(np.mean(losses))\n", "losses = [0.0]"),
     ],

@@ -66,6 +66,8 @@ class Running:
             return None
         if definition.kind is Kind.IN_PLACE and self.keeps_values(node, definition.variable):
             return None
+        if definition.kind is Kind.IN_PLACE and self._sets_anew(node, definition.variable):
+            return None
         around = [loop for loop in self.program.loops_round(node) if loop in self.rounds]
         if around:
             return None if self._begins_anew(definition, around[0]) else around[0]
@@ -181,11 +183,52 @@ class Running:
             rows = self.chains.kinds.called(node) or ()
             is_draw = bool(rows) and all(Effect.DRAWS_GIVEN in r.effects and r.mutates == ("self",) for r in rows)
             return is_draw or bool(_set_by(node))
-        given = (
-            (f, name, self.chains.given(node, f, name)) for f in callees for name in self.chains.filled_parameters(f)
-        )
-        filled = [(f, name) for f, name, node in given if node is not None and self.root(node) == variable]
+        filled = self._filled(node, variable)
         return bool(filled) and all(self._keeps_parameter(f, name, depth - 1) for f, name in filled)
+
+    def _filled(self, call: ast.Call, variable: Variable | None) -> list[tuple[Scope, str]]:
+        """The functions that a call runs to change the object of a variable, with the parameter that it is there."""
+        callees = self.program.flow.callees.get(call, ())
+        given = (
+            (f, name, self.chains.given(call, f, name)) for f in callees for name in self.chains.filled_parameters(f)
+        )
+        return [(f, name) for f, name, node in given if node is not None and self.root(node) == variable]
+
+    def _sets_anew(self, node: ast.AST, variable: Variable | None) -> bool:
+        """Whether a call only gives attributes of an object other values, and nothing reads what they had before."""
+        filled = self._filled(node, variable) if isinstance(node, ast.Call) else []
+        return bool(filled) and all(self._replaces_attributes(f, name, node) for f, name in filled)
+
+    def _replaces_attributes(self, function: Scope, name: str, call: ast.AST) -> bool:
+        """Whether a function changes an argument by `self.loss = x` alone, and `self.loss` is read after that only."""
+        calls = self.program.calls_in(function)
+        by_calls = (_first_name(n) for c in calls for n in (*self.chains.changed_by(c), *_set_by(c)))
+        parts = [n for n in ast.walk(function.node) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == name]
+        stores = [
+            n for n in parts if isinstance(n.ctx, ast.Store) and isinstance(self.program.statement(n), ast.Assign)
+        ]
+        other = (n for n in _stored_or_renamed(function.node) if n not in stores and _first_name(n) == name)
+        if name in by_calls or any(other):
+            return False
+        flow, replaced = self.chains.flow(function.node), {n.attr for n in stores}
+        reads = (n for n in parts if n.attr in replaced and n not in stores)
+        is_first = all(flow.is_covered(self._before(n, stores), n) for n in reads)
+        return is_first and all(self._is_read_after(call, store, function) for store in stores)
+
+    def _is_read_after(self, call: ast.AST, store: ast.Attribute, function: Scope) -> bool:
+        """Whether other functions read an attribute only where a call of this round has set it."""
+        around: ast.AST | None = next((n for n in self.program.loops_round(call) if n in self.rounds), None)
+        run, variable = around or self.program.frame(call).node, self.chains.variable(store)
+        if variable is None:
+            return False
+        named = (n for n in self.program.attribute_reads.get(store.attr, ()) if self.program.frame(n) is not function)
+        reads = [n for n in named if (read := self.chains.variable(n)) is None or read.scope in (None, variable.scope)]
+        return all(self.program.inside(n, run) and self.chains.flow(run).is_covered([call], n) for n in reads)
+
+    def _before(self, read: ast.Attribute, stores: Iterable[ast.Attribute]) -> list[ast.AST]:
+        """The places that give an attribute a value in other statements than that of a read."""
+        here = self.program.statement(read)
+        return [n for n in stores if n.attr == read.attr and self.program.statement(n) is not here]
 
     def _keeps_parameter(self, function: Scope, name: str, depth: int) -> bool:
         """Whether a function changes an argument by such calls alone."""

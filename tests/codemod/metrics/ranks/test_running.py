@@ -34,3 +34,43 @@ def test_what_is_changed_from_round_to_round(epoch: str, change: str, is_running
         if definition.variable.name == name and facts.program.inside(node, loop)
     ]
     assert any(ranks.running.loop_in(d) is loop for d in defined) is is_running
+
+
+CRITERION = """\
+class Error(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last, self.seen = 0, []
+    def forward(self, out, y):
+        {forward}
+    def before(self):
+        return self.last
+error = Error()
+def run():
+    for x, y in loader:
+        {batch}
+        loss.backward()
+        optimizer.step()
+run()
+"""
+LOSS = "loss = error(model(x), y)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "batch", "is_running"),
+    [
+        ("self.last = (out - y).mean(); return self.last", LOSS, True),  # `before` may read it
+        ("self.loss = (out - y).mean(); return self.loss", LOSS, False),
+        ("self.loss, self.y = (out - y).mean(), y; return self.loss", LOSS, False),
+        ("self.loss = (out - y).mean(); return self.loss", f"{LOSS}; print(error.loss)", False),
+        ("self.loss = (out - y).mean(); return self.loss", "a = error.loss; loss = a * error(model(x), y)", True),
+        ("b = self.loss; self.loss = (out - y).mean(); return b + self.loss", LOSS, True),
+        ("self.loss = (out - y).mean(); a = self.seen; a.append(self.loss); return sum(a)", LOSS, True),
+    ],
+)
+def test_a_call_that_sets_attributes_anew(forward: str, batch: str, is_running: bool) -> None:
+    facts = training(end=CRITERION.format(forward=forward, batch=batch))
+    ranks, call = facts.script.metrics.ranks, facts.call("error(model(x), y)")
+    defined = [d for d in ranks.chains.facts(call).at(call) if d.variable.name == "error"]
+    assert defined
+    assert any(ranks.running.loop_in(d) is not None for d in defined) is is_running

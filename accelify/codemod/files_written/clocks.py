@@ -179,10 +179,22 @@ class Clocks:
             elif isinstance(write, ast.Name):
                 statement = self.program.statement(write)
                 if isinstance(statement, _ASSIGNMENTS) and statement.value is not None:
-                    yield from self._in(statement.value, depth)
+                    for value in self._unpacked(write, statement.value) if depth else ():
+                        yield from self._in(value, depth - (value is not statement.value))
                 elif isinstance(statement, _LOOPS):
                     is_round = self.program.inside(self._path, statement)  # one of all that are there is no free name
                     yield from (c for c in self._in(statement.iter, depth) if not (is_round and self._asks(c)))
+
+    def _unpacked(self, write: ast.Name, value: ast.expr) -> list[ast.expr]:
+        """What a name gets of a value: of `path, took = run()`, only what `run` returns at its place, if it is told."""
+        target = self.program.parent(write)
+        if not isinstance(target, ast.Tuple):
+            return [value]
+        called: Iterable[Scope] = self.program.flow.callees.get(value, ()) if isinstance(value, ast.Call) else ()
+        given = [value] if isinstance(value, ast.Tuple) else returned(called)
+        parts = [_at_place(target, write, each) for each in given]
+        found = [part for part in parts if part is not None]
+        return found if found and len(found) == len(parts) else [value]
 
     def _put_in_loops(self, owner: Scope, name: str) -> Iterator[ast.expr]:
         """What loops put into a list: `n` of `for n in os.listdir(out): numbers.append(n)`."""
@@ -215,6 +227,14 @@ def _variables_of(place: Value) -> Scope | None:
 def _bound(chains: Iterable[Chain]) -> Iterator[ast.expr]:
     """The values that are given names on the way."""
     yield from (binding.value for chain in chains for binding in chain if binding.value is not None)
+
+
+def _at_place(target: ast.Tuple, name: ast.Name, value: ast.expr | None) -> ast.expr | None:
+    """The part of a tuple that a name of another gets; None where both are not written out alike."""
+    if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
+        return None
+    is_told = not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+    return value.elts[target.elts.index(name)] if is_told else None
 
 
 def _is_rest(function: Scope, name: str) -> bool:

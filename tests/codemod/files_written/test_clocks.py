@@ -39,6 +39,19 @@ class Trainer:
         self.run = run
     def fit(self):
         return os.path.join(self.run.folder, "a.pt")
+def evaluate(rows):
+    start = time.time()
+    found = "-".join(rows)
+    return found, time.time() - start
+def choose(rows):
+    if rows:
+        return "a", time.time()
+    return rows
+label, took = evaluate(["a"])
+(shorter, _), _ = evaluate(["a"]), time.time()
+beside, stamped = "a", stamp
+whole = evaluate(["a"])
+either, _ = choose([])
 parser = argparse.ArgumentParser()
 parser.add_argument("--out-dir", default=str(uuid.uuid4()))
 parser.add_argument("--seed", default=3)
@@ -75,6 +88,13 @@ def behind(path: str) -> list[str]:
         ("Run().folder", ["time.time()"]),
         ("Trainer(Run()).fit()", ["time.time()"]),
         ("Run().root", []),
+        ("label", []),  # and not what is returned beside it
+        ("shorter", ["time.time()", "time.time()"]),  # nested: all of it may be
+        ("beside", []),
+        ("took", ["time.time()", "time.time()"]),
+        ("whole[0]", ["time.time()", "time.time()"]),
+        ("either", ["time.time()"]),
+        ("stamped", ["datetime.now().strftime('%H')"]),
     ],
 )
 def test_what_is_behind_a_path(path: str, calls: list[str]) -> None:

@@ -34,19 +34,19 @@ class PathUses:
         written: dict[object, list[tuple[ast.Call, ast.expr]]] = {}
         for call in writes:
             for path in self.written(call):
-                for use in self._uses(call, path):
+                for use in self.by_callers(call, path):
                     written.setdefault(self.place_of(use[1]), []).append(use)
         for call in self.program.calls:
             summary = self.effects.of_call(call)
             is_shown = isinstance(self.program.parent(call), ast.Expr) and not summary.files_written
             if is_shown or self.program.flow.callees.get(call):
                 continue
-            read = (use for path in self._paths(summary.files_read) for use in self._uses(call, path))
+            read = (use for path in self._paths(summary.files_read) for use in self.by_callers(call, path))
             found = ((w, by) for by in read for w in written.get(self.place_of(by[1]), ()) if w[0] is not by[0])
             if any(not self.stored.are_of_rounds(*w, *by) and self.stored.is_before(w[0], by[0]) for w, by in found):
                 yield call
 
-    def _uses(self, call: ast.Call, path: ast.expr, depth: int = _DEPTH) -> Iterator[tuple[ast.Call, ast.expr]]:
+    def by_callers(self, call: ast.Call, path: ast.expr, depth: int = _DEPTH) -> Iterator[tuple[ast.Call, ast.expr]]:
         """A call with the path that it uses; where its function is given that, the function's calls with theirs."""
         yield call, path
         named, function = self._bare(path), self.program.frame(call)
@@ -55,7 +55,7 @@ class PathUses:
             callers = self.program.calls_of(function) if all(isinstance(w, ast.arg) for w in writes) else ()
             for caller in callers if writes else ():
                 given = self.stored.tracer.given(caller, function, named.id)
-                yield from self._uses(caller, given, depth - 1) if given is not None else ()
+                yield from self.by_callers(caller, given, depth - 1) if given is not None else ()
 
     def place_of(self, path: ast.expr) -> object:
         """A key equal for paths of one spelling where they mean the same file: everywhere, or in a function."""
@@ -102,18 +102,35 @@ class ToldWaits:
         met = list(self.stored.meetings(write, read))
         if not all(self.alone.accelerator(m) is not None and self.program.path(m) in self.alone.files for m in met):
             return False
-        if "torch.load" in self.program.called(read) and self._is_loaded_from(write, read, met):
+        if any(self._is_loaded_from(write, made, load, met) for load in self._loads(read)):
             return True
         beside = ((c, path) for c in self.program.calls_in(self.program.frame(read)) for path in self.uses.read(c))
         return any(self._tells_to_wait(call, path, made) for call, path in beside)
 
-    def _is_loaded_from(self, write: ast.Call, load: ast.Call, met: Collection[ast.Call]) -> bool:
-        """Whether a load, for which all wait where its function is called, may read what is saved beside a write."""
+    def _loads(self, read: ast.Call) -> list[ast.Call]:
+        """A load itself; of a question whether a file is there, the loads of that file in its function."""
+        if "torch.load" in self.program.called(read):
+            return [read]
+        if not any(row.has(Trait.LOOKS) for row in self.alone.effects.kinds.called(read) or ()):
+            return []
+        asked = {self.uses.place_of(path) for path in self.uses.read(read)}
+        beside = (c for c in self.program.calls_in(self.program.frame(read)) if "torch.load" in self.program.called(c))
+        return [c for c in beside if asked and asked.issuperset(map(self.uses.place_of, self.uses.read(c)))]
+
+    def _is_loaded_from(self, write: ast.Call, made: ast.expr, load: ast.Call, met: Collection[ast.Call]) -> bool:
+        """Whether all wait where a load's function is called, if it may read what is written, or saved beside that."""
         beside = self.program.calls_in(self.program.frame(write))
         saves = [c for c in beside if self.program.names_only(c.func, "torch.save")]
-        callers, paths = self.program.flow.callers.get(self.program.frame(load), ()), self.uses.read(load)
+        callers, read = self.program.flow.callers.get(self.program.frame(load), ()), self.uses.read(load)
+        uses = [use for path in read for use in self.uses.by_callers(load, path)]
+        given = {call: [path for by, path in uses if by is call] or read for call in met}
         return all(
-            call in callers and any(may_be_of(self.stored, call, path, save) for path in paths for save in saves)
+            call in callers
+            and (
+                any(self.stored.is_told_as_one(path, made) for path in given[call])
+                or any(may_be_of(self.stored, call, path, save) for path in given[call] for save in saves)
+                or not any(self.stored.may_be_one(path, made) for path in given[call])
+            )
             for call in met
         )
 

@@ -37,6 +37,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
     waits = Waits(script)
     yield from waits.of_items()
     yield from waits.to_read()
+    yield from waits.to_load()
     yield from waits.to_list()
     yield from waits.to_import()
     yield from left.written_by_all(script)

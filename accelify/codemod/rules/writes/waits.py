@@ -113,6 +113,20 @@ class Waits:
                 yield Remark(NAME, self.script.path(call), call, message, Tier.REVIEW)
             yield from waits
 
+    def to_load(self) -> Iterator[Change | Remark]:
+        """No process has a function load a file before the one that writes it, such as a copy of a save, is done."""
+        guarding, stored = self.written.guarding, self.written.stored
+        loads = [c for c in self.program.calls if "torch.load" in self.program.called(c)]
+        written = [(w, made) for w, made in written_alone(self.script) if w in guarding.covered] if loads else []
+        for load in filter(self.written.meetings.are_together, loads if written else ()):
+            read = (use for path in read_paths(self.script, load) for use in guarding.uses.by_callers(load, path))
+            for call, path in read:
+                if call is load or call in guarding.covered or self.script.accelerator(call) is None:
+                    continue
+                found = [w for w, made in written if stored.is_told_as_one(path, made) and stored.is_before(w, call)]
+                if found:
+                    yield from self._wait(call, found)
+
     def to_list(self) -> Iterator[Change | Remark]:
         """No process lists a folder before the one that writes its files is done: it would find other files."""
         guarding, stored = self.written.guarding, self.written.stored

@@ -1,5 +1,7 @@
 """Run `accelify` in forks of one interpreter that has imported it, which takes longer than most of what it does.
 
+A fork that has torch takes a quarter of a second, a fifth of what importing torch takes: it is for launches of ranks.
+
 A fork has arguments, a folder, an environment, streams and an exit status of its own. What depends on how an
 interpreter starts (its imports, its encodings, a stream that is closed) needs one: `python -m accelify`.
 """
@@ -14,6 +16,7 @@ import runpy
 import select
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,16 +28,23 @@ SCRIPT = b"import torch\nfor x in data:\n    model(x).backward()\n    optimizer.
 
 def accelify(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command where the test stands."""
-    server = _server()
+    return run("rewrite", arguments, Path.cwd(), {**os.environ, **variables}, stdin)
+
+
+def run(
+    kind: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a fork of the interpreter that has imported what commands of this kind need: see `IMPORTS`."""
+    server = _server(kind)
     assert server.stdin is not None
     assert server.stdout is not None
-    with TemporaryDirectory() as folder:
-        streams = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
+    with TemporaryDirectory() as temporary:
+        streams = [Path(temporary, name) for name in ("stdin", "stdout", "stderr")]
         streams[0].write_bytes(stdin.encode())
         order = {
             "arguments": arguments,
-            "folder": os.getcwd(),  # noqa: PTH109  as text
-            "environment": {**os.environ, **variables},
+            "folder": str(folder),
+            "environment": dict(environment),
             "streams": list(map(str, streams)),
         }
         print(json.dumps(order), file=server.stdin, flush=True)
@@ -48,10 +58,10 @@ def accelify(*arguments: str, stdin: str = "", **variables: str) -> subprocess.C
 
 
 @functools.cache
-def _server() -> subprocess.Popen[str]:
+def _server(kind: str) -> subprocess.Popen[str]:
     """Ends with the process that runs the tests, whose orders it reads."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.forked"],
+        [sys.executable, "-m", "tests.forked", kind],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdin=subprocess.PIPE,
@@ -60,12 +70,27 @@ def _server() -> subprocess.Popen[str]:
     )
 
 
-def serve() -> None:
-    """Fork for each order that comes in, and answer with the exit status."""
+def import_rewrite() -> None:
     import accelify.commands.rewrite  # noqa: F401
     from accelify.codemod.rewrite import Options, rewrite_source
 
     rewrite_source("train.py", SCRIPT, Options())  # imports what a rewrite needs
+
+
+def import_launch() -> None:
+    import accelify.commands.launch
+    from accelify.runtime.launch.ranks import import_torch
+
+    import_torch(quiet=True)
+    import accelify.runtime.launch.agent  # noqa: F401  after torch, which reads only once how much it may say
+
+
+IMPORTS = {"rewrite": import_rewrite, "launch": import_launch}
+
+
+def serve(kind: str) -> None:
+    """Fork for each order that comes in, and answer with the exit status."""
+    IMPORTS[kind]()
     gc.collect()
     gc.freeze()
     for line in sys.stdin:
@@ -92,4 +117,4 @@ def become(arguments: list[str], folder: str, environment: dict[str, str], strea
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.interpreters import PYTHONPATH
 from tests.ports import free_port
 
@@ -70,6 +71,10 @@ class Shell:
         process = self.start(*command, **variables)
         out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def launch(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run `accelify launch ARGUMENTS...`, which starts ranks, to its end; it forks where torch is imported."""
+        return forked.run("launch", ["launch", *arguments], self.folder, self.environment(**variables))
 
     def python(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run plain `python COMMAND...` to its end, for comparison."""

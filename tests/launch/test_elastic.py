@@ -76,15 +76,15 @@ def same_weights(shell: Shell, one: str, other: str) -> bool:
 
 def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(shell: Shell) -> None:
     shell.script(TRAINING)
-    launch = ("launch", "--cpu", "--num-processes", "2", "--max-restarts", "1", "train.py")
-    whole = shell.run(*launch, "whole", "not")
+    options = ("--cpu", "--num-processes", "2", "--max-restarts", "1", "train.py")
+    whole = shell.launch(*options, "whole", "not")
     assert (whole.returncode, whole.stdout) == (0, ""), whole.stderr
-    killed = shell.run(*launch, "killed", "killed")
+    killed = shell.launch(*options, "killed", "killed")
     assert (killed.returncode, killed.stdout) == (0, "goes on from checkpoint_0 with 2\n"), killed.stderr
     assert "SIGKILL" in killed.stderr
     assert same_weights(shell, "whole", "killed")
 
-    stopped = shell.start(*launch, "stopped", "stopped")
+    stopped = shell.start("launch", *options, "stopped", "stopped")
     wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to train")
     stopped.send_signal(signal.SIGTERM)
     out, err = stopped.communicate(timeout=PATIENCE)
@@ -93,7 +93,7 @@ def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(shell: Shell) 
     assert f"accelify: stopped by SIGTERM with a checkpoint, {folder}; load_state() goes on from there\n" in err
     assert "Traceback" not in err
     assert not (shell.folder / "stopped").exists()
-    resumed = shell.run(*launch, "stopped", "stopped")
+    resumed = shell.launch(*options, "stopped", "stopped")
     assert (resumed.returncode, resumed.stdout) == (0, "goes on from checkpoint_0 with 2\n"), resumed.stderr
     assert same_weights(shell, "whole", "stopped")
 
@@ -110,7 +110,7 @@ def test_one_process_is_stopped_with_a_checkpoint(shell: Shell) -> None:
 
 def test_a_killed_rank_restarts_the_group(shell: Shell) -> None:
     shell.script(COUNTING)
-    launched = shell.run("launch", "--num-processes", "2", "--max-restarts", "2", "train.py", "2")
+    launched = shell.launch("--num-processes", "2", "--max-restarts", "2", "train.py", "2")
     assert launched.returncode == 0, launched.stderr
     assert launched.stdout == "done after 2\n"
     assert shell.lines("began-0") == shell.lines("began-1") == ["0", "1", "2"]
@@ -120,7 +120,7 @@ def test_a_killed_rank_restarts_the_group(shell: Shell) -> None:
 
 def test_restarts_end(shell: Shell) -> None:
     shell.script(COUNTING)
-    launched = shell.run("launch", "--num-processes", "2", "--max-restarts", "1", "train.py", "9")
+    launched = shell.launch("--num-processes", "2", "--max-restarts", "1", "train.py", "9")
     assert launched.returncode == 128 + signal.SIGKILL
     assert shell.lines("began-1") == ["0", "1"]
     assert launched.stderr.count("starting all ranks again") == 1

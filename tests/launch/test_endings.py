@@ -41,7 +41,7 @@ time.sleep(600)
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_the_first_failing_ranks_traceback_once(shell: Shell, rank: str) -> None:
     script = shell.script(FAILING)
-    launched = shell.run("launch", "--num-processes", "2", "train.py", rank)
+    launched = shell.launch("--num-processes", "2", "train.py", rank)
     assert launched.returncode == 1
     assert launched.stdout == "rank 0 was here\n"
     lines = launched.stderr.splitlines()
@@ -56,7 +56,7 @@ def test_the_first_failing_ranks_traceback_once(shell: Shell, rank: str) -> None
 
 def test_the_other_ranks_logs_are_named_and_private(shell: Shell) -> None:
     shell.script(FAILING)
-    launched = shell.run("launch", "--num-processes", "2", "train.py", "0")
+    launched = shell.launch("--num-processes", "2", "train.py", "0")
     (folder,) = shell.logs()
     assert str(folder) in launched.stderr
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -72,7 +72,7 @@ if dist.get_rank() == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 dist.all_reduce(torch.ones(1))
 """)
-    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    launched = shell.launch("--cpu", "--num-processes", "2", "train.py")
     assert launched.returncode == 128 + signal.SIGKILL
     assert "rank 1 on" in launched.stderr
     assert "SIGKILL" in launched.stderr
@@ -81,7 +81,7 @@ dist.all_reduce(torch.ones(1))
 
 def test_a_syntax_error_shows_its_line(shell: Shell) -> None:
     script = shell.script("x = 1\nif x = 2:\n    pass\n")
-    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    launched = shell.launch("--num-processes", "2", "train.py")
     assert launched.returncode == 1
     assert "SyntaxError" in launched.stderr
     assert launched.stderr.splitlines()[-1] == f"accelify: {script}:2: if x = 2:"
@@ -94,11 +94,11 @@ if os.environ["RANK"] == "1":
     sys.exit("no such data set")
 time.sleep(600)
 """)
-    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    launched = shell.launch("--num-processes", "2", "train.py")
     assert launched.returncode == 1
     assert "  no such data set" in launched.stderr
     shell.script("import sys; sys.exit(41)")
-    assert shell.run("launch", "--num-processes", "2", "train.py").returncode == 41
+    assert shell.launch("--num-processes", "2", "train.py").returncode == 41
 
 
 def test_the_scripts_own_excepthook_speaks(shell: Shell) -> None:
@@ -109,7 +109,7 @@ if os.environ["RANK"] == "0":
     raise ValueError("bad")
 time.sleep(600)
 """)
-    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    launched = shell.launch("--num-processes", "2", "train.py")
     assert launched.stderr.startswith("mine: bad\n")
     assert "Traceback" not in launched.stderr
     assert launched.returncode == 1
@@ -133,7 +133,7 @@ if dist.get_rank() == 1:
     dawdle()
 dist.all_reduce(torch.ones(1), group=impatient)
 """)
-    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    launched = shell.launch("--cpu", "--num-processes", "2", "train.py")
     assert launched.returncode == 1
     assert "rank 0 on" in launched.stderr
     assert re.search(rf"accelify: rank 1 did not arrive: it was at {script}:1[123], in dawdle\n", launched.stderr), (
@@ -226,7 +226,7 @@ import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 raise OSError(f"gone, and {child.pid} is left")
 """)
-    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    launched = shell.launch("--num-processes", "2", "train.py")
     assert launched.returncode == 1
     assert "OSError: gone" in launched.stderr
     wait_until(lambda: not shell.processes(), "the children of the ranks to be gone")

@@ -41,7 +41,7 @@ def test_ranks_see_what_python_would_show_them(shell: Shell) -> None:
     shell.script('"""A doc."""' + WRITE_DOWN, "real/train.py")
     (shell.folder / "elsewhere" / "link.py").symlink_to("../real/train.py")
     arguments = ["elsewhere/link.py", "--num-processes", "8", "$$HOME ${local_rank}", "", "-h"]
-    launched = shell.run("launch", "--cpu", "--num_processes", "2", *arguments)
+    launched = shell.launch("--cpu", "--num_processes", "2", *arguments)
     assert launched.returncode == 0, launched.stderr
     shell.python(*arguments)
     plain = seen(shell, "plain")
@@ -56,7 +56,7 @@ def test_ranks_see_what_python_would_show_them(shell: Shell) -> None:
 
 def test_threads_are_left_alone_when_set(shell: Shell) -> None:
     shell.script(WRITE_DOWN)
-    assert shell.run("launch", "--cpu", "--num-processes", "2", "train.py", OMP_NUM_THREADS="3").returncode == 0
+    assert shell.launch("--cpu", "--num-processes", "2", "train.py", OMP_NUM_THREADS="3").returncode == 0
     assert seen(shell, 1)["environment"]["OMP_NUM_THREADS"] == "3"
 
 
@@ -84,7 +84,7 @@ while not os.path.exists("go"):
 
 def test_the_log_folder_is_kept_when_asked(shell: Shell) -> None:
     shell.script("import os, sys; print('out', os.environ['RANK']); print('err', file=sys.stderr); print('end')")
-    assert shell.run("launch", "--num-processes", "2", "--log-dir", "logs", "train.py").returncode == 0
+    assert shell.launch("--num-processes", "2", "--log-dir", "logs", "train.py").returncode == 0
     (folder,) = (shell.folder / "logs").iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert (folder / "rank-1.log").read_text() == "out 1\nerr\nend\n"
@@ -93,7 +93,7 @@ def test_the_log_folder_is_kept_when_asked(shell: Shell) -> None:
 
 def test_tee_shows_every_rank(shell: Shell) -> None:
     shell.script("import os; print(f'hello from {os.environ[\"RANK\"]}')")  # in one piece, as the ranks' are mixed
-    launched = shell.run("launch", "--num-processes", "2", "--tee", "3", "train.py")
+    launched = shell.launch("--num-processes", "2", "--tee", "3", "train.py")
     assert launched.returncode == 0, launched.stderr
     assert sorted(re.findall(r"hello from \d", launched.stdout)) == ["hello from 0", "hello from 1"]
 
@@ -106,7 +106,7 @@ try:
 finally:
     print("left")
 """)
-    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    launched = shell.launch("--num-processes", "2", "train.py")
     assert (launched.returncode, launched.stdout, launched.stderr) == (0, "left\n", "")
 
 
@@ -127,7 +127,7 @@ dist.destroy_process_group()
 
 def test_a_module_on_two_ranks(shell: Shell) -> None:
     shell.script("import sys; print(sys.argv[0].endswith('train.py'), sys.argv[1:], __spec__.name)", "package/train.py")
-    launched = shell.run("launch", "--num-processes", "2", "-m", "package.train", "--x")
+    launched = shell.launch("--num-processes", "2", "-m", "package.train", "--x")
     assert launched.stdout == "True ['--x'] package.train\n", launched.stderr
 
 
@@ -140,7 +140,7 @@ if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(double, [1, 2]))
 """)
-    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    launched = shell.launch("--num-processes", "2", "train.py")
     assert launched.stdout == "[2, 4]\n", launched.stderr
 
 
@@ -184,7 +184,7 @@ for call, _ in torch.cuda._queued_calls:  # as CUDA's start makes them
     if "work_on_own_gpu" in call.__qualname__:
         call()
 """)
-    assert shell.run("launch", "--num-processes", "2", "train.py").returncode == 0
+    assert shell.launch("--num-processes", "2", "train.py").returncode == 0
     assert [(shell.folder / f"gpu-{rank}").read_text() for rank in (0, 1)] == ["0", "1"]
 
 
@@ -200,7 +200,7 @@ json.dump([drawn, [random.random(), torch.rand(1).item()]], open(f"drawn-{os.env
 """)
     runs = []
     for _ in range(2):
-        assert shell.run("launch", "--cpu", "--num-processes", "2", "train.py").returncode == 0
+        assert shell.launch("--cpu", "--num-processes", "2", "train.py").returncode == 0
         rank_0, rank_1 = (json.loads((shell.folder / f"drawn-{rank}.json").read_text()) for rank in (0, 1))
         assert rank_0 == rank_1
         runs.append(rank_0)
@@ -224,7 +224,7 @@ for step in range(3):
 
 def test_identical_copies_are_warned_of_once(shell: Shell) -> None:
     shell.script(ALONE.format(join="import torch.distributed, accelify"))
-    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    launched = shell.launch("--cpu", "--num-processes", "2", "train.py")
     assert launched.returncode == 0
     assert launched.stderr.count("each of the 2 processes trains by itself") == 1
     assert launched.stderr.count("\n") == 1
@@ -239,7 +239,7 @@ def test_identical_copies_are_warned_of_once(shell: Shell) -> None:
 )
 def test_ranks_that_have_joined_are_no_copies(shell: Shell, join: str) -> None:
     shell.script(ALONE.format(join=join))
-    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    launched = shell.launch("--cpu", "--num-processes", "2", "train.py")
     assert (launched.returncode, launched.stderr) == (0, "")
 
 

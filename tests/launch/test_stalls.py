@@ -127,7 +127,7 @@ if accelerator.process_index == 1:
 accelerator.wait_for_everyone()
 """)
     shell.script("timeout = 600\nstall_timeout = 0\n", "accelify.toml")
-    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py", ACCELIFY_TIMEOUT="2")
+    launched = shell.launch("--cpu", "--num-processes", "2", "train.py", ACCELIFY_TIMEOUT="2")
     assert launched.returncode == 1
     assert "rank 1 never came" in launched.stderr
     assert "no progress" not in launched.stderr
@@ -136,7 +136,7 @@ accelerator.wait_for_everyone()
 @pytest.mark.parametrize("seconds", ["-1", "soon", "nan", "inf", "1e300", "true"])
 def test_no_number_of_seconds(shell: Shell, seconds: str) -> None:
     shell.script("raise SystemExit('must not run')")
-    launched = shell.run("launch", "--num-processes", "2", "--timeout", seconds, "train.py")
+    launched = shell.launch("--num-processes", "2", "--timeout", seconds, "train.py")
     assert (launched.returncode, launched.stderr.count("\n")) == (2, 1)
     assert "flag --timeout: timeout: " in launched.stderr
 

@@ -6,11 +6,15 @@ import atexit
 import gc
 import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from tests.interpreters import FAST_START
+from tests.interpreters import FAST_START, ROOT
 
 # Before torch is imported: threads that compute tiny batches together wait for each other, and where the processes of
 # other tests want the same cores, one such batch took a tenth of a second.
@@ -45,6 +49,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what comes out now as the expected files of fixtures/; read that diff like code",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Rewrite the assertions of all files once, for all workers: each imports its part of the files before the others.
+
+    The workers read what the others have written, also where Python is to write no bytecode.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return (yield)
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        for path in sorted(ROOT.glob("tests/**/test_*.py"))[number::count]:
+            with suppress(Exception, pytest.skip.Exception):  # which collecting the file reports
+                import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = before
 
 
 @pytest.hookimpl(optionalhook=True)

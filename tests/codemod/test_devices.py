@@ -1210,6 +1210,21 @@ def test_what_a_call_says_no_longer_selects_the_device(read: str, count: int) ->
     assert told(result, "no longer selects the device") == count
 
 
+@pytest.mark.parametrize(
+    ("again", "count"),
+    [
+        ("device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", 0),
+        ("if args.set == 'c':\n        device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", 0),
+        ("place = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", 0),
+        ("device = torch.device('cuda')", 1),
+    ],
+)
+def test_a_condition_under_which_the_same_device_is_bound_again(again: str, count: int) -> None:
+    chosen = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+    result = run(CHOSEN.format(chosen=f"{chosen}if args.set == 'b':\n    {again}\n"))
+    assert told(result, "`args.set` no longer selects the device") == count
+
+
 @pytest.mark.parametrize("way", ["x = x.to(device)", "x = x.to(device).float()"])
 def test_an_option_that_moves_either_way_selects_no_device(way: str) -> None:
     batch = f"if args.twice:\n    x = x.to(device)\nelse:\n    {way}\ny = y.to(device)"

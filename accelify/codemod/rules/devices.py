@@ -464,7 +464,8 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
     for binding in devices.known.bindings:
         node = binding.node
         around = [a for a in program.ancestors(node) if isinstance(a, ast.If)]
-        tests = [a.test for a in around if a is program.parent(node) or _is_about_devices(a.test)]
+        chosen = None if _is_bound_alike(script, binding) else program.parent(node)
+        tests = [a.test for a in around if a is chosen or _is_about_devices(a.test)]
         yield node, binding.value, [binding.value, *tests], []
         yield from ((node, number, [number], []) for number in gpu_texts(script.program, binding.value))
     for move in devices.moves:
@@ -480,6 +481,13 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
         if any(known.is_from(device, binding.target) for binding in bindings):
             continue  # said where it is bound
         yield device, device, [device], [device] if device in numbers else []
+
+
+def _is_bound_alike(script: Script, binding: Assignment) -> bool:
+    """Whether a variable gets the same device wherever it gets one, and so under no condition another."""
+    text, frame = ast.unparse(binding.target), script.program.frame(binding.node)
+    alike = [b for b in script.devices.known.bindings if ast.unparse(b.target) == text]
+    return len({ast.dump(b.value) for b in alike if script.program.frame(b.node) is frame}) == 1
 
 
 def _moves_either_way(script: Script, move: Move, branching: ast.If | ast.IfExp, is_body: bool) -> bool:

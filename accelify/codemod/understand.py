@@ -63,7 +63,7 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
     code = _Code(program, roles, tracer, training, options, distribution, program.once(Chains))
     if not code.is_by_hand:
         code = replace(code, training=with_phases(program, tracer, training))
-        if parallel_models(program) and may_be_divided(program, roles, tracer, code.training):
+        if parallel_models(program, training) and may_be_divided(program, roles, tracer, code.training):
             # The batch size was that of all GPUs together.
             code = replace(code, options=replace(options, keep_global_batch=True))
     script = _script(code, layout := _decided(code, precision_stays))

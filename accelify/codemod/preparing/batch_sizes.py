@@ -18,8 +18,9 @@ from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Value
+from accelify.codemod.training.facts import leading
 from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.phases import Phases
@@ -69,7 +70,7 @@ def batch_sizes_of(
     return BatchSizes(
         loaders=loaders,
         loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
-        parallel=parallel_models(program),
+        parallel=parallel_models(program, training),
         fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders, are_divided)),
         chosen=tuple(dict.fromkeys(_samplers(program, learned_from))),
         single=tuple(size for size in loaders if _is_one(program, roles, size)),
@@ -77,8 +78,9 @@ def batch_sizes_of(
     )
 
 
-def parallel_models(program: Program) -> tuple[ast.Call, ...]:
-    """The calls of `DataParallel` that the script may run: each divides a batch between the GPUs of one process."""
+def parallel_models(program: Program, training: Training) -> tuple[ast.Call, ...]:
+    """The calls of `DataParallel` in training's runs: each divides a batch between the GPUs of one process."""
+    first = leading(program, training)
     return tuple(
         call
         for call in program.calls
@@ -86,7 +88,14 @@ def parallel_models(program: Program) -> tuple[ast.Call, ...]:
         and wrapped_by(call) is not None
         and any(map(names.divides_batches, wrapper_names(program, call)))
         and not _is_for_one_device(program, call)
+        and (program.frame(call).root in first or not _is_in_main_block(program, call))
     )
+
+
+def _is_in_main_block(program: Program, node: ast.AST) -> bool:
+    """Whether a node is under `if __name__ == "__main__":`, which runs only where its file is started."""
+    guard = main_guard(program.frame(node).root)
+    return guard is not None and program.inside(node, guard)
 
 
 def _is_for_one_device(program: Program, call: ast.Call) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import indent
+
 import pytest
 
 from accelify.codemod.options import Options
 from accelify.codemod.preparing.batch_sizes import BatchSizes, may_be_divided, parallel_models
+from accelify.codemod.rewrite import rewrite_together
 from accelify.codemod.understand import modelled
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import script
@@ -139,7 +143,7 @@ PARALLEL += ["nn.parallel.data_parallel.DataParallel(module=model)"]
 @pytest.mark.parametrize("call", PARALLEL)
 def test_data_parallel_divides_a_batch(call: str) -> None:
     facts = Facts(script(model=f"if torch.cuda.device_count() > 1:\n    model = {call}"))
-    assert texts(parallel_models(facts.program)) == [call]
+    assert texts(parallel_models(facts.program, facts.script.training)) == [call]
     assert facts.script.options.keep_global_batch
 
 
@@ -147,18 +151,65 @@ def test_data_parallel_divides_a_batch(call: str) -> None:
 @pytest.mark.parametrize("given", ["device_ids=ids", "ids"])
 def test_data_parallel_on_one_device_divides_none(ids: str, given: str) -> None:
     text = script(imports="from settings import args", model=f"{ids}\nmodel = nn.DataParallel(model, {given})")
-    assert not parallel_models(Facts(text).program)
+    facts = Facts(text)
+    assert not parallel_models(facts.program, facts.script.training)
 
 
 @pytest.mark.parametrize("ids", ["ids = args.gpus", "ids = [*args.gpus]", "ids = [0]\nids = [0, 1]"])
 def test_data_parallel_on_some_devices_divides_a_batch(ids: str) -> None:
     text = script(imports="from settings import args", model=f"{ids}\nmodel = nn.DataParallel(model, ids)")
-    assert texts(parallel_models(Facts(text).program)) == ["nn.DataParallel(model, ids)"]
+    facts = Facts(text)
+    assert texts(parallel_models(facts.program, facts.script.training)) == ["nn.DataParallel(model, ids)"]
 
 
 def test_distributed_data_parallel_divides_none() -> None:
     facts = Facts(script(model="model = nn.parallel.DistributedDataParallel(model)"))
-    assert not parallel_models(facts.program)
+    assert not parallel_models(facts.program, facts.script.training)
+
+
+NETWORK = """\
+from torch import nn
+class Network(nn.Linear):
+    pass
+{shown}
+"""
+SHOWN = "net = nn.DataParallel(Network(4, 1)).cuda()\nprint(net(net.weight))"
+
+
+STARTED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from network import Network
+def main():
+    model = Network(4, 1){wrapped}
+    loader = DataLoader(torch.ones(8, 4), batch_size=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "wrapped", "is_divided"),
+    [
+        ("__name__ == '__main__'", "", False),
+        ("'__main__' == __name__", "", False),
+        ("__name__ == '__main__'", "\n    model = nn.DataParallel(model)", True),
+    ],
+)
+def test_what_another_file_does_when_it_is_started_divides_none(
+    question: str, wrapped: str, is_divided: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "network.py").write_text(NETWORK.format(shown=f"if {question}:\n{indent(SHOWN, '    ')}"))
+    (tmp_path / "train.py").write_text(STARTED.format(wrapped=wrapped))
+    results = {r.path: r.after.decode() for r in rewrite_together(("network.py", "train.py"), Options())}
+    assert ("split_batches=True" in results["train.py"]) is is_divided
 
 
 def test_another_librarys_batches_cannot_be_divided() -> None:

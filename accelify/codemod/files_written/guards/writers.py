@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from itertools import takewhile
 
 from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.one_process import OneProcess
@@ -27,17 +28,28 @@ class Writers:
         return [c for c in made if self._may_be_none(c) and self._only_main_uses(c, covered)]
 
     def _may_be_none(self, made: ast.Call) -> bool:
-        """Whether what a call makes is given to a variable or an attribute, or returned, where the process is known."""
+        """Whether what a call makes is given to a variable or an attribute, or returned, where the process is known.
+
+        So is a choice of that or None: `writer = SummaryWriter() if args.log else None`.
+        """
         is_file = self.program.path(made) in self.alone.files and self.alone.accelerator(made) is not None
         if not is_file and not self.asking.holds(made):
             return False
         is_followed = any(isinstance(v, Made) and v.node is made for v in self.program.values(made))
-        return is_followed and isinstance(self.program.parent(made), (ast.Assign, ast.Return))
+        given = [made, *self._choices(made)][-1]
+        return is_followed and isinstance(self.program.parent(given), (ast.Assign, ast.Return))
+
+    def _choices(self, made: ast.Call) -> list[ast.IfExp]:
+        """The expressions round a call that choose what it makes or None."""
+        around = takewhile(lambda n: isinstance(n, ast.IfExp), self.program.ancestors(made))
+        inner = [n for n in around if isinstance(n, ast.IfExp)]
+        return inner if all(map(_may_be_none, inner)) else []
 
     def _only_main_uses(self, made: ast.Call, covered: set[ast.AST]) -> bool:
         """Whether all that other processes do with a value is to pass it on."""
         value = next(v for v in self.program.values(made) if isinstance(v, Made))
-        holding = (n for n, values in self.program.flow.values.items() if value in values and n is not made)
+        passing = [made, *self._choices(made)]
+        holding = (n for n, values in self.program.flow.values.items() if value in values and n not in passing)
         return all(n in covered or self._passes_on(n) for n in holding)
 
     def _passes_on(self, node: ast.AST) -> bool:
@@ -71,6 +83,11 @@ class Writers:
         """Whether all calls of a node's function are to be seen."""
         frame = self.program.frame(node)
         return frame not in self.program.flow.lost and bool(self.program.flow.callers.get(frame))
+
+
+def _may_be_none(node: ast.IfExp) -> bool:
+    """Whether one of two values is None."""
+    return any(isinstance(n, ast.Constant) and n.value is None for n in (node.body, node.orelse))
 
 
 def _is_place(target: ast.expr) -> bool:

@@ -30,6 +30,22 @@ def test_a_writer_that_a_function_returns(function: str, end: str, is_found: boo
     assert found == ([MADE] if is_found else [])
 
 
+@pytest.mark.parametrize(
+    ("chosen", "is_found"),
+    [
+        ("{} if args.log else None", True),
+        ("None if args.quiet else {}", True),
+        ("({} if args.log else None) if args.save else None", True),
+        ("{} if args.log else print", False),
+    ],
+)
+@pytest.mark.parametrize("function", ["writer = {}\n    return writer", "return {}"])
+def test_a_writer_or_none(chosen: str, function: str, *, is_found: bool) -> None:
+    made = f"def make(args):\n    {function.format(chosen.format(MADE))}\n"
+    found = of_main("writer = make(args)\nif writer:\n    writer.add_scalar('n', 1)\n", made)
+    assert found == ([MADE] if is_found else [])
+
+
 def test_a_writer_that_is_returned_with_something_else() -> None:
     function = f"def make():\n    writer = {MADE}\n    return 'runs', writer\n"
     used = "folder, writer = make()\nwriter.add_scalar('n', 1)\n"

@@ -27,6 +27,21 @@ def test_a_running_value_that_is_shown(update: str) -> None:
     assert "total" in {report.text for report in found}
 
 
+@pytest.mark.parametrize(
+    ("update", "found"),
+    [
+        ('rows[i]["loss"] = loss.item()', ["rows[i]['loss']"]),
+        ('rows["train"][i]["loss"] = loss.item()', ["rows['train'][i]['loss']"]),
+        ("rows.setdefault(i, {}).setdefault('loss', []).append(loss.item())", ["rows"]),
+        ('rows["train"]["loss"] = loss.item()', []),  # the last batch of a process
+        ('rows[i]["rate"] = 0.1', []),
+    ],
+)
+def test_a_table_of_all_batches(update: str, found: list[str]) -> None:
+    made = reports(begin="rows = {}", batch=update, end="print(rows)")
+    assert [report.text for report in made if not report.is_of_some_batches] == found
+
+
 TIMED = """
 class Figures:
     def __init__(self):

@@ -156,10 +156,23 @@ class Running:
             return False
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant) and not self._is_filled(node):
             return False
+        if self._is_in_another_part(node):
+            return False
         value, text, holder = self.program.assigned(node)[0], ast.unparse(node), ast.unparse(node.value)
         parts = [n for n in ast.walk(value) if isinstance(n, ast.expr)] if value is not None else []
         asked = [n.func.value for n in parts if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
         return all(ast.unparse(n) != text for n in parts) and all(ast.unparse(n) != holder for n in asked)
+
+    def _is_in_another_part(self, node: ast.Attribute | ast.Subscript) -> bool:
+        """Whether each round has another object for a place: `rows[n]["x"] = y`, where the loop counts `n`."""
+        around = next((n for n in self.program.loops_round(node) if n in self.rounds), None)
+        holder = node.value
+        while around is not None and isinstance(holder, (ast.Attribute, ast.Subscript)):
+            match holder:
+                case ast.Subscript() if not (self._is_one_choice(holder.slice, around) or self._is_filled(holder)):
+                    return True
+            holder = holder.value
+        return False
 
     def _is_filled(self, node: ast.Subscript) -> bool:
         """Whether each round begins to fill a buffer anew: `x[:n] = y`, or `x[j] = y` in a loop over `range(n)`."""

@@ -16,6 +16,11 @@ from tests.codemod.training_scripts import STEP, training
         ("total = 0.0", "total = total + loss.item()", True),
         ("seen = []", "seen.append(loss)", True),
         ("log = {}", 'log["loss"] = loss', False),  # the last one alone is left
+        ("log = {}", 'log[len(log)]["loss"] = loss', True),
+        ("log = {}", 'log["train"][len(log)]["loss"] = loss', True),
+        ("log = {}", "log[len(log)].loss = loss", True),
+        ("log = {}", 'log[epoch]["loss"] = loss', False),  # of one epoch
+        ("log = {}", 'log["train"]["loss"] = loss', False),
         ("total = 0.0", "total = loss.item()", False),
         ("pass", "total = 0.0\nfor row in x:\n    total += row.sum()", False),  # each round begins it anew
     ],

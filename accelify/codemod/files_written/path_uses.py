@@ -76,6 +76,14 @@ class PathUses:
     def written(self, call: ast.Call) -> list[ast.expr]:
         return self._paths(self.effects.of_call(call).files_written)
 
+    def asks_for_folder(self, call: ast.Call, path: ast.expr) -> bool:
+        """Whether a call only asks for a folder, which code beside it makes: no file in there gives another answer."""
+        if not any(row.has(Trait.LOOKS) for row in self.effects.kinds.called(call) or ()):
+            return False
+        calls = self.program.calls_in(self.program.frame(call))
+        made = (p for c in calls for use in self.effects.of_call(c).files_written if use.is_folder for p in use.paths)
+        return self.place_of(path) in map(self.place_of, made)
+
     @staticmethod
     def _paths(uses: Iterable[FileUse]) -> list[ast.expr]:
         return [p for use in uses if not use.is_folder for p in use.paths]

@@ -21,3 +21,21 @@ def test_two_spellings_of_a_file(one: str, other: str, is_one: bool) -> None:
     made = [c for c in uses.program.calls if isinstance(c.func, ast.Name) and c.func.id == "open"]
     places = [uses.place_of(path) for call in made for path in uses.written(call)]
     assert (places[0] == places[1]) is is_one
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_for_folder"),
+    [
+        ("if not os.path.exists(p):\n    os.makedirs(p)", True),
+        ("if not os.path.exists(p):\n    Path(p).mkdir()", True),
+        ("Path(p).exists() or os.mkdir(p)", True),
+        ("if not os.path.exists(p):\n    os.makedirs(q)", False),
+        ("os.path.exists(p)", False),
+        ("os.makedirs(p)\nopen(p)", False),
+    ],
+)
+def test_questions_for_a_folder_that_is_made_beside(lines: str, is_for_folder: bool) -> None:
+    end = f"p, q = str(a), str(b)\n{lines}\n"
+    uses = training(imports="import os\nfrom pathlib import Path\n", end=end).script.written.guarding.uses
+    asked = [uses.asks_for_folder(call, path) for call in uses.program.calls for path in uses.read(call)]
+    assert any(asked) is is_for_folder

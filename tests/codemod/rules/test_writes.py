@@ -1319,6 +1319,58 @@ def test_a_log_is_read_only_where_the_paths_tell_so(tmp_path: Path, line: str, r
     assert (f"{BY_LIBRARY}        " in found["main.py"].after.decode()) is is_guarded
 
 
+KEPT_BESIDE = """\
+import logging, os
+import torch
+def set_logger(path):
+    class Console(logging.StreamHandler):
+        def __init__(self, form):
+            logging.StreamHandler.__init__(self)
+            self.setFormatter(form)
+        def emit(self, record):
+            print(self.format(record))
+    log = logging.getLogger("run")
+    form = logging.Formatter("%(message)s")
+    log.addHandler(logging.FileHandler(path))
+    log.addHandler(Console(form))
+def keep(weights, folder):
+    {lines}
+    torch.save(weights, os.path.join(folder, "last.pt"))
+"""
+FOLDER_LOG = """\
+import os, sys
+import torch
+from torch.utils.data import DataLoader
+from keeping import keep, set_logger
+def main():
+    folder = os.path.join("runs", sys.argv[1])
+    set_logger(os.path.join(folder, "train.log"))
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(torch.randn(16, 4), batch_size=4):
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    keep(model.state_dict(), folder)
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_guarded"),
+    [
+        ("if not os.path.exists(folder):\n        os.mkdir(folder)", True),
+        ("if not os.path.isdir(folder):\n        os.makedirs(folder)", True),
+        ("print(open(folder).read())", False),
+    ],
+)
+def test_a_log_is_not_read_where_its_folder_is_looked_for(tmp_path: Path, lines: str, is_guarded: bool) -> None:
+    found = rewritten(tmp_path, "main.py", main=FOLDER_LOG, keeping=KEPT_BESIDE.format(lines=lines))
+    assert (f"{BY_LIBRARY}        log.addHandler(" in found["keeping.py"].after.decode()) is is_guarded
+
+
 GET_LOGGER = """\
 import logging
 import torch

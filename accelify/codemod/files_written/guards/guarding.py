@@ -161,8 +161,12 @@ class Guarding:
         return self.program.path(call) in self.files and self.alone.accelerator(call) is not None
 
     def _is_read(self, path: ast.expr) -> bool:
-        """Whether any code reads a file that is told to be at a path."""
-        return any(self.stored.is_told_as_one(read, path) for c in self.program.calls for read in self.uses.read(c))
+        """Whether any code reads a file that is told to be at a path, of a log."""
+        return any(
+            self.stored.is_told_as_one(read, path) and not self.uses.asks_for_folder(call, read)
+            for call in self.program.calls
+            for read in self.uses.read(call)
+        )
 
     def asks_for_writer(self, run: Run) -> bool:
         """Whether a run is under the question for a writer that only the main process has: `if writer is not None:`."""
@@ -280,17 +284,19 @@ class Guarding:
         for read in self.program.calls if written else ():
             waits = self.alone.accelerator(read) is not None and self.program.path(read) in self.files
             for path in self.uses.read(read) if read not in covered and not waits else ():
-                is_one = [(w, made) for w, made in written if self._may_be_of(path, made, w)]
+                is_one = [(w, made) for w, made in written if self._may_be_of(read, path, w, made)]
                 found = [(w, made) for w, made in is_one if self.stored.is_before(w, read)]
                 if found and not self.asking.clocks.is_own(path):
                     yield from (
                         self.program.statement(w) for w, made in found if not self.waits.are_between(w, made, read)
                     )
 
-    def _may_be_of(self, path: ast.expr, made: ast.expr, write: ast.Call) -> bool:
+    def _may_be_of(self, read: ast.Call, path: ast.expr, write: ast.Call, made: ast.expr) -> bool:
         """Whether a path that is read may be that of what a call writes; of a log, only where the paths tell so."""
         rows = self.alone.effects.kinds.called(write) or ()
         is_log = bool(rows) and all(row.role is Role.LOGGER or row.has(Trait.OPENS_LOG) for row in rows)
+        if is_log and all(row.has(Trait.OPENS_LOG) for row in rows) and self.uses.asks_for_folder(read, path):
+            return False
         return self.stored.is_told_as_one(path, made) if is_log else self.stored.may_be_one(path, made)
 
     def _logs(self, call: ast.Call) -> bool:

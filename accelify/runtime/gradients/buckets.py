@@ -108,8 +108,15 @@ def _laid_out_as(parameter: torch.Tensor, piece: torch.Tensor) -> torch.Tensor:
 
 
 def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup | None) -> None:
-    """Rank 0's values in the tensors of all ranks, in place, few messages."""
-    for members in _by_kind(tensors):
+    """Rank 0's values in the tensors of all ranks, in place, few messages; one for each that is sparse."""
+    dense = [tensor for tensor in tensors if tensor.layout is torch.strided]
+    for sparse in (tensor for tensor in tensors if tensor.layout is not torch.strided):
+        sent = [sparse.detach().cpu()]
+        with answered():
+            dist.broadcast_object_list(sent, src=0, group=group)
+        with torch.no_grad():
+            sparse.copy_(sent[0])
+    for members in _by_kind(dense):
         flat = torch.cat([member.detach().reshape(-1) for member in members])
         with answered():
             dist.broadcast(flat.view(torch.uint8), src=0, group=group)

@@ -143,7 +143,8 @@ class Replica(ABC):
         model = self.model()
         everything = [] if model is None else _own_parameters(model)
         fresh = [parameter for parameter in everything if id(parameter) not in self._known]
-        self.copy_from_rank_0([parameter.data for parameter in fresh])
+        # The memory of a sparse tensor is not that of its `.data`.
+        self.copy_from_rank_0([p.data if p.layout is torch.strided else p for p in fresh])
         self._known.update({id(parameter): parameter for parameter in fresh})
 
 

@@ -653,6 +653,29 @@ def sparse_embedding_gradients(accelerator):
     assert changed == sorted({*_ranks(accelerator), 5})
 
 
+def sparse_parameters_and_buffers_are_rank_0s(accelerator):
+    class Graph(nn.Module):
+        def __init__(self):
+            super().__init__()
+            edges = torch.eye(4)
+            edges[0, accelerator.process_index + 1] = 2.0  # other places on each rank, and on rank 1 one more
+            edges[3, 0] = float(accelerator.process_index)
+            self.edges = nn.Parameter(edges.to_sparse(), requires_grad=False)
+            self.register_buffer("more", edges.to_sparse())
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.layer(torch.sparse.mm(self.edges, x) + torch.sparse.mm(self.more, x))
+
+    model = accelerator.prepare(Graph())
+    assert model.edges.is_sparse
+    _assert_equal(accelerator, [model.edges.to_dense(), model.more.to_dense(), model.layer.weight])
+    assert model.edges.to_dense()[0].tolist() == [1.0, 2.0, 0.0, 0.0]
+    accelerator.backward(model(_data(accelerator.process_index)[0][:4]).sum())
+    assert model.edges.grad is None
+    _assert_equal(accelerator, [model.layer.weight.grad, model.layer.bias.grad])
+
+
 def parameters_of_several_dtypes_and_channels_last(accelerator):
     def make():
         net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2).double())

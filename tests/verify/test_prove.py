@@ -67,7 +67,7 @@ def test_a_migrated_script_that_fails_differs(proving: Prove) -> None:
 def test_a_hang_shows_where_each_rank_stands(proving: Prove) -> None:
     line = "    correct = 0\n"
     waiting = "    while accelerator.process_index:\n        pass\n    correct = 0\n"
-    verdict = proving(CLASSIFIER, MIGRATED.replace(line, waiting), replace(LIMITS, silence=10.0))
+    verdict = proving(CLASSIFIER, MIGRATED.replace(line, waiting), replace(LIMITS, silence=20.0))
     found = row(verdict, "ending")
     assert found.status is Status.DIFFERS
     words = (

@@ -166,13 +166,10 @@ class Running:
     def _is_in_another_part(self, node: ast.Attribute | ast.Subscript) -> bool:
         """Whether each round has another object for a place: `rows[n]["x"] = y`, where the loop counts `n`."""
         around = next((n for n in self.program.loops_round(node) if n in self.rounds), None)
-        holder = node.value
-        while around is not None and isinstance(holder, (ast.Attribute, ast.Subscript)):
-            match holder:
-                case ast.Subscript() if not (self._is_one_choice(holder.slice, around) or self._is_filled(holder)):
-                    return True
-            holder = holder.value
-        return False
+        return around is not None and any(
+            not self._is_one_choice(part.slice, around) and not self._is_filled(part)
+            for part in _parts_above(node.value)
+        )
 
     def _is_filled(self, node: ast.Subscript) -> bool:
         """Whether each round begins to fill a buffer anew: `x[:n] = y`, or `x[j] = y` in a loop over `range(n)`."""
@@ -381,6 +378,14 @@ def _first_name(node: ast.expr) -> str:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _parts_above(node: ast.expr) -> Iterator[ast.Subscript]:
+    """The subscripts that an expression is made of, the last first: `a[i][j]` and `a[i]` of `a[i][j].x`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript):
+            yield node
+        node = node.value
 
 
 def _from_start(node: ast.expr) -> bool:

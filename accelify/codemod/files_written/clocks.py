@@ -186,7 +186,7 @@ class Clocks:
                     yield from (c for c in self._in(statement.iter, depth) if not (is_round and self._asks(c)))
 
     def _unpacked(self, write: ast.Name, value: ast.expr) -> list[ast.expr]:
-        """What a name gets of a value: of `path, took = run()`, only what `run` returns at its place, if it is told."""
+        """What a name gets of a value: of `path, took = run()`, only what `run` returns at its place, if known."""
         target = self.program.parent(write)
         if not isinstance(target, ast.Tuple):
             return [value]
@@ -233,8 +233,8 @@ def _at_place(target: ast.Tuple, name: ast.Name, value: ast.expr | None) -> ast.
     """The part of a tuple that a name of another gets; None where both are not written out alike."""
     if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
         return None
-    is_told = not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
-    return value.elts[target.elts.index(name)] if is_told else None
+    is_known = not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+    return value.elts[target.elts.index(name)] if is_known else None
 
 
 def _is_rest(function: Scope, name: str) -> bool:

@@ -80,6 +80,10 @@ class OneProcess:
         """Whether a statement draws into a figure, and writes nothing."""
         return self.does(statement) is Effect.DRAWS and Does.PLOTS in self.effects.of(statement).effects
 
+    def is_reached(self, node: ast.AST) -> bool:
+        """Whether the accelerator reaches a node of a changed file."""
+        return self.program.path(node) in self.files and self.accelerator(node) is not None
+
     def effect(self, call: ast.Call) -> Effect | None:
         """The effect of a call; None where it is not known, or where every process must make the call."""
         if call not in self._known:
@@ -94,7 +98,7 @@ class OneProcess:
         written = [use.call for use in summary.files_written]
         frame = self.program.frame(call)
         inner = [w for w in written if self.program.frame(w) is not frame and w not in self._by_caller]
-        is_guarded = any(self.accelerator(w) is not None and self.program.path(w) in self.files for w in inner)
+        is_guarded = any(map(self.is_reached, inner))
         if is_guarded or any(use.is_folder for use in summary.files_written):
             return None  # where it is written; a folder is for all processes
         if call not in written and any(map(self.becomes_a_save, written)):

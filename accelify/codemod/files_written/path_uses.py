@@ -108,7 +108,7 @@ class ToldWaits:
     def are_between(self, write: ast.Call, made: ast.expr, read: ast.Call) -> bool:
         """Whether the accelerator reaches where all come to the function that reads a file, and a wait is put there."""
         met = list(self.stored.meetings(write, read))
-        if not all(self.alone.accelerator(m) is not None and self.program.path(m) in self.alone.files for m in met):
+        if not all(map(self.alone.is_reached, met)):
             return False
         if any(self._is_loaded_from(write, made, load, met) for load in self._loads(read)):
             return True

@@ -521,7 +521,7 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
 
 
 def _concerns(script: Script, node: ast.AST) -> bool:
-    """Whether a node is in a changed file, or one that runs where the processes are told apart by the runtime alone."""
+    """Whether a node is in a changed file, or one that runs where only the runtime says which process it is."""
     runs = not script.is_by_hand and script.program.may_run(script.program.frame(node))
     return script.path(node) in script.files or runs
 

@@ -144,12 +144,12 @@ class Guarding:
     @cached_property
     def log_files(self) -> dict[ast.Call, str]:
         """The log handlers that write, each with one that does nothing, which the other processes may have instead."""
-        found = {c: null_handler(c) for c in self.unguarded if self._is_handler(c)}
+        found = {c: _null_handler(c) for c in self.unguarded if self._is_handler(c)}
         return {
             call: other
             for call, other in found.items()
             if other is not None
-            and (self.asking.holds(call) or self._is_with_accelerator(call))
+            and (self.asking.holds(call) or self.alone.is_reached(call))
             and not any(map(self._is_read, self.uses.written(call)))
         }
 
@@ -157,11 +157,8 @@ class Guarding:
         rows = self.alone.effects.kinds.called(call) or ()
         return any(row.returns == "handler" and row.has(Trait.OPENS_LOG) for row in rows)
 
-    def _is_with_accelerator(self, call: ast.Call) -> bool:
-        return self.program.path(call) in self.files and self.alone.accelerator(call) is not None
-
     def _is_read(self, path: ast.expr) -> bool:
-        """Whether any code reads a file that is told to be at a path, of a log."""
+        """Whether any code reads a file that is known to be at a path, of a log."""
         return any(
             self.stored.is_told_as_one(read, path) and not self.uses.asks_for_folder(call, read)
             for call in self.program.calls
@@ -282,7 +279,7 @@ class Guarding:
         written = [(c, p) for c in asking for p in self.uses.written(c)]
         covered = with_functions(self.program, covered) if written else covered
         for read in self.program.calls if written else ():
-            waits = self.alone.accelerator(read) is not None and self.program.path(read) in self.files
+            waits = self.alone.is_reached(read)
             for path in self.uses.read(read) if read not in covered and not waits else ():
                 is_one = [(w, made) for w, made in written if self._may_be_of(read, path, w, made)]
                 found = [(w, made) for w, made in is_one if self.stored.is_before(w, read)]
@@ -534,7 +531,7 @@ class Guarding:
         return opened is None or opened is getattr(self.program.parent(bound), "context_expr", None)
 
 
-def null_handler(call: ast.Call) -> str | None:
+def _null_handler(call: ast.Call) -> str | None:
     """The handler that does nothing, as code that makes one of `logging` or `logging.handlers` may call it."""
     module = call.func.value if isinstance(call.func, ast.Attribute) else None
     if isinstance(module, ast.Attribute) and module.attr == "handlers":

@@ -194,7 +194,7 @@ class Measured:
         return self._is_sharded_loader(node) or self.prepared.is_loader_for_some(node)
 
     def _is_alike(self, node: ast.expr) -> bool:
-        """Whether an expression is what all processes have alike: a model, an optimizer, a loader, a scaler."""
+        """Whether an expression holds what all processes have alike: a model, an optimizer, a prepared loader."""
         held = [v for v in self.program.values(node) if not isinstance(v, Constant)]
         if any(isinstance(v, Element) and self.roles.is_loader(v.owner) for v in held):
             return False
@@ -203,6 +203,8 @@ class Measured:
             return False  # the weights of its classes are what it was made with
         if isinstance(node, ast.Attribute) and node.attr == "param_groups":
             return is_role or any(map(self.roles.is_optimizer, self.program.values(node.value)))
+        if is_role and any(map(self.roles.is_loader, held)) and not self._may_be_sharded_loader(node):
+            return False  # every process iterates over all of it, which may be rows that it has drawn
         return is_role or self.prepared.is_model(node) or self.roles.adds_up_itself(node)
 
     def _is_of_losses(self, node: ast.expr, held: Sequence[Value]) -> bool:

@@ -219,6 +219,46 @@ def test_batches_that_all_processes_have_alike_beside_what_they_draw(slots: dict
     assert any(m.startswith("each process draws its own data") for m in messages) is not bool(alike)
 
 
+EPISODES = """\
+import random
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = torch.randn(80, 4)
+class Task:
+    def __init__(self, n):
+        self.rows = {drawn}
+def loader_of(task):
+    return DataLoader(TensorDataset(rows[task.rows]), batch_size=8)
+def main():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for episode in range(20):
+        {batch}
+        loss = net(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("drawn", "batch", "is_alike"),
+    [
+        ("random.sample(range(80), n)", "(x,) = next(iter(loader_of(Task(8))))", False),
+        ("torch.randperm(80)[:n]", "task = Task(8); loader = loader_of(task); x = next(iter(loader))[0]", False),
+        ("None", "x = rows[torch.randperm(80)[:8]]; (x,) = next(iter(DataLoader(TensorDataset(x), 8)))", False),
+        ("list(range(n))", "(x,) = next(iter(loader_of(Task(8))))", True),
+    ],
+)
+def test_a_loader_of_rows_that_each_round_draws(drawn: str, batch: str, is_alike: bool) -> None:
+    text = EPISODES.format(drawn=drawn, batch=batch)
+    messages = [n.message for n in run(text).notes]
+    assert any(m.startswith("every process has the same data here") for m in messages) is is_alike
+    assert any(m.startswith("each process draws its own data") for m in messages) is not is_alike
+
+
 @pytest.mark.parametrize(("get", "is_alike"), [("rows", True), ("rows[torch.randperm(80)]", False)])
 def test_a_model_s_own_method_that_draws_in_a_trainer(get: str, is_alike: bool) -> None:
     head = ALIKE.partition("rows = ")[0].replace("forward(self, x, t=0)", "fit(self, x)")

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from accelify.codemod.libraries import names
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.rounds import stops
 from accelify.codemod.metrics.sums.uses import Use, Uses
@@ -123,6 +124,27 @@ class Divisors:
         text = ast.unparse(counted)
         is_gone_over = any(ast.unparse(loader) == text for loader in self._gone_over(loop.iter))
         return is_gone_over or self.ranks.of(call).steps
+
+    def is_of_loop(self, divisor: ast.expr, loop: Loop) -> bool:
+        """Whether a number of batches is that of the loader that a loop iterates over itself, whoever calls it."""
+        counted = [sizes.measured(origin.node) for origin in self.ranks.of(divisor).of(Mark.STEPS)]
+        return bool(counted) and all(loader is not None and self._is_source(loader, loop) for loader in counted)
+
+    def _is_source(self, loader: ast.expr, loop: Loop) -> bool:
+        """Whether a loader is what a loop iterates over, or what a caller passes to the loop's function for that."""
+        source, function = self.tracer.inside(loop.iter), self.program.frame(loop)
+        if self.program.frame(loader) is not function and isinstance(source, ast.Name):
+            calls = [
+                c for c in self.program.calls_in(self.program.frame(loader)) if c in self.program.calls_of(function)
+            ]
+            given = (self.chains.given(call, function, source.id) for call in calls)
+            held = self.program.values(loader)
+            return bool(held) and any(g is not None and self.program.values(g) == held for g in given)
+        if isinstance(source, ast.Attribute) and isinstance(loader, ast.Attribute):
+            variable = self.chains.variable(source)
+            return variable is not None and variable == self.chains.variable(loader)
+        is_named_alike = ast.unparse(source) == ast.unparse(loader)
+        return is_named_alike and self.chains.definitions(source) == self.chains.definitions(loader)
 
     def _gone_over(self, node: ast.expr) -> Iterator[ast.expr]:
         """The iterable inside `enumerate(tqdm(loader))`; not the data a loader is made from: `DataLoader(data)`."""

@@ -157,7 +157,8 @@ class Sums:
             divisors = [d for use in uses for d in use.divisors]
             parts = (n for a in additions for part in a.parts for n in ast.walk(part))
             divisors += [n.right for n in parts if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
-            yield from ((name, d) for d in dict.fromkeys(divisors) if self.ranks.of(d).steps and not own & names_in(d))
+            counts = (d for d in dict.fromkeys(divisors) if self.ranks.of(d).steps and not own & names_in(d))
+            yield from ((name, d) for d in counts if not self.divisors.is_of_loop(d, loop))
 
     def _leaves_out_its_end(self, loop: Loop) -> bool:
         """Whether a loop leaves out what does not fill its last batch, or the last round of a generator's batches."""

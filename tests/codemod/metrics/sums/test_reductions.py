@@ -654,6 +654,49 @@ def test_a_sum_that_something_else_divides(read: str) -> None:
     assert not divided(read)
 
 
+SHARED = """\
+held_out = DataLoader(rows, batch_size=4)
+def score(data, other):
+    total, n = 0.0, len({counted})
+    for i, (x, y) in enumerate(data):
+        total += model(x).sum().item()
+    return {given}
+"""
+JUDGE = """\
+held_out = DataLoader(rows, batch_size=4)
+class Judge:
+    def __init__(self, data, other):
+        self.data, self.other = data, other
+    def score(self):
+        total = 0.0
+        for x, y in self.data:
+            total += model(x).sum().item()
+        return total / len({counted})
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "end", "found"),
+    [
+        (SHARED.format(counted="data", given="total / n"), "print(score({}), score({}))", []),
+        (SHARED.format(counted="data", given="total / len(data)"), "print(score({}), score({}))", []),
+        (SHARED.format(counted="data", given="total"), "print(score({}) / len(loader), score({}))", []),
+        (SHARED.format(counted="other", given="total / n"), "print(score({}), score({}))", ["n"]),
+        (
+            SHARED.format(counted="data", given="total"),
+            "print(score({}))\ndef other():\n    return score({1}) / len(loader)\nprint(other())",
+            ["len(loader)"],
+        ),
+        (JUDGE.format(counted="self.data"), "print(Judge({}).score(), Judge({}).score())", []),
+        (JUDGE.format(counted="self.other"), "print(Judge({}).score(), Judge({}).score())", ["len(self.other)"]),
+    ],
+)
+def test_the_length_of_the_loader_that_a_loop_iterates_over_itself(before: str, end: str, found: list[str]) -> None:
+    end = end.replace("{1}", "{}").format("loader, loader", "held_out, loader")
+    facts = training(before=before, end=end)
+    assert [ast.unparse(divisor) for _, divisor in facts.script.metrics.divided_by_steps] == found
+
+
 _LOGGED = """
 import torch
 import torch.nn.functional as F

@@ -169,15 +169,39 @@ def test_a_file_is_opened_by_the_process_that_writes_it(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "opened"),
     [
         # what is written is drawn by all processes
-        "f = open('log.txt', 'a')\nfor x, y in loader:\n    f.write(str(torch.rand(1)))\nf.close()",
-        "f = open('log.txt', 'w')\nw = csv.writer(f)\nw.writerow(['a'])\nfor x, y in loader:\n"
-        "    w.writerow([torch.rand(1)])\nf.close()",
-        "class Log:\n    def __init__(self, path):\n        self.file = open(path, 'w')\n"
-        "        self.writer = csv.writer(self.file)\n    def add(self, row):\n        self.writer.writerow(row)\n"
-        "    def close(self):\n        self.file.close()\nlog = Log('a.csv')\nlog.add([1])\nlog.close()",
+        (
+            "f = open('log.txt', 'a')\nfor x, y in loader:\n    f.write(str(torch.rand(1)))\nf.close()",
+            "f = open('log.txt' if accelerator.is_main_process else os.devnull, 'a')",
+        ),
+        (
+            "with open('log.txt', 'w') as f:\n    w = csv.writer(f)\n    w.writerow(['a'])\n    for x, y in loader:\n"
+            "        w.writerow([torch.rand(1)])",
+            "with open('log.txt' if accelerator.is_main_process else os.devnull, 'w') as f:",
+        ),
+        (
+            "class Log:\n    def __init__(self, path):\n        self.file = open(path, mode='w')\n"
+            "        self.writer = csv.writer(self.file)\n    def add(self, row):\n        self.writer.writerow(row)\n"
+            "    def close(self):\n        self.file.close()\nlog = Log('a.csv')\nlog.add([1])\nlog.close()",
+            "self.file = open(path if accelerator.is_main_process else os.devnull, mode='w')",
+        ),
+    ],
+)
+def test_a_file_that_all_open_is_nowhere_in_the_other_processes(text: str, opened: str) -> None:
+    result = run(script(imports=IMPORTS, end=text))
+    after = result.after.decode()
+    assert GUARD not in after
+    assert opened in after
+    assert not any(note.rule == "writes" for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f = open('log.txt', 'a')\nfor x, y in loader:\n    f.write(str(torch.rand(1)))\n    use(f.tell())\nf.close()",
+        "f = open('log.txt', 'r+')\nfor x, y in loader:\n    f.write(str(torch.rand(1)))\nf.close()",
     ],
 )
 def test_a_file_that_all_open_is_written_and_closed_by_all(text: str) -> None:
@@ -1067,7 +1091,9 @@ def test_an_object_s_file_is_closed_by_who_opens_it(used: str, is_of_one: bool) 
     after = result.after.decode()
     assert (f"    {GUARD}\n        log.close()" in after) is is_of_one
     assert (f"    {GUARD}\n        log = Log('a.txt')" in after) is is_of_one
-    assert any(n.rule == "writes" for n in result.notes) is not is_of_one
+    nowhere = "open(path if accelify.runtime.PartialState().is_main_process else os.devnull, 'w')"
+    assert (nowhere in after and "import os\n" in after) is not is_of_one
+    assert not any(n.rule == "writes" for n in result.notes)
 
 
 CACHE = """\

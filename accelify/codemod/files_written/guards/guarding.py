@@ -14,6 +14,7 @@ from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.guards.cached_code import CachedCode
 from accelify.codemod.files_written.guards.computed_first import ComputedFirst
 from accelify.codemod.files_written.guards.locks import Locks
+from accelify.codemod.files_written.guards.substitutes import Substitutes
 from accelify.codemod.files_written.guards.writers import Writers
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.path_uses import PathUses, ToldWaits
@@ -52,6 +53,7 @@ class Guarding:
         self.waits = ToldWaits(alone, stored, self.uses)
         self.cached = CachedCode(alone, caches, own, run_by_all)
         self._writers = Writers(alone, asking)
+        self._substitutes = Substitutes(alone, stored, self.uses, asking)
         self.first = ComputedFirst(alone)
         self.locks = locks
         self.asking = asking  # where the library can be asked which process runs some code
@@ -144,26 +146,17 @@ class Guarding:
     @cached_property
     def log_files(self) -> dict[ast.Call, str]:
         """The log handlers that write, each with one that does nothing, which the other processes may have instead."""
-        found = {c: _null_handler(c) for c in self.unguarded if self._is_handler(c)}
-        return {
-            call: other
-            for call, other in found.items()
-            if other is not None
-            and (self.asking.holds(call) or self.alone.is_reached(call))
-            and not any(map(self._is_read, self.uses.written(call)))
-        }
+        return dict(self._substitutes.handlers(self.unguarded))
 
-    def _is_handler(self, call: ast.Call) -> bool:
-        rows = self.alone.effects.kinds.called(call) or ()
-        return any(row.returns == "handler" and row.has(Trait.OPENS_LOG) for row in rows)
+    @cached_property
+    def files_of_main(self) -> dict[ast.Call, ast.expr]:
+        """The calls that open what the other processes may write to nowhere instead, each with its path."""
+        return dict(self._substitutes.files(self.unguarded))
 
-    def _is_read(self, path: ast.expr) -> bool:
-        """Whether any code reads a file that is known to be at a path, of a log."""
-        return any(
-            self.stored.is_told_as_one(read, path) and not self.uses.asks_for_folder(call, read)
-            for call in self.program.calls
-            for read in self.uses.read(call)
-        )
+    def is_of_main(self, call: ast.Call) -> bool:
+        """Whether all that a call, which every process makes, writes is what the main process alone has opened."""
+        opened = self.files_of_main
+        return call in self.log_files or call in opened or bool(opened and self._substitutes.writes_to(call, opened))
 
     def asks_for_writer(self, run: Run) -> bool:
         """Whether a run is under the question for a writer that only the main process has: `if writer is not None:`."""
@@ -529,14 +522,6 @@ class Guarding:
             return bool(self.program.reaching(read, [bound]))
         opened = opened_round(self.program, read)
         return opened is None or opened is getattr(self.program.parent(bound), "context_expr", None)
-
-
-def _null_handler(call: ast.Call) -> str | None:
-    """The handler that does nothing, as code that makes one of `logging` or `logging.handlers` may call it."""
-    module = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if isinstance(module, ast.Attribute) and module.attr == "handlers":
-        module = module.value
-    return f"{module.id}.NullHandler()" if isinstance(module, ast.Name) and module.id != "handlers" else None
 
 
 def sets_up(call: ast.Call) -> bool:

@@ -125,16 +125,24 @@ def handed_on(script: Script) -> Iterator[Change]:
     """A writer that is passed on is made by the process that writes; the others pass on what writes nothing."""
     guarding = script.written.guarding
     for call, otherwise in (dict.fromkeys(guarding.handed_on, "None") | guarding.log_files).items():
-        state = script.state(call)
-        parted = "({})" if isinstance(script.program.parent(call), (ast.IfExp, ast.Attribute, ast.BoolOp)) else "{}"
-        code = parted.format(f"{{call}} if {state}.is_main_process else {otherwise}")
-        make = partial(only_main, code=code)
-        edit = Replace(call, make, (call,), (state.split(".")[0],))
-        edits: tuple[Edit, ...] = (edit, *script.library_import(call, state))
-        yield Change(NAME, script.path(call), call.lineno, "only the main process writes with it", edits)
+        yield _chosen(script, call, call, otherwise)
+    for call, path in guarding.files_of_main.items():
+        root = script.program.frame(call).root
+        imported = () if "os" in root.writes else (script.access.import_edit(root, "import os"),)
+        yield _chosen(script, call, path, "os.devnull", imported)
 
 
-def only_main(call: cst.CSTNode, code: str) -> cst.BaseExpression:
+def _chosen(script: Script, call: ast.Call, node: ast.expr, otherwise: str, edits: tuple[Edit, ...] = ()) -> Change:
+    """A call that makes a writer, where the main process alone has an expression, and the others something else."""
+    state = script.state(call)
+    parted = "({})" if isinstance(script.program.parent(node), (ast.IfExp, ast.Attribute, ast.BoolOp)) else "{}"
+    code = parted.format(f"{{node}} if {state}.is_main_process else {otherwise}")
+    edit = Replace(node, partial(only_main, code=code), (node,), (state.split(".")[0],))
+    edits = (edit, *script.library_import(call, state), *edits)
+    return Change(NAME, script.path(call), call.lineno, "only the main process writes with it", edits)
+
+
+def only_main(node: cst.CSTNode, code: str) -> cst.BaseExpression:
     """`Writer() if accelerator.is_main_process else None`."""
-    assert isinstance(call, cst.BaseExpression)
-    return snippets.expression(code, call=call)
+    assert isinstance(node, cst.BaseExpression)
+    return snippets.expression(code, node=node)

@@ -65,7 +65,7 @@ def _is_written_by_all(script: Script, training: Collection[Scope], call: ast.Ca
     is_opened = any(save.is_open for save in script.written.saves if save.call is call)
     is_path = script.program.names_only(call.func, "torch.save") and not is_opened
     guarding = script.written.guarding
-    return not is_path and call not in guarding.handed_on and call not in guarding.log_files
+    return not is_path and call not in guarding.handed_on and not guarding.is_of_main(call)
 
 
 def _is_command_of_all(script: Script, call: ast.Call) -> bool:

@@ -345,25 +345,3 @@ FILE = "h = logging.FileHandler('a.log')\n"
 def test_a_log_has_its_file_in_one_process_and_its_console_in_all(lines: str, run: list[str] | None) -> None:
     begin = "import logging\nlog = logging.getLogger('a')\nform = logging.Formatter('%(message)s')\nuse(form)\n"
     assert runs(begin + lines + "log.info('done')\n") == ([run] if run else [])
-
-
-@pytest.mark.parametrize(
-    ("lines", "handlers"),
-    [
-        (f"{FILE}log.addHandler(h)\nuse(h)", {"logging.FileHandler('a.log')": "logging.NullHandler()"}),
-        (
-            "for h in (None, logs.handlers.RotatingFileHandler('a.log')):\n    log.addHandler(h)\nuse(h)",
-            {"logs.handlers.RotatingFileHandler('a.log')": "logs.NullHandler()"},
-        ),
-        ("log.addHandler(logging.FileHandler('a.log'))", {}),  # which is guarded whole
-        ("h = FileHandler('a.log')\nlog.addHandler(h)\nuse(h)", {}),  # where nothing tells how the other is called
-        (f"{FILE}log.addHandler(h)\nuse(h)\nprint(open('a.log').read())", {}),
-        ("h = logging.StreamHandler()\nlog.addHandler(h)\nuse(h)", {}),
-    ],
-)
-def test_log_files_that_the_other_processes_do_without(lines: str, handlers: dict[str, str]) -> None:
-    begin = "import logging\nimport logging.handlers\nimport logging as logs\nfrom logging import FileHandler\n"
-    guarding = training(
-        set_up=f"{begin}from names import use\nlog = logging.getLogger('a')\n{lines}"
-    ).script.written.guarding
-    assert {ast.unparse(call): other for call, other in guarding.log_files.items()} == handlers

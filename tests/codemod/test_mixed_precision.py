@@ -94,6 +94,20 @@ def test_a_switch_is_read_where_the_accelerator_is_created(flag: str, condition:
 
 
 @pytest.mark.parametrize(
+    ("flag", "precision"),
+    [
+        ("use_amp = torch.cuda.is_available()", '"fp16" if use_amp else "no"'),
+        ("use_amp = True", '("fp16" if torch.cuda.is_available() else "bf16") if use_amp else "no"'),
+    ],
+)
+def test_a_switch_for_gpus_asks_once_for_them(flag: str, precision: str) -> None:
+    switched = {"scaler": "scaler = torch.amp.GradScaler(enabled=use_amp)", "flag": flag}
+    result = made(autocast="torch.autocast(x.device.type, enabled=use_amp)", **switched)
+    assert_taken_over(result)
+    assert created(result) == f"accelerator = Accelerator(mixed_precision={precision})"
+
+
+@pytest.mark.parametrize(
     ("option", "device", "precision"),
     [
         (

@@ -275,10 +275,12 @@ class Precisions:
             raise NotUnderstood(looked_at[0], reason)
 
     def _code(self, conditions: set[str], device: str, kind: str | None) -> str:
+        is_for_cuda = any(map(self._needs_cuda, conditions))
+        device = "cuda" if is_for_cuda else device
         if device == "any" and kind is None:
             name = f'"fp16" if {HAS_CUDA} else "bf16"'
             return f'({name}) if {condition_code(conditions)} else "no"' if conditions else name
-        if device == "cuda" and not any(self._needs_cuda(c) for c in conditions):
+        if device == "cuda" and not is_for_cuda:
             conditions = {*conditions, HAS_CUDA}
         name = kind or vocabulary.autocast_default(device) or "bf16"
         return f'"{name}" if {condition_code(conditions)} else "no"' if conditions else f'"{name}"'

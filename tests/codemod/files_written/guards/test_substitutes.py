@@ -6,10 +6,16 @@ import ast
 
 import pytest
 
+from accelify.codemod.files_written.guards.guarding import Guarding
+from accelify.codemod.files_written.guards.substitutes import Substitutes
 from tests.codemod.training_scripts import training
 
 FILE = "h = logging.FileHandler('a.log')\n"
 ALL = "with open('a.log', 'w') as f:\n    for x, y in loader:\n        "
+
+
+def substitutes(found: Guarding) -> Substitutes:
+    return Substitutes(found.alone, found.stored, found.uses, found.asking)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +37,8 @@ def test_log_files_that_the_other_processes_do_without(lines: str, handlers: dic
     guarding = training(
         set_up=f"{begin}from names import use\nlog = logging.getLogger('a')\n{lines}"
     ).script.written.guarding
-    assert {ast.unparse(call): other for call, other in guarding.log_files.items()} == handlers
+    found = substitutes(guarding).handlers(guarding.unguarded)
+    assert {ast.unparse(call): other for call, other in found} == handlers
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,7 @@ def test_log_files_that_the_other_processes_do_without(lines: str, handlers: dic
 def test_files_that_are_nowhere_in_the_other_processes(lines: str, paths: list[str]) -> None:
     begin = "import os\nfrom names import draw, mode, p, use\n"
     guarding = training(set_up=begin, end=lines).script.written.guarding
-    assert [ast.unparse(path) for path in guarding.files_of_main.values()] == paths
+    assert [ast.unparse(path) for _, path in substitutes(guarding).files(guarding.unguarded)] == paths
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def _seeded_apart(script: Script) -> Iterator[Remark]:
 
 
 def _drawn_early(script: Script) -> Iterator[Remark]:
-    """What is drawn without a seed before the accelerator, whose creation makes the processes' random states equal."""
+    """What is drawn without a seed before the accelerator: only our launcher has processes begin with equal states."""
     program, early = script.program, EarlyCode(script.program, script.access)
     seeds = [c for c in program.calls if any(map(names.is_seed, program.called(c)))]
     found: dict[Scope, ast.Call] = {}
@@ -227,11 +227,14 @@ def _drawn_early(script: Script) -> Iterator[Remark]:
         if draws and not (makes_weights or is_of_items) and not any(program.may_follow(call, seed) for seed in seeds):
             found[frame] = min(call, found.get(frame, call), key=program.position)
     for call in found.values():
-        message = (
-            f"this is drawn without a seed before `{script.reach.name}` is created, which makes the processes' random "
-            "states equal, so each process draws something else: seed them all alike first, or create it above this"
-        )
-        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+        launch = script.options.runtime.launch
+        message = "this is drawn without a seed, so each process draws something else: seed all of them alike first"
+        if script.options.runtime.has("seed_by_rank"):  # of which the launcher has all processes begin alike
+            message = (
+                f"this is drawn without a seed before `{script.reach.name}` is created: `{launch}` seeds all processes "
+                f"alike, but under `torchrun` each draws something else. Use `{launch}`, or seed them all alike first"
+            )
+        yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
 
 
 def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -> Iterator[Remark]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from accelify.codemod.files.project import absolute
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.codemod.rules import notes
 from tests.codemod.facts import Facts
@@ -685,8 +686,15 @@ main(list(range(9)), 1)
     ],
 )
 def test_what_is_drawn_before_the_processes_have_one_random_state(drawn: str, is_noted: bool) -> None:
-    found = [n.line for n in run(DRAWN_EARLY.format(drawn=drawn)).notes if "drawn without a seed before" in n.message]
+    found = [n.message for n in run(DRAWN_EARLY.format(drawn=drawn)).notes if "drawn without a seed" in n.message]
     assert len(found) == is_noted
+    assert all("`accelify launch` seeds all processes alike, but under `torchrun`" in message for message in found)
+
+
+def test_what_is_drawn_where_the_launcher_seeds_no_process() -> None:
+    result = run(DRAWN_EARLY.format(drawn="random.shuffle(rows)"), Options(runtime=ACCELERATE))
+    found = [n.message for n in result.notes if "drawn without a seed" in n.message]
+    assert found == ["this is drawn without a seed, so each process draws something else: seed all of them alike first"]
 
 
 SIZE = "size = len(loader) * loader.batch_size\nprint(size)"

@@ -50,10 +50,22 @@ class KeptDraws:
     def _kept(self, backward: ast.Call, loops: Sequence[Loop]) -> Iterator[ast.Call]:
         rounds = Rounds(self.program, loops)
         losses = losses_of(self.program, backward)
-        along = self.origins.along_results(losses, lambda node: self._is_the_same(node, rounds))
-        for call in (node for node in along if isinstance(node, ast.Call)):
-            if self._is_run_once(call, rounds, _DEPTH) and self._draws(call):
+        reached = set(self.origins.along_results(losses, lambda node: self._is_the_same(node, rounds)))
+        others = {n for n in reached if self._is_for_another_result(n, rounds, reached)}
+        along = self.origins.along_results(losses, lambda n: n not in others and self._is_the_same(n, rounds))
+        for call in (n for n in along if isinstance(n, ast.Call) and n not in others):
+            is_over = not self.program.may_follow(backward, call)
+            if not is_over and self._is_run_once(call, rounds, _DEPTH) and self._draws(call):
                 yield call
+
+    def _is_for_another_result(self, node: ast.AST, rounds: Rounds, reached: Set[ast.AST]) -> bool:
+        """Whether a node is passed to what rounds run, too, for a result that they do not get: to plot it, say."""
+        parent = self.program.parent(node)
+        call = self.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+        if not isinstance(call, ast.Call) or call.func is node or call in reached or rounds.hold(call):
+            return False
+        is_run = rounds.run.issuperset(callees := self.program.flow.callees.get(call, set()))
+        return bool(callees) and is_run and not self.program.once(Effects).of_call(call).writes
 
     def _is_run_once(self, call: ast.Call, rounds: Rounds, depth: int) -> bool:
         """Whether a call is run outside of rounds, on the way to them or in what is built there, in no other loop."""

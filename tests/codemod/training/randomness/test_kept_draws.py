@@ -88,6 +88,44 @@ def test_a_fixed_sample_that_is_only_shown_is_no_sample_of_the_training() -> Non
     assert found(text) == []
 
 
+SHARING = (
+    HEAD.partition("model = ")[0]
+    + """\
+class Flow(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.rows = torch.nn.Linear(1, 1), None
+    def encode(self, x):
+        return self.layer(x)
+    def keep(self, x):
+        self.rows = x
+        return x
+    def forward(self, x):
+        return self.encode(x) + self.keep(self.rows)
+model = Flow()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+)
+ROUNDS = "for step in range(9):\n    x = torch.rand(4, 1)\n" + STEP
+SHOWN = {
+    "x = torch.rand(4, 1)\nprint(model.encode(x))": [],
+    "def plot():\n    x = torch.rand(4, 1)\n    print(model.encode(x=x))\nplot()": [],
+    "print(model.encode(torch.rand(4, 1)))": [],
+    "given = torch.rand(4, 1)\nprint(model.keep(given))": ["given = torch.rand(4, 1)"],
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_sample_that_is_passed_to_what_the_steps_run_for_a_plot(shown: str) -> None:
+    assert found(f"{SHARING}{ROUNDS}{shown}\n") == []
+    assert found(f"{SHARING}{shown}\n{ROUNDS}") == SHOWN[shown]
+
+
+def test_a_sample_that_is_changed_by_what_the_steps_run_and_then_trained_on() -> None:
+    steps = ROUNDS.replace("    x = torch.rand(4, 1)\n", "")
+    assert found(f"{SHARING}x = model.encode(torch.rand(4, 1))\n{steps}") == ["x = model.encode(torch.rand(4, 1))"]
+
+
 @pytest.mark.parametrize("drawn", SAMPLES)
 def test_a_sample_of_a_later_training_is_noted_at_its_line(drawn: str) -> None:
     before = "for step in range(9):\n    x = torch.rand(4, 1)\n" + STEP

@@ -41,7 +41,8 @@ class Script:
     gone, each with whether its body is what is done. for_one_gpu: the comparisons that one GPU, or two, decides, each
     with whether a process, which has one, meets it. batch_sizes: where the sizes of the training batches are written.
     seeds: where the processes may begin to draw random numbers of their own. distribution: how the script distributes
-    itself; None where it does not.
+    itself; None where it does not. migrated: the files with the training code, where all of it has been migrated
+    before; they stay as they are.
     """
 
     program: Program
@@ -68,6 +69,7 @@ class Script:
     written: Written
     effects: Effects
     distribution: Distribution | None = None
+    migrated: frozenset[str] = frozenset()
 
     @property
     def reach(self) -> Reach:

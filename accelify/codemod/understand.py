@@ -12,6 +12,7 @@ from accelify.codemod.devices.placed import Own
 from accelify.codemod.distributed.distribution import Distributions
 from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files_written.facts import written_of
+from accelify.codemod.libraries.vocabulary import is_accelerator_name
 from accelify.codemod.metrics.batch_evaluations import Batchwise, ShardedEvaluation
 from accelify.codemod.metrics.facts import Measured, metrics_of
 from accelify.codemod.metrics.rows.steps_by_rows import taken_by_rows
@@ -20,7 +21,7 @@ from accelify.codemod.options import Options
 from accelify.codemod.precision.apex import Apex
 from accelify.codemod.precision.precision import Precision, Precisions
 from accelify.codemod.preparing.batch_sizes import batch_sizes_of, may_be_divided, parallel_models
-from accelify.codemod.preparing.objects.preparation import Preparation, Preparer
+from accelify.codemod.preparing.objects.preparation import NOTHING, Preparation, Preparer
 from accelify.codemod.preparing.parallel_wrappers import Unwrapped, Wrappers
 from accelify.codemod.preparing.placing import Access, EarlyCode, Start, chosen_gpus
 from accelify.codemod.preparing.prepared import Prepared
@@ -58,7 +59,7 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
     roles, tracer = program.once(Roles), program.once(Tracer)
     training = Loops(program, roles, tracer).find()
     if not training.backwards or not _trains(program, training):
-        return Verdict(None)
+        return _beside_migrated(program, options)
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
     code = _Code(program, roles, tracer, training, options, distribution, program.once(Chains))
     if not code.is_by_hand:
@@ -78,6 +79,24 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
     return Verdict(script, obstacles)
 
 
+def _beside_migrated(program: Program, options: Options) -> Verdict:
+    """The verdict on a program all of whose training code is migrated already, while a file that runs it is not.
+
+    What is trained, and on which data, is as that code says: nothing is prepared here, nor gets the accelerator.
+    """
+    roles, tracer, library = program.once(Roles), program.once(Tracer), options.runtime.module
+    training = Loops(program, roles, tracer).migrated(library)
+    migrated = frozenset(p.path for p in program.files if p.run_by == library)
+    is_fed = all(_is_fed_in(program, loops, migrated) for loops in training.loops.values())
+    if not training.backwards or not is_fed or _distribution(program, tracer, training) is not None:
+        return Verdict(None)
+    code = _Code(program, roles, tracer, training, options, None, program.once(Chains), migrated=migrated)
+    if any(_is_of_accelerator(code, n) for p in program.files if p.path not in migrated for n in p.nodes):
+        return Verdict(None)  # by hand: it asks an accelerator already
+    script = _script(code, _with_access(code, _laid(code), None))
+    return Verdict(script, tuple(o for o in obstacles_of(script) if program.path(o[0]) not in migrated))
+
+
 def modelled(program: Program, options: Options) -> Script:
     """The model of a program as it stands, with no evaluation shared; not even whether it trains is asked."""
     roles, tracer = program.once(Roles), program.once(Tracer)
@@ -90,7 +109,8 @@ def modelled(program: Program, options: Options) -> Script:
 class _Code:
     """A program with what is known of it before anything is decided.
 
-    may_go_further: whether evaluation loops may be sharded in files that need no other change.
+    may_go_further: whether evaluation loops may be sharded in files that need no other change. migrated: as of
+    `Script`.
     """
 
     program: Program
@@ -101,6 +121,7 @@ class _Code:
     distribution: Distributions | None
     chains: Chains
     may_go_further: bool = True
+    migrated: frozenset[str] = frozenset()
 
     @property
     def is_by_hand(self) -> bool:
@@ -142,11 +163,11 @@ def _laid(
     """The layout: prepared objects, and how the accelerator gets to them and to some loops and moves."""
     program, tracer, training, distribution = code.program, code.tracer, code.training, code.distribution
     shared = distribution.data(Iterables(program, code.roles, tracer), training) if distribution is not None else []
-    preparation = Preparer(program, code.roles, tracer, training).prepare(shared)
+    preparation = Preparer(program, code.roles, tracer, training).prepare(shared) if not code.migrated else NOTHING
     replaced = distribution.found.replaced if distribution is not None else []
     needs: dict[Scope, ast.AST] = {}
     for frame, node in [
-        *((program.frame(b), b) for b in training.backwards),
+        *((program.frame(b), b) for b in training.backwards if not code.migrated),
         *((g.frame, g.anchor or g.frame.node) for g in preparation.groups),
         *((i.frame, i.statement or i.frame.node) for i in preparation.bare_models),
         *((program.frame(n), n) for _, n in [*preparation.wrapped, *preparation.sharded]),
@@ -407,6 +428,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         ),
         effects=code.effects,
         distribution=code.distribution.found if code.distribution is not None else None,
+        migrated=code.migrated,
     )
 
 
@@ -414,8 +436,24 @@ def _together(code: _Code, layout: _Layout) -> list[ast.AST]:
     """The nodes at which processes act together: preparing, sharding, averaging gradients, reducing sums."""
     preparation, training = layout.preparation, code.training
     found: list[ast.AST] = [node for _, node in [*preparation.wrapped, *preparation.sharded]]
+    found += [call for call in code.program.calls if code.program.path(call) in code.migrated and _may_meet(code, call)]
     found += [g.anchor for g in preparation.groups if g.anchor is not None]
     return [*found, *training.backwards, *training.steps, *(d.loop for d in layout.sharded)]
+
+
+def _may_meet(code: _Code, call: ast.Call) -> bool:
+    """Whether a call in migrated code is one of an accelerator, or of what belongs to its library."""
+    library = code.options.runtime.module
+    is_method = isinstance(call.func, ast.Attribute) and _is_of_accelerator(code, call.func.value)
+    return is_method or any(n.startswith(f"{library}.") for n in code.program.called(call))
+
+
+def _is_of_accelerator(code: _Code, node: ast.AST) -> bool:
+    """Whether a node is an accelerator: by what it holds, else by its name."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    last = node.attr if isinstance(node, ast.Attribute) else node.id
+    return code.effects.kinds.of(node) == {"accelerator"} or is_accelerator_name(last)
 
 
 def _passes(code: _Code, layout: _Layout) -> list[ast.expr]:
@@ -442,6 +480,15 @@ def _distribution(program: Program, tracer: Tracer, training: Training) -> Distr
     found = Distributions(program, tracer, [p.path for p in program.files])
     found.find()
     return found
+
+
+def _is_fed_in(program: Program, loops: Sequence[ast.AST], files: frozenset[str]) -> bool:
+    """Whether the data that the loops round a backward pass learn from are gone over in some files, and not outside."""
+    kinds = program.once(Effects).kinds
+    outside = [loop for loop in loops if program.path(loop) not in files]
+    iterated = (n for loop in outside if isinstance(loop, (ast.For, ast.AsyncFor)) for n in ast.walk(loop.iter))
+    is_over_loader = any("loader" in kinds.of(n) for n in iterated if isinstance(n, ast.expr))
+    return len(outside) < len(loops) and not is_over_loader
 
 
 def _trains(program: Program, training: Training) -> bool:

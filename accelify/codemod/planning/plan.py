@@ -8,7 +8,17 @@ from functools import cache, partial
 
 from accelify.codemod import leftovers
 from accelify.codemod.edits.inserted import Inserted
-from accelify.codemod.edits.values import AddParameter, Change, DropParameter, Edit, Found, Obstacle, Plan, Remark
+from accelify.codemod.edits.values import (
+    AddParameter,
+    Attempt,
+    Change,
+    DropParameter,
+    Edit,
+    Found,
+    Obstacle,
+    Plan,
+    Remark,
+)
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.files.source import is_notebook
@@ -88,6 +98,11 @@ def _file_by_file(script: Script, found: Found) -> Iterator[Found]:
         yield replace(found, path=path, line=line, edits=tuple(own))
 
 
+def _path(found: Found) -> str:
+    """The file that a finding is about."""
+    return _path(found.found[0]) if isinstance(found, Attempt) else found.path
+
+
 def _started_by_hand(script: Script) -> Iterator[Obstacle]:
     """Where a script, names of which nothing would use any more, starts the group of its processes itself."""
     program, found = script.program, script.distribution
@@ -123,6 +138,7 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     """The plan of all findings, and of the code that becomes unused by them."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
     found.extend(each for _, find in RULES for one in find(script) for each in _file_by_file(script, one))
+    found = [one for one in found if _path(one) not in script.migrated]
     program, left_out = script.program, LeftOut(script.program, script.options)
     found = in_turn(program, found)
     given_in = cache(lambda function, name: tuple(users_of_parameter(program, function, name)))

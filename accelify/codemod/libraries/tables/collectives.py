@@ -98,6 +98,7 @@ returns=process effects=starts+calls traits=spreads
 # --- Accelerate's object ---
 returns=accelerator
     accelerate accelerate.accelerator accelify.runtime: Accelerator
+    accelify.runtime: Accelerator.current
 mutates=0 effects=waits
     <accelerator>: backward clip_grad_norm_ clip_grad_value_
 returns=argument

@@ -52,6 +52,9 @@ class Preparation:
         return [item for group in self.groups for item in group.items]
 
 
+NOTHING = Preparation((), (), (), (), frozenset(), frozenset(), ())
+
+
 class Preparer:
     """Decide what to prepare for the training code of a program."""
 

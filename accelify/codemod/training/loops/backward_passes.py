@@ -79,8 +79,13 @@ class BackwardPasses:
         assert isinstance(call.func, ast.Attribute)
         if any(isinstance(v, FunctionValue) for v in self.program.values(call.func)) or self._gives_something(call):
             return False
-        text = ast.unparse(call.func.value)
-        return not text.startswith("super()") and not text.endswith("accelerator")
+        return not ast.unparse(call.func.value).startswith("super()") and not self.is_through_accelerator(call)
+
+    def is_through_accelerator(self, call: ast.Call) -> bool:
+        """Whether a call of `backward` is an accelerator's, which is given the loss: by its value, or its name."""
+        assert isinstance(call.func, ast.Attribute)
+        is_one = self.program.once(Effects).kinds.of(call.func.value) == {"accelerator"}
+        return is_one or ast.unparse(call.func.value).endswith("accelerator")
 
     def _gives_something(self, call: ast.Call) -> bool:
         """Whether what a call returns is kept: `x, log_det = flow.backward(z)`; a tensor's backward gives nothing."""

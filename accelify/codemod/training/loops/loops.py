@@ -36,6 +36,17 @@ class Loops:
             program, roles, tracer, self.nesting, self.iterables, self.own_data, self.anew, self.passes
         )
 
+    def migrated(self, library: str) -> Training:
+        """The backward passes that go through an accelerator of a library already, with the ways to them alone."""
+        called = (c for c in self.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "backward")
+        run = (c for c in called if self.program.frame(c) in self.program.reachable)
+        run = (c for c in run if self.program.parsed(c).run_by == library)
+        backwards = sorted(filter(self.backward_passes.is_through_accelerator, run), key=self.program.position)
+        ways: dict[Scope, set[Way]] = {}
+        loops = {backward: tuple(self.nesting.stack(backward, ways)) for backward in backwards}
+        known = {frame: frozenset(wanted) for frame, wanted in ways.items()}
+        return Training(tuple(backwards), (), loops, (), frozenset(known), known)
+
     def find(self) -> Training:
         """The backward passes that the named files may run, and all that hangs on them."""
         backwards: list[ast.Call] = []

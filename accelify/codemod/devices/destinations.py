@@ -14,6 +14,7 @@ from typing import TypeGuard
 
 from accelify.codemod.devices.moves import is_lookup, is_option, last_name, options_in
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Device
 from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text, mentions_devices
 from accelify.codemod.preparing.settings import declares_option, is_declared_default
 from accelify.codemod.semantics.conditions import Conditions
@@ -525,6 +526,18 @@ def is_where_another_is(device: ast.expr | None) -> bool:
     owner = device.value
     is_holder = isinstance(owner, ast.Name) and owner.id == "self"  # or an option
     return not is_holder and not options_in(device)
+
+
+def sets_default_gpu(program: Program, call: ast.Call) -> bool:
+    """Whether a call may have all that no `device=` places be made on a GPU: by a default device, or a type there."""
+    called, given = program.called(call), [*call.args[:1], *(k.value for k in call.keywords)]
+    if "torch.set_default_device" in called:
+        return any(device_types(program, g) != {"cpu"} for g in given)
+    if "torch.set_default_tensor_type" not in called:
+        return False
+    held = {v for g in given for v in program.values(g)}
+    types = {str(v.value) if isinstance(v, Constant) else getattr(v, "name", None) for v in held}
+    return not types or any(names.memory_of_type(name) is not Device.HOST for name in types)
 
 
 def makes_current(program: Program, call: ast.Call) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from accelify.codemod.devices.destinations import Where
+from accelify.codemod.devices.destinations import Where, sets_default_gpu
 from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, asks_no_value
 from accelify.codemod.files.parse import Parsed
@@ -96,7 +96,13 @@ class Homemade:
             self.program.frame(n) in self.program.reachable and not (self._is_idle(n) or self._follows_a_tensor(n))
             for n in named
         )
-        return is_named or self.is_named_by_users()
+        return is_named or self.has_default_gpu or self.is_named_by_users()
+
+    @cached_property
+    def has_default_gpu(self) -> bool:
+        """Whether the script, or a file that it imports, has tensors be made on a GPU that no `device=` places."""
+        calls = (c for c in self.program.calls if sets_default_gpu(self.program, c))
+        return any(map(self.program.is_run, calls))
 
     def is_named_by_users(self) -> bool:
         """Whether one that has it train knows of devices."""

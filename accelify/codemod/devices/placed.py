@@ -232,7 +232,7 @@ class Own:
         inside = [c for cls in own for method in cls.children for c in program.calls_in(method)]
         moving = [c for c in inside if ast.unparse(c.func).startswith("self.") and _may_go_to_a_gpu(c)]
         moving += [n for n in ast.walk(value) if isinstance(n, ast.Call) and _may_go_to_a_gpu(n)]
-        if is_placed or moving or _has_default_device(program):
+        if is_placed or moving or self._homemade().has_default_gpu:
             return False
         reads = [r for r in program.reads_of(owner, write.id) if program.reaching(r, [write])]
         return bool(reads) and not any(map(self.prepared.may_move, reads))
@@ -242,7 +242,7 @@ class Own:
         nodes = [n for parsed in self.program.files for n in parsed.nodes]
         named = [self.program.parent(n) for n in nodes if isinstance(n, ast.Attribute) and n.attr == "cuda"]
         moved = (not isinstance(n, ast.Attribute) or n.attr.endswith("Tensor") for n in named)  # `x.cuda()`, or a type
-        if any(moved) or _has_default_device(self.program):
+        if any(moved) or self._homemade().has_default_gpu:
             return False
         said = [k.value for n in nodes if isinstance(n, ast.Call) for k in n.keywords if k.arg == "device"]
         paths = {parsed.path for parsed in self.program.files}
@@ -389,12 +389,6 @@ def named_by(program: Program, call: ast.Call) -> list[ast.expr]:
     given = call.args[:1] if "torch.set_default_device" in called else []
     given += call.args[1:2] if "torch.load" in called else []
     return [*given, *(k.value for k in call.keywords if k.arg in ("device", "map_location"))]
-
-
-def _has_default_device(program: Program) -> bool:
-    """Whether a script says where all is made that no `device=` places; a type of numbers is no place."""
-    called = (name.rpartition(".")[2] for call in program.calls for name in program.called(call))
-    return any(name.startswith("set_default_") and name != "set_default_dtype" for name in called)
 
 
 def _is_made(program: Program, node: ast.expr) -> bool:

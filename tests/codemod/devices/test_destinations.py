@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.devices.destinations import gpu_texts, is_by_number, is_where_another_is
+from accelify.codemod.devices.destinations import gpu_texts, is_by_number, is_where_another_is, sets_default_gpu
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import training
 
@@ -46,3 +46,24 @@ def test_a_move_to_one_gpu(move: str, by_number: bool) -> None:
     facts = training(before="device, gpu = torch.device('cuda'), 2\n", end=f"z = torch.zeros(3).{move}\n")
     (found,) = facts.script.devices.moves
     assert is_by_number(facts.program, found.device) is by_number
+
+
+@pytest.mark.parametrize(
+    ("call", "is_gpu"),
+    [
+        ("set_default_tensor_type('torch.cuda.FloatTensor')", True),
+        ("set_default_tensor_type(torch.cuda.FloatTensor if c else torch.FloatTensor)", True),
+        ("set_default_tensor_type(t=kind)", True),
+        ("set_default_tensor_type('torch.DoubleTensor')", False),
+        ("set_default_tensor_type(torch.DoubleTensor)", False),
+        ("set_default_device('cuda')", True),
+        ("set_default_device(torch.device('cuda' if c else 'cpu'))", True),
+        ("set_default_device(kind)", True),
+        ("set_default_device('cpu')", False),
+        ("set_default_dtype(torch.float64)", False),
+    ],
+)
+def test_what_makes_all_on_a_gpu(call: str, is_gpu: bool) -> None:
+    facts = Facts(f"import sys, torch\nkind, c = sys.argv[1], torch.cuda.is_available()\ntorch.{call}  # <- here")
+    assert isinstance(facts.here, ast.Call)
+    assert sets_default_gpu(facts.program, facts.here) is is_gpu

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from accelify.codemod.devices.own_tensors import Homemade, Mixing
 from accelify.codemod.options import ACCELERATE
 from accelify.codemod.result import FileResult
-from accelify.codemod.rewrite import Options
+from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import STEP, script, training
 
@@ -591,3 +592,31 @@ def test_a_device_that_is_not_known_is_no_gpu_where_no_model_is_moved(mask: str,
     assert "self.device = accelerator.device\n" in after
     assert "model = Net()\n" in after
     assert any("to train on the CPU" in n.message or "on the CPU: use" in n.message for n in result.notes) is is_said
+
+
+DEFAULT_TYPE = "torch.set_default_tensor_type('torch.cuda.FloatTensor')"
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_on_gpu"),
+    [
+        (DEFAULT_TYPE, True),
+        (f"if torch.cuda.is_available():\n    {DEFAULT_TYPE}", True),
+        ("torch.set_default_device('cuda')", True),
+        ("torch.set_default_tensor_type(torch.DoubleTensor)", False),
+        ("torch.set_default_device('cpu')", False),
+    ],
+)
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_script_whose_tensors_are_made_on_the_gpu_by_default(
+    setting: str, is_on_gpu: bool, is_elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = "from common import name" if is_elsewhere else setting
+    text = script(before=f"{before}\nrows = torch.randn(8, 4)", step=STEP.replace("y)", "torch.ones(2, 1))"))
+    Path("main.py").write_text(text)
+    Path("common.py").write_text(f"import torch\n{setting}\nname = 'a'\n")
+    (result,) = rewrite_together(("main.py",), Options())
+    assert (MIXED in result.after.decode()) is not is_on_gpu
+    assert ("Accelerator(device_placement=False)" in result.after.decode()) is is_on_gpu
+    assert any("script trained on the CPU" in n.message for n in result.notes) is not is_on_gpu

@@ -170,7 +170,7 @@ class StepCounts:
         seen: set[ast.expr] = set()
         while waiting:
             node = waiting.pop()
-            if node in seen or self._is_kept_model(node):
+            if node in seen:
                 continue
             seen.add(node)
             if self._is_mean_so_far(node):
@@ -179,11 +179,6 @@ class StepCounts:
                 waiting.extend(self._made_of(node))
             elif self.counts(node):
                 yield node
-
-    def _is_kept_model(self, node: ast.expr) -> bool:
-        """`state["model"]`, a model that is kept beside a counter of steps."""
-        held = self.program.values(node) if isinstance(node, ast.Subscript) else ()
-        return bool(held) and all(map(self.metrics.measured.roles.is_model, held))
 
     def _is_mean_so_far(self, node: ast.expr) -> TypeGuard[ast.BinOp]:
         """`total / n`: a sum over the steps so far is divided by their number, so that it is none of the two."""
@@ -200,10 +195,10 @@ class StepCounts:
 
     def _made_of(self, node: ast.expr) -> Iterator[ast.expr]:
         """The expressions that a value is computed from, one step back; not which item of something it is."""
+        if self.program.iterator(node) is not None or self._is_beside_count(node):
+            return
         if isinstance(node, ast.Subscript):
             yield node.value
-        elif self.program.iterator(node) is not None:
-            return
         elif isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
             for definition in found:
                 if definition.kind is Kind.PARAMETER and isinstance(definition.node, ast.arg):
@@ -220,6 +215,12 @@ class StepCounts:
             yield from _parts(node)
             callees = self.program.flow.callees.get(node, ()) if isinstance(node, ast.Call) else ()
             yield from (value for value in returned(callees) if value is not None)
+
+    def _is_beside_count(self, node: ast.expr) -> bool:
+        """`args.weight` or `state["model"]`, where `args.steps` or `state["step"]` is what counts in the object."""
+        if not isinstance(node, (ast.Attribute, ast.Subscript)):
+            return False
+        return self._is_count(node.value) and not self._is_count(node)
 
     def samples(self, sizes: Collection[ast.expr]) -> Iterator[ast.expr]:
         """The counts of samples that are worked out from the size of a batch: `step * size`, `n` of `n += size`."""

@@ -647,6 +647,41 @@ def test_a_model_beside_a_counter_of_steps_counts_none(state: str, loss: str, co
     assert bool([*StepCounts(script.metrics).in_losses()]) is counts
 
 
+OPTIONS = """
+import argparse, torch
+from torch.utils.data import DataLoader
+def train(loader, model, optimizer, args):
+    for x in loader:
+        loss = model(x).pow(2).mean() + {weight} * model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {count} += 1
+{made}
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(DataLoader(torch.randn(64, 4), batch_size=8), model, optimizer, args)
+"""
+PARSED = "args = argparse.ArgumentParser().parse_args()\nargs.steps = 0"
+ASSIGNED = "class Config: pass\nargs = Config()\nargs.steps, args.beta = 0, 0.5"
+
+
+@pytest.mark.parametrize(
+    ("made", "count", "weight", "counts"),
+    [
+        (PARSED, "args.steps", "args.beta", False),
+        (ASSIGNED, "args.steps", "args.beta", False),
+        ("args = dict(steps=0, beta=0.5)", "args['steps']", "args['beta']", False),
+        (PARSED, "args.steps", "args.steps / 1000", True),
+        (ASSIGNED, "args.steps", "(args.beta * args.steps)", True),
+        ("args = dict(steps=0, beta=0.5)", "args['steps']", "0.9 ** args['steps']", True),
+    ],
+)
+def test_an_option_beside_a_counter_of_steps_counts_none(made: str, count: str, weight: str, counts: bool) -> None:
+    script = Facts(OPTIONS.format(made=made, count=count, weight=weight)).script
+    assert bool([*StepCounts(script.metrics).in_losses()]) is counts
+
+
 PIPELINE = """\
 import torch
 from pipelines import Annealer, Pipeline

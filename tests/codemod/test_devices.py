@@ -1714,6 +1714,47 @@ def test_a_setting_that_a_file_may_overrule_is_an_option(more: str) -> None:
     assert after.index(more) < after.index(made) if more else made in after
 
 
+MOVED_BY_THE_SCRIPT = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+def choose(args):
+    {chosen}
+    return args, device
+def load(args, device):
+    x, y = torch.randn(64, 4).to(device), torch.randn(64, 1).to(device)
+    return DataLoader(TensorDataset(x, y), batch_size=4)
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--enable_cuda", action="store_true")
+    args, device = choose(parser.parse_args())
+    loader = load(args, device)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "if args.enable_cuda and torch.cuda.is_available():\n        device = torch.device('cuda')\n"
+        "    else:\n        device = torch.device('cpu')",
+        "device = 'cpu'\n    if args.enable_cuda:\n        device = 'cuda'",
+    ],
+)
+def test_the_cpu_needs_no_note_where_the_script_moves_all_itself(chosen: str) -> None:
+    result = run(MOVED_BY_THE_SCRIPT.format(chosen=chosen))
+    assert "Accelerator(device_placement=False)" in result.after.decode()
+    assert not any("this is the CPU" in n.message for n in result.notes)
+
+
 def test_a_method_of_an_object_overrules_no_device_of_it() -> None:
     text = OVERRULED.replace("cfg = CfgNode()", "learner = Learner()").replace("cfg", "learner")
     after = run(text.replace("MORE", "learner.fit(1)")).after.decode()

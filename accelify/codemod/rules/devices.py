@@ -355,6 +355,8 @@ def _unnumbered(script: Script, binding: Assignment) -> Iterator[Change | Remark
     if is_cpu(binding.value):
         if script.devices.cpu is not None or script.devices.is_without_a_gpu(binding):
             return  # what chooses it keeps the accelerator there, too
+        if script.devices.keeps_moves and binding not in (below for below, _ in script.devices.set_below):
+            return  # the script moves the models and batches there itself
         message = (
             "this is the CPU, but prepared models and batches are on the process's own device: use `accelerator.device`"
         )

@@ -28,7 +28,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind
+from accelify.codemod.training.item_numbers import ItemNumbers, Skipping, Whole, read_behind
 from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.loops.nesting import Nesting
@@ -281,6 +281,21 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
     is_divided = script.options.keep_global_batch and not script.prepared.is_sharded_sequence(loop)
     for whole in numbers.never_counted(loop, script.prepared.is_loader) if not is_divided else ():
         yield _waits(script, whole)
+    is_sequence = script.prepared.is_sharded_sequence(loop)
+    skipping = numbers.skipping(loop, script.prepared.is_loader, is_sequence=is_sequence)
+    for number in skipping if not is_divided else ():
+        yield _skips(script, number)
+
+
+def _skips(script: Script, number: Skipping) -> Remark:
+    """A number of which a process has only some values, in conditions."""
+    message = (
+        "on N processes this number skips values, because each counts its own 1/N of the rounds and this multiplies "
+        "the rounds of all: a condition on it ({0}) may never hold. Count the steps in a variable of its own, or "
+        "divide the multiplied number of rounds by the number of processes"
+    )
+    tests = tuple((script.path(test), test) for test in number.tests)
+    return Remark(NAME, script.path(number.node), number.node, message, Tier.REVIEW, lines=(tests,))
 
 
 def _waits(script: Script, whole: Whole) -> Change | Remark | Obstacle:

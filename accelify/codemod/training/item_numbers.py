@@ -43,6 +43,17 @@ class Whole:
     batches: ast.expr | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Skipping:
+    """A number that is worked out from this process's rounds of a loop and from more rounds than it takes.
+
+    tests: the conditions that ask for one of its values.
+    """
+
+    node: ast.BinOp
+    tests: Sequence[ast.If]
+
+
 def read_behind(program: Program, loop: Loop, source: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
     """The state of an iterator that a loop reads and that is already at later items: `data.where`."""
     making = set(_making(program, source))
@@ -132,6 +143,34 @@ class ItemNumbers:
                     batches = whole[0] if ends and is_plain and self._is_full_batches(whole[0], is_own) else None
                     yield Whole(node, self._steers(node, leaving=None), batches)
                     break
+
+    def skipping(self, loop: Loop, is_own: Callable[[ast.expr], bool], *, is_sequence: bool) -> Iterator[Skipping]:
+        """`epoch * batches + i`, where `i` counts a process's rounds and `batches` those of all, in conditions.
+
+        is_sequence: whether `shard` is given what the loop iterates over, so that other numbers are of all processes.
+        """
+        rounds = self._round_numbers(loop)
+        sums = [n for n in nodes_in(loop) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Add)]
+        for total in (n for n in sums if self.program.parent(n) not in sums):
+            terms = list(_terms(total))
+            strides = [t for t in terms if self._counts_outer_rounds(t, rounds)]
+            is_mixed = any(isinstance(t, ast.Name) and t.id in rounds for t in terms)
+            if not is_mixed or not any(is_sequence or self._is_whole(t, is_own) for t in strides):
+                continue
+            if any(is_own(of) for t in strides[:1] for of in sizes.measured_in(t)):
+                continue
+            numbers = {name for name, value in assigned_in(loop) if total in ast.walk(value)}
+            held = calculated(numbers, loop) if numbers else numbers
+            tests = [n for n in nodes_in(loop) if isinstance(n, ast.If) and _picks(n.test, held, total)]
+            if tests:
+                yield Skipping(total, tests)
+
+    def _counts_outer_rounds(self, term: ast.expr, rounds: Collection[str]) -> bool:
+        """Whether a term multiplies the number of another loop's round: `epoch * batches`, `(epoch - 1) * batches`."""
+        if not isinstance(term, ast.BinOp) or not isinstance(term.op, ast.Mult):
+            return False
+        named = [n for n in ast.walk(term) if isinstance(n, ast.Name)]
+        return any(n.id not in rounds and self.tracer.is_numbered(n) for n in named)
 
     def _named(self, node: ast.expr) -> set[str]:
         """The variables in an expression; not `config` of `config.patience`, which is another of its numbers."""
@@ -250,6 +289,22 @@ def _are_numbers(values: Values, held: Collection[Value]) -> bool:
     return bool(values) and all(
         v.owner in counters if isinstance(v, Element) else isinstance(v, Made) and v.node in numbered for v in values
     )
+
+
+def _terms(total: ast.expr) -> Iterator[ast.expr]:
+    """The terms of a sum."""
+    if isinstance(total, ast.BinOp) and isinstance(total.op, ast.Add):
+        yield from _terms(total.left)
+        yield from _terms(total.right)
+    else:
+        yield total
+
+
+def _picks(test: ast.expr, numbers: Collection[str], total: ast.AST) -> bool:
+    """Whether a condition holds for some values of a number alone: `step % 100 == 0`."""
+    nodes = list(ast.walk(test))
+    is_asked = total in nodes or not names_in(test).isdisjoint(numbers)
+    return is_asked and any(isinstance(n, (ast.Mod, ast.Eq)) for n in nodes)
 
 
 def _sizes(test: ast.expr) -> set[str]:

@@ -560,3 +560,28 @@ def test_what_else_goes_by_an_items_index_is_declined(skip: str) -> None:
     result = run(text)
     assert result.status is Status.DECLINED
     assert any("depends on an item's index" in n.message for n in result.notes)
+
+
+COUNTED = """\
+import torch
+from torch import nn
+X, batches = torch.randn(64, 4), 16
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for i, k in enumerate(range(0, 64, 4)):
+        model(X[k:k + 4]).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step = epoch * batches + i
+        {use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "is_said"),
+    [("if step % 8 == 0: torch.save(model.state_dict(), 'm.pt')", True), ("print(step)", False)],
+)
+def test_a_condition_on_a_number_that_skips_values(use: str, is_said: bool) -> None:
+    messages = [n.message for n in run(COUNTED.format(use=use)).notes]
+    assert any("this number skips values" in m and "(line 17) may never hold" in m for m in messages) == is_said

@@ -225,3 +225,75 @@ def test_a_batch_chosen_by_its_number(condition: str, is_chosen: bool) -> None:
     numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
     found = numbers.chosen(facts.statement("for k"))  # type: ignore[arg-type]  # a loop
     assert texts(found) == ([condition] if is_chosen else [])
+
+
+STRIDED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+SIZE = 4
+X, Y = torch.randn(64, 4), torch.randn(64, 2)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def parts(rows):
+    x = torch.stack(rows)
+    return [x[i:i + 4] for i in range(0, len(rows), 4)]
+loader = DataLoader(X, batch_size=SIZE * 4, collate_fn=parts)
+batches = 64 // SIZE
+"""
+OF_A_RANGE = "for epoch in range(3):\n    for i, k in enumerate(range(0, 64, SIZE)):\n"
+OF_GROUPS = "for epoch in range(3):\n    for n, group in enumerate(loader):\n        for i, x in enumerate(group):\n"
+OF_BATCHES = "for epoch in range(3):\n    for i, x in enumerate(DataLoader(X, batch_size=SIZE)):\n"
+OF_LOADER = "for epoch in range(3):\n    for i, x in enumerate(loader):\n"
+
+
+def skipping(loops: str, body: str) -> list[str]:
+    """The numbers that skip values on each of N processes, and are asked for."""
+    indent = " " * 4 * loops.count("for ")
+    data = "X[k:k + SIZE]" if loops is OF_A_RANGE else "x"
+    lines = [f"model({data}).pow(2).mean().backward()", "optimizer.step()", "optimizer.zero_grad()", *body.split("\n")]
+    facts = Facts(STRIDED + loops + "".join(f"{indent}{line}\n" for line in lines))
+    numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
+    loop = facts.statement(loops.strip().split("\n")[-1].strip().split(" in ")[0])
+    is_sequence = facts.script.prepared.is_sharded_sequence(loop)  # type: ignore[arg-type]  # a loop
+    found = numbers.skipping(loop, facts.script.prepared.is_loader, is_sequence=is_sequence)  # type: ignore[arg-type]  # a loop
+    return texts(each.node for each in found)
+
+
+SAVES = "torch.save(model.state_dict(), 'm.pt')"
+
+
+@pytest.mark.parametrize(
+    ("loops", "body", "number"),
+    [
+        (OF_A_RANGE, f"step = epoch * batches + i\nif step % 8 == 0: {SAVES}", "epoch * batches + i"),
+        (OF_A_RANGE, f"step = i + 1 + (epoch - 1) * batches\nif step == 30: {SAVES}", "i + 1 + (epoch - 1) * batches"),
+        (OF_A_RANGE, f"if (epoch * batches + i) % 8 == 0: {SAVES}", "epoch * batches + i"),
+        (OF_GROUPS, f"step = n * SIZE + i\nif step % 8 == 0: {SAVES}", "n * SIZE + i"),
+        (
+            OF_GROUPS,
+            f"step = n * SIZE + i + epoch * len(loader) * SIZE\nif not step % 8: {SAVES}",
+            "n * SIZE + i + epoch * len(loader) * SIZE",
+        ),
+        (OF_BATCHES, f"if (epoch * (len(X) // SIZE) + i) % 8 == 0: {SAVES}", "epoch * (len(X) // SIZE) + i"),
+    ],
+)
+def test_numbers_that_skip_values(loops: str, body: str, number: str) -> None:
+    assert skipping(loops, body) == [number]
+
+
+@pytest.mark.parametrize(
+    ("loops", "body"),
+    [
+        (OF_A_RANGE, "print(epoch * batches + i)"),  # no condition asks for it
+        (OF_A_RANGE, f"if i % 8 == 0: {SAVES}"),
+        (OF_A_RANGE, f"if epoch * batches + i > 100: {SAVES}"),  # it comes there, if later
+        (OF_A_RANGE, f"if (epoch + i) % 8 == 0: {SAVES}"),
+        (
+            OF_BATCHES.replace("DataLoader(X, batch_size=SIZE)", "loader"),
+            f"if (epoch * len(loader) + i) % 8 == 0: {SAVES}",
+        ),
+    ],
+)
+def test_numbers_that_skip_no_values(loops: str, body: str) -> None:
+    assert skipping(loops, body) == []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect, Role
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, method_of_call, names_in
@@ -43,6 +45,7 @@ class OwnData:
         self.roles = roles
         self.tracer = tracer
         self.iterables = iterables
+        self.chains = program.once(Chains)
         self.experience = Experience(program, tracer)
 
     def own(self, loop: Loop) -> tuple[str, ast.expr] | None:
@@ -177,7 +180,8 @@ class OwnData:
     def _picks_data(self, loop: ast.For) -> bool:
         """Whether a counter picks data: it indexes or slices something that is read."""
         counters = with_derived(names_in(loop.target), list(nodes_in(loop)))
-        picked = [p for node in nodes_in(loop) for p in self._picked(node, counters) if not self._evaluates(node, loop)]
+        nodes = (n for n in nodes_in(loop) if not self._evaluates(n, loop))
+        picked = [p for node in nodes for p in self._picked(node, counters) if self._is_numbered(p, loop)]
         if any(self.roles.learns(v) for p in picked for v in self.program.values(p)):
             return False  # which network is trained is no choice of data
         if any(self._is_of_folds(o) for p in picked for o in self.iterables.owners(p.value)):
@@ -212,17 +216,41 @@ class OwnData:
                     return True
         return False
 
+    def _is_numbered(self, picked: ast.Subscript, loop: ast.For) -> bool:
+        """Whether what indexes an item may come from the loop's number where it is read; elsewhere it is not known."""
+        if not self.program.inside(picked, loop):
+            return True
+        waiting, seen = [n for n in ast.walk(picked.slice) if isinstance(n, ast.Name)], set[ast.AST]()
+        while waiting:
+            for node in (d.node for d in self.chains.definitions(waiting.pop())):
+                if self.program.inside(node, loop.target):
+                    return True
+                if node not in seen and self.program.inside(node, loop):
+                    waiting += [n for n in ast.walk(self.program.statement(node)) if isinstance(n, ast.Name)]
+                seen.add(node)
+        return False
+
     def _evaluates(self, node: ast.AST, loop: ast.For) -> bool:
-        """Whether a node of a loop is under a `with torch.no_grad():` that gives the rest of the loop nothing."""
+        """Whether a node is in a block without gradients, or of some rounds, that gives the rest of the loop nothing.
+
+        `with torch.no_grad():`, or `if i % 100 == 0:` round code that does not train.
+        """
+        around = itertools.takewhile(lambda a: a is not loop, self.program.ancestors(node))
+        blocks: list[ast.AST] = [a for a in around if isinstance(a, ast.If) and node is not a.test]
         block = without_gradients(self.program, node)
-        if not isinstance(block, ast.With) or not self.program.inside(block, loop):
-            return False
-        given = {n.id for n in ast.walk(block) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        kept = any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in ast.walk(block))
-        reads = [n for n in nodes_in(loop) if isinstance(n, ast.Name) and n.id in given and isinstance(n.ctx, ast.Load)]
-        later = [n for n in reads if not self.program.inside(n, block)]
-        found = (d.node for n in later for d in self.program.definitions(n).definitions(n))
-        return not kept and not any(self.program.inside(d, block) for d in found)
+        blocks += [block] if isinstance(block, ast.With) and self.program.inside(block, loop) else []
+        return any(not self._gives(block, loop) for block in blocks)
+
+    def _gives(self, block: ast.AST, loop: ast.For) -> bool:
+        """Whether a block of a loop trains, or sets or changes what the rest of the loop reads."""
+        for node in ast.walk(block):
+            is_kept = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+            if is_kept or (isinstance(node, ast.Call) and self._goes_back(node)):
+                return True
+        names = (n for n in nodes_in(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        reads = (n for n in names if not self.program.inside(n, block) and not self._is_only_shown(n, loop))
+        data = (n for n in reads if not any(map(self.roles.learns, self.program.values(n))))
+        return any(self.program.inside(d.node, block) for n in data for d in self.chains.definitions(n))
 
     def _picked(self, node: ast.AST, counters: set[str]) -> Iterator[ast.Subscript]:
         """The expressions that a counter indexes or slices, here or in a function that is given it."""

@@ -118,6 +118,19 @@ def own(loop: str) -> tuple[str, str] | None:
             "range(9)",
         ),
         (f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        a.x = rows[i]\n", "sequence", "range(9)"),
+        # So may be what is picked in some rounds.
+        (f"for i in range(9):  {MARK}\n    if i % 3 == 0:\n        x = rows[i]\n    f(x)\n", "sequence", "range(9)"),
+        (f"for i in range(9):  {MARK}\n    if i > 2:\n        a.x = rows[i]\n    f(a)\n", "sequence", "range(9)"),
+        (
+            f"for i in range(9):  {MARK}\n    if i in g():\n        names[0] = rows[i]\n    f(names)\n",
+            "sequence",
+            "range(9)",
+        ),
+        (
+            f"for i in range(9):  {MARK}\n    if i in g():\n        loss(rows[i]).backward()\n",
+            "sequence",
+            "range(9)",
+        ),
         (f"for i, x in enumerate(rows):  {MARK}\n    f(x)\n", "sequence", "rows"),
         # What a method of text gives is made of it.
         (f"for x in rows:  {MARK}\n    f([index[w] for w in x[0].split()])\n", "sequence", "rows"),
@@ -194,6 +207,12 @@ def branches(made: str, other: str) -> tuple[str, str] | None:
         f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        f(rows[:i])\n",
         f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        f(pick(i))\n",
         f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        x = rows[:i]\n    x = g()\n    f(x)\n",
+        # What is picked in some rounds, of which the rest of the loop reads nothing, only evaluates.
+        f"for i in range(9):  {MARK}\n    f(g())\n    if i % 3 == 0:\n        print(h(rows[i // 3]))\n",
+        f"for i in range(9):  {MARK}\n    f(g())\n    if i % 3: log = {{}} | h(pick(i))\n    print(log)\n",
+        f"for i in range(9):  {MARK}\n    x = g()\n    f(x)\n    if i % 3:\n        x = rows[i]\n        h(x)\n",
+        # The same name holds a draw where it picks what is trained on.
+        f"for i in range(9):  {MARK}\n    k = g()\n    f(rows[k])\n    if i % 3:\n        k = i\n        h(rows[k])\n",
         f"for batch in rows:\n    for x in batch:  {MARK}\n        f(x)\n",
         f"def train(): loss().backward()\nfor i in range(9):  {MARK}\n    a[i + 1] = a[i] + train()\n    f(a[i])\n",
         # A fold is no batch: all processes train on nearly all rows.

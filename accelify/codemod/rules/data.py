@@ -33,6 +33,7 @@ from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.loops.range_ends import RangeEnd, range_end
+from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
 from accelify.codemod.training.randomness.workers import Workers, is_of_data
@@ -470,7 +471,7 @@ def _given_alike(script: Script) -> str:
     alike = [a for a in given if not script.metrics.ranks.is_own(a)]
     if len(alike) == len(given):
         return "data"
-    firsts = (c.args[0] for c in fed if c.args)
+    firsts = (c.args[0] for c in fed if c.args and without_gradients(script.program, c) is None)
     batches = (a for a in firsts if a in alike and isinstance(a, ast.Name) and _is_made_in(script, a, loops))
     return next((f"`{a.id}`" for a in batches), "")
 

@@ -88,8 +88,10 @@ class Origins:
 
     def _sources(self, node: ast.AST) -> Iterator[ast.AST]:
         if isinstance(node, ast.Name):
-            chains = self.program.once(Chains)
-            yield from (source for d in chains.definitions(node) for source in self._given(d))
+            is_network = any(map(self.roles.is_model, self.program.values(node)))  # which is changed where it runs
+            found = self.program.once(Chains).definitions(node)
+            given = (d for d in found if not is_network or d.kind is not Kind.IN_PLACE)
+            yield from (source for d in given for source in self._given(d))
         elif isinstance(node, ast.arg):
             frame = self.program.frame(node)
             calls = ((c, self.tracer.argument(c, frame, node.arg)) for c in self.program.calls_of(frame))

@@ -259,6 +259,13 @@ def test_a_loader_of_rows_that_each_round_draws(drawn: str, batch: str, is_alike
     assert any(m.startswith("each process draws its own data") for m in messages) is not is_alike
 
 
+def test_rows_that_are_evaluated_on_are_no_data_of_the_step() -> None:
+    text = ALIKE.format(batch="x = rows[torch.randperm(80)[:4]]", given="x", again="pass")
+    text += "    with torch.no_grad():\n        x = rows[:4]\n        print(net(x))\n"
+    messages = [n.message for n in run(text).notes]
+    assert any(m.startswith("each process draws its own data") for m in messages)
+
+
 @pytest.mark.parametrize(("get", "is_alike"), [("rows", True), ("rows[torch.randperm(80)]", False)])
 def test_a_model_s_own_method_that_draws_in_a_trainer(get: str, is_alike: bool) -> None:
     head = ALIKE.partition("rows = ")[0].replace("forward(self, x, t=0)", "fit(self, x)")

@@ -52,6 +52,11 @@ def test_through_calls_to_what_is_drawn() -> None:
     assert origins(text) == {"y", "random.choice(x)", "x"}
 
 
+def test_what_a_network_was_run_on_before_is_no_data_of_the_next_run() -> None:
+    text = "def render(net, rays):\n    return net(rays)\ndef f(x, y):\n    for i in g():\n"
+    assert origins(f"{text}        use(render(model, x))\n        render(model, y)\n") == {"x"}
+
+
 def test_an_object_is_no_data() -> None:
     assert origins("class A:\n    def f(self, x):\n        use(self.size, x)\n") == {"x"}
 

@@ -636,6 +636,22 @@ def _origins(program: Program, node: ast.expr) -> Iterator[ast.expr]:
         yield from (c[-1].value for c in program.once(Tracer).chains(node) if c[-1].value is not None)
 
 
+def handed_in(program: Program, node: ast.expr) -> list[ast.arg]:
+    """The parameters that an object, or the list it is in, comes from, of functions that the program never calls."""
+    tracer = program.once(Tracer)
+    if any(isinstance(value, Instance) for value in program.values(node)):
+        return []
+    loops = program.loops_round(node) if isinstance(node, ast.Name) else ()
+    lists = [loop.iter for loop in loops if isinstance(loop, ast.For) and ast.unparse(node) in _targets(loop)]
+    sources = [node, *(tracer.inside(each, "list", "reversed", "sorted") for each in lists)]
+    first = [chain[-1] for source in sources for chain in tracer.chains(source)]
+    return [b.node for b in first if b.kind == "parameter" and b.call is None and isinstance(b.node, ast.arg)]
+
+
+def _targets(loop: ast.For) -> set[str]:
+    return {name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
+
+
 def _imports_what_is_unknown(program: Program, call: ast.Call) -> bool:
     """Whether a call imports a module of whose name not even the beginning is known."""
     if not any(map(names.runs_code, program.called(call))) or not call.args or isinstance(call.args[0], ast.Constant):

@@ -113,3 +113,66 @@ def test_the_call_and_what_picks_its_object(tmp_path: Path, monkeypatch: pytest.
     (unread,) = UnreadCode(Program([parsed], project, [parsed])).calls()
     assert (unread.call.lineno, unread.picked.lineno) == (9, 6)
     assert unread.writes == ("hooks.py:4", "hooks.py:5")
+
+
+TRAINER = """\
+import torch
+class Trainer:
+    def __init__(self, model, optimizer, hooks=(), table=None):
+        self.model, self.optimizer, self.hooks, self.table = model, optimizer, hooks, table
+    def fit(self, loader, criterion):
+        for epoch in range(3):
+            for x, y in loader:
+                loss = criterion(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+            {use}
+"""
+
+
+def said_of_trainer(use: str) -> list[str]:
+    """The notes on unread code, for a trainer whose hooks a caller makes."""
+    Path("trainer.py").write_text(TRAINER.format(use=use))
+    results = rewrite_together(("trainer.py",), Options())
+    assert Status.MIGRATED in {r.status for r in results}
+    return [n.message for r in results for n in r.notes if "was not read" in n.message]
+
+
+@pytest.mark.parametrize(
+    ("use", "parameter"),
+    [
+        ("self.table.at_end(self.model)", "table"),
+        ("for hook in self.hooks: hook.at_end(self.model)", "hooks"),
+        ("for number, hook in enumerate(self.hooks): hook.at_end(self.model)", "hooks"),
+        (
+            "for hook in reversed(self.hooks):\n                if epoch:\n                    hook.at_end(self.model)",
+            "hooks",
+        ),
+    ],
+)
+def test_every_process_writes_what_objects_write_that_a_caller_gives(
+    use: str, parameter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hooks.py").write_text(HOOKS)
+    (message,) = said_of_trainer(use)
+    assert message.startswith(f"`at_end`: `{parameter}` (line 4) is given by a caller")
+    assert "(hooks.py:4, hooks.py:5)" in message
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "self.table.at_start(self.model)",
+        "self.at_end(self.model)\n    def at_end(self, model):\n        print(model)",
+        "self.optimizer.at_end(self.model)",
+        "print(self.table.at_end(self.model))",
+    ],
+)
+def test_what_a_caller_gives_and_what_writes_nothing_or_is_known(
+    use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hooks.py").write_text(f"{HOOKS}    def __init__(self):\n        open('saves.txt', 'w')\n")
+    assert said_of_trainer(use) == []

@@ -20,6 +20,7 @@ from accelify.codemod.semantics.call_conditions import may_run
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.library_calls import command
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Value
 
 _MOST_LINES = 6
 
@@ -211,24 +212,38 @@ def of_unknown_code(script: Script) -> Iterator[Remark]:
 
 def of_unread_code(script: Script) -> Iterator[Remark]:
     """One note for each function that runs code which was not read and writes: where, and how to write once there."""
-    found: dict[tuple[Scope, ast.Call], list[UnreadCall]] = {}
+    found: dict[tuple[Scope, ast.Call | ast.arg], list[UnreadCall]] = {}
     for unread in script.written.unread:
         frame, owner = script.program.frame(unread.call), unread.call.func.value  # type: ignore[attr-defined]  # a method
         is_guarded = unread.call in script.written.guarding.covered
-        if frame in script.run.run | script.run.trained and not is_guarded and not script.prepared.is_model(owner):
+        is_torchs = script.prepared.is_model(owner) or any(
+            map(partial(_is_for_training, script), script.program.values(owner))
+        )
+        if frame in script.run.run | script.run.trained and not is_guarded and not is_torchs:
             found.setdefault((frame, unread.picked), []).append(unread)
     for (_, picked), calls in found.items():
         first = min((unread.call for unread in calls), key=script.program.position)
         lines = list(dict.fromkeys(line for unread in calls for line in unread.writes))
         listed = ", ".join(lines[:_MOST_LINES]) + (", ..." if len(lines) > _MOST_LINES else "")
         named = ", ".join(dict.fromkeys(f"`{ast.unparse(c.call.func).rpartition('.')[2]}`" for c in calls))
+        by = (
+            f"`{picked.arg}` ({{0}}) is given by a caller"
+            if isinstance(picked, ast.arg)
+            else f"`{ast.unparse(picked.func)}` in {{0}} picks this by a name of run time"
+        )
         message = (
-            f"{{}}: `{ast.unparse(picked.func)}` in {{0}} picks this by a name of run time, so that its code was not "
-            f"read. Every process writes what it may write ({listed}): guard that with "
-            f"`if {script.options.runtime.module}.PartialState().is_main_process:`"
+            f"{{}}: {by}, so that its code was not read. Every process writes what it may write ({listed}): guard that "
+            f"with `if {script.options.runtime.module}.PartialState().is_main_process:`"
         )
         place = ((script.path(picked), picked),)
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named, lines=(place,))
+
+
+def _is_for_training(script: Script, value: Value) -> bool:
+    """Whether a value is of a kind that torch has, which writes no files."""
+    roles = script.roles
+    kinds = (roles.is_optimizer, roles.is_scheduler, roles.is_loader, roles.is_module, roles.is_loss)
+    return any(is_kind(value) for is_kind in kinds)
 
 
 def blocking(script: Script) -> Iterator[Remark]:

@@ -149,6 +149,7 @@ class Trait(_Fact):
     NEEDS_HOST = "needs_host"  # fails for a tensor that lives elsewhere than on the CPU
     NEEDS_NUMBER = "needs_number"  # of a GPU: fails for `torch.device("cuda")`
     SHAPE_ONLY = "shape_only"  # depends on shapes and types only, not on values
+    ASKED_ALONE = "asked_alone"  # given nothing, it says of what sort its object is: `x.type()`
     ATTRIBUTE = "attribute"  # is read, not called
     SCALAR = "scalar"  # makes a number of one of its argument
     OPENS = "opens"  # returns what is written or read through; what returns nothing: for the functions of its module

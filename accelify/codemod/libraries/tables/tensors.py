@@ -252,6 +252,8 @@ traits=attribute
         detach detach_ contiguous numpy tolist item data view view_as reshape squeeze unsqueeze flatten coalesce
         to_dense
     torch: clone detach
++ traits=asked_alone
+    <tensor>: type
 + traits=shows_tensor
     <tensor>: size shape view reshape float long double int unsqueeze squeeze numpy dim permute flatten item data
         resize_ view_as type_as ndim transpose requires_grad_ requires_grad detach clone contiguous argmax numel expand

@@ -407,6 +407,8 @@ class Expressions(Functions):
                 ast.Dict([ast.Constant(k.arg) for k in call.keywords], [k.value for k in call.keywords])
             )
         rows = self.chains.kinds.called(call)
+        if rows and not (call.args or call.keywords) and all(row.has(Trait.ASKED_ALONE) for row in rows):
+            return NONE
         labels = self._state_of(callees, position) | self.draws.by_model(call, callees)
         method = self.chains.kinds.method(call)
         if not (method is not None and rows and all(row.has(Trait.SAME_VALUES) for row in rows)):

@@ -241,13 +241,19 @@ class Running:
         return [n for n in stores if n.attr == read.attr and self.program.statement(n) is not here]
 
     def _keeps_parameter(self, function: Scope, name: str, depth: int) -> bool:
-        """Whether a function changes an argument by such calls alone."""
+        """Whether a function changes an argument by such calls alone, or moves its attributes: `self.w = self.w.to(x)`."""
         calls = self.program.calls_in(function)
         changed = ((c, node) for c in calls for node in (*self.chains.changed_by(c), *_set_by(c)))
         changes = [(c, node) for c, node in changed if _first_name(node) == name]
-        if not changes or any(_first_name(node) == name for node in _stored_or_renamed(function.node)):
+        stored = [node for node in _stored_or_renamed(function.node) if _first_name(node) == name]
+        if not (changes or stored) or not all(map(self._is_moved, stored)):
             return False
         return all(self.keeps_values(c, self.root(node), depth) for c, node in changes)
+
+    def _is_moved(self, target: ast.expr) -> bool:
+        """Whether an assignment gives a place its own values in another type, or on another device."""
+        value = self.program.assigned(target)[0] if isinstance(target, ast.Attribute) else None
+        return value is not None and ast.unparse(target) == ast.unparse(_without_moves(value)) and value is not target
 
     def loop_that_runs(self, frame: Scope) -> Loop | None:
         """A sharded loop whose rounds call a function, themselves or through others."""
@@ -263,10 +269,7 @@ class Running:
     def _reads_itself(self, definition: Definition) -> bool:
         """Whether an assignment gives a variable a value that is made from its last one."""
         value = self.program.assigned(definition.node)[0]
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            if not methods.keeps_values(value.func.attr) and not methods.moves(value.func.attr):
-                break
-            value = value.func.value  # `x = x.to(device)` is what it was
+        value = _without_moves(value) if value is not None else None  # `x = x.to(device)` is what it was
         if value is None or self._names_variable(value, definition.variable):
             return False
         return self._is_made_from(value, definition, set())
@@ -367,6 +370,15 @@ def _stored_or_renamed(function: ast.AST) -> Iterator[ast.expr]:
             yield node
         elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):
             yield node.value
+
+
+def _without_moves(value: ast.expr) -> ast.expr:
+    """`x` of `x.to(device)` and of `x.float().cpu()`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if not methods.keeps_values(value.func.attr) and not methods.moves(value.func.attr):
+            break
+        value = value.func.value
+    return value
 
 
 def _is_read(node: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:

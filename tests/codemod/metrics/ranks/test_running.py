@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.running import Running
 from accelify.codemod.metrics.ranks.shards import Shards
+from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, training
 
 
@@ -79,3 +81,42 @@ def test_a_call_that_sets_attributes_anew(forward: str, batch: str, is_running: 
     defined = [d for d in ranks.chains.facts(call).at(call) if d.variable.name == "error"]
     assert defined
     assert any(ranks.running.loop_in(d) is not None for d in defined) is is_running
+
+
+MOVED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = TensorDataset(torch.randn(8, 4), torch.zeros(8).long())
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.tensor([0.2, 0.8])
+    def forward(self, out, y):
+        {moved}
+        return nn.functional.cross_entropy(out, y, weight=self.weight)
+model, loss_of = nn.Linear(4, 2), Weighted()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(rows, batch_size=2):
+    loss = loss_of(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "is_running"),
+    [
+        ("self.weight = self.weight.to(out.device)", False),
+        ("self.weight = self.weight.float().type_as(out)", False),
+        ("if self.weight.type() != out.data.type():\n            self.weight = self.weight.type_as(out.data)", False),
+        ("if self.weight.dtype != out.dtype:\n            self.weight = self.weight.to(out)", False),
+        ("self.weight = 0.9 * self.weight.to(out.device)", True),
+        ("self.weight = self.weight.to(out.device) + out.detach().mean(0)", True),
+        ("if out.sum() > 0:\n            self.weight = self.weight * 0.9", True),
+    ],
+)
+def test_a_constant_that_a_loss_moves_to_its_inputs_is_no_state(moved: str, is_running: bool) -> None:
+    facts = Facts(MOVED.format(moved=moved))
+    assert bool(facts.script.metrics.ranks.of(facts["loss_of(model(x), y)"]).of(Mark.STEPS, Mark.RUNNING)) is is_running

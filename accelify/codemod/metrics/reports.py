@@ -10,10 +10,12 @@ from enum import Enum
 from functools import cache
 from itertools import takewhile
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.metrics.ranks.labels import Given, Mark, Origin
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.ranks.shards import Loop
+from accelify.codemod.metrics.rows.pooling import Pooling
 from accelify.codemod.metrics.sinks import Sink, Sinks, Way, leaves
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
 from accelify.codemod.semantics.chains import Chains
@@ -22,9 +24,12 @@ from accelify.codemod.semantics.program import COMPREHENSIONS
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Generated, Instance, Value
 from accelify.codemod.semantics.visits.first_rounds import set_in_first_round
+from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Round = Loop | ast.FunctionDef | ast.AsyncFunctionDef  # what is run again and again
 _DRAWN_INTO = frozenset({Effect.PLOTS, Effect.SHOWS})
 _OF_DRAWS = {Mark.DRAW, Mark.PICKED, Mark.CHOSEN, Mark.RUNNING}
 
@@ -54,7 +59,8 @@ class Report:
     """A value of one rank's own: what it is, where it comes to be or is shown, and its name.
 
     leaves: where it is shown, saved or passed on. is_of_shard: whether it stands for all batches of one process, or the
-    script decides by it; not of what is only shown while the loop runs.
+    script decides by it; not of what is only shown while the loop runs. is_pooled: whether a state is computed from all
+    rows of a batch together, so that ranks have different ones.
     """
 
     about: About
@@ -63,6 +69,7 @@ class Report:
     loop: ast.AST
     leaves: tuple[ast.AST, ...] = ()
     is_of_shard: bool = True
+    is_pooled: bool = False
 
     @property
     def is_of_some_batches(self) -> bool:
@@ -83,6 +90,7 @@ class Reports:
         self.program = ranks.program
         self.is_reduced = is_reduced
         self.losses = losses
+        self.pooling = Pooling(ranks)
         self.origins = Origins(ranks.program, ranks.program.once(Roles), ranks.chains.tracer)
         self._found: dict[tuple[object, ...], Report] = {}
         self._leaves: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of what was found
@@ -311,8 +319,8 @@ class Reports:
 
     def _of_state(self, loss: ast.expr) -> None:
         """Report what earlier steps put aside for the loss of a later one; a sum that is trained on itself is none."""
-        for root, loop in self._in_rounds(loss, set()):
-            self._of_carried(root, loop)
+        for root, place in self._in_rounds(loss, set()):
+            self._of_carried(root, place)
         for origin in sorted((o for o in self.ranks.of(loss).of(Mark.RUNNING) if o.differs), key=_by_place):
             text, around = self._updated_text(origin.node), self.ranks.running.loop_of(origin.node)
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
@@ -327,7 +335,7 @@ class Reports:
         self._state.add(report.node)
         key = (report.about, report.text)
         if key not in self._found and self._is_of_shard(definitions):
-            self._found[key] = report
+            self._found[key] = replace(report, is_pooled=self.pooling.sets_pooled(report.node))
 
     def _find_updated_text(self, node: ast.AST) -> str:
         """The name of what an update changes from round to round, and no other argument that it is given."""
@@ -370,21 +378,26 @@ class Reports:
         inner = takewhile(lambda loop: loop not in self.ranks.rounds, self.program.loops_round(node))
         return any(isinstance(loop, ast.For) and set_in_first_round(loop, text) for loop in inner)
 
-    def _in_rounds(self, node: ast.expr, seen: set[Scope]) -> Iterator[tuple[ast.expr, Loop]]:
-        """The sharded loop round an expression; if there is none, those round the calls of its function."""
+    def _in_rounds(self, node: ast.expr, seen: set[Scope]) -> Iterator[tuple[ast.expr, Round]]:
+        """The sharded loop round an expression; if there is none, its function, and those round the calls of that."""
         around: Loop | None = next((n for n in self.program.loops_round(node) if n in self.ranks.rounds), None)
         frame = self.program.frame(node)
         if around is not None:
             yield node, around
         elif frame not in seen:
+            if isinstance(frame.node, FUNCTIONS) and self.ranks.running.loop_that_runs(frame) is not None:
+                yield node, frame.node
             behind = set(self.origins.along([node], lambda made: True))
             names = [p.arg for p in frame.parameters if p in behind]
             given = (self.ranks.chains.given(c, frame, n) for c in self.program.calls_of(frame) for n in names)
             for argument in filter(None, given):
                 yield from self._in_rounds(argument, seen | {frame})
 
-    def _of_carried(self, root: ast.expr, loop: Loop) -> None:
-        """Report the variables that a round gets from the one before, and a loss is computed from."""
+    def _of_carried(self, root: ast.expr, place: Round) -> None:
+        """Report the variables that a round gets from the one before, and a loss is computed from.
+
+        place: the loop, or a function that each round of one runs.
+        """
         queue: list[ast.AST] = [root]
         seen: set[ast.AST] = set()
         while queue:
@@ -392,36 +405,57 @@ class Reports:
                 if read in seen or self.ranks.shards.is_alike(read):
                     continue
                 seen.add(read)
-                definitions = self.ranks.chains.definitions(read)
-                set_now = [d for d in definitions if self._is_of_this_round(d.node, read, loop)]
-                now, every = [d.node for d in set_now], [d.node for d in definitions]
-                if isinstance(read, ast.Name) and self.ranks.running.is_set_in_each_round(read, now, every, loop):
-                    definitions = frozenset(set_now)
-                for definition in sorted(definitions, key=lambda d: self.program.position(d.node)):
-                    values = list(self._given_by(definition, loop))
-                    if self._is_of_this_round(definition.node, read, loop):
+                for definition in sorted(self._reaching(read, place), key=lambda d: self.program.position(d.node)):
+                    values = list(self._given_by(definition, place))
+                    if self._is_of_this_round(definition.node, read, place):
                         queue.extend(values)
-                    elif (
-                        values
-                        and (definition.kind is not Kind.IN_PLACE or self.ranks.running.loop_in(definition) is not None)
-                        and self.ranks.given_by(definition).is_own
-                        and self._is_kept(definition.node)
-                        and not self._is_sum_of_losses(definition.node)
-                        and not self._asks_for_data(definition.node)
-                    ):
-                        is_carried = definition.kind is Kind.ASSIGNMENT and self.program.inside(definition.node, loop)
-                        about = About.CARRIED if is_carried else About.STATE  # or made by a pass before the loop
-                        text = self._updated_text(definition.node)
-                        self._add_state(Report(about, definition.node, text, loop), [definition])
+                    elif values and self._is_own_state(definition, read):
+                        self._add_carried(definition, place)
+
+    def _reaching(self, read: ast.expr, place: Round) -> frozenset[Definition]:
+        """The definitions that may give a variable its value in a round; no others where each round sets it."""
+        definitions = self.ranks.chains.definitions(read)
+        if not isinstance(read, ast.Name) or isinstance(place, FUNCTIONS):
+            return definitions
+        set_now = [d for d in definitions if self._is_of_this_round(d.node, read, place)]
+        now, every = [d.node for d in set_now], [d.node for d in definitions]
+        is_set = self.ranks.running.is_set_in_each_round(read, now, every, place)
+        return frozenset(set_now) if is_set else definitions
+
+    def _is_own_state(self, definition: Definition, read: ast.expr) -> bool:
+        """Whether what a definition of an earlier round gives what is read is a rank's own, and kept until then."""
+        running = self.ranks.running
+        is_left = (
+            definition.kind is not Kind.IN_PLACE
+            or running.loop_in(definition) is not None
+            or (running.replaces_values(definition) and self.ranks.is_own(self._whole(read)))
+        )
+        node = definition.node
+        is_own = is_left and self.ranks.given_by(definition).is_own and self._is_kept(node)
+        return is_own and not self._is_sum_of_losses(node) and not self._asks_for_data(node)
+
+    def _whole(self, read: ast.expr) -> ast.expr:
+        """`state["weight"]`, where `state` is read."""
+        while isinstance(outer := self.program.parent(read), (ast.Attribute, ast.Subscript)) and outer.value is read:
+            read = outer
+        return read
+
+    def _add_carried(self, definition: Definition, place: Round) -> None:
+        is_carried = definition.kind is Kind.ASSIGNMENT and self.program.inside(definition.node, place)
+        about = About.CARRIED if is_carried else About.STATE  # or made by a pass before the loop
+        loop = self._loop_round(definition.node) or place
+        self._add_state(Report(about, definition.node, self._updated_text(definition.node), loop), [definition])
 
     def _asks_for_data(self, node: ast.AST) -> bool:
         """Whether a statement takes the next batch, `x, y = ahead.next()`: to have it early is no state."""
         return self.program.iterator(getattr(self.program.statement(node), "value", None)) is not None
 
-    def _is_of_this_round(self, node: ast.AST, read: ast.AST, loop: Loop) -> bool:
-        """Whether what a definition gives may be read in the same round of a loop."""
-        head = loop.test if isinstance(loop, ast.While) else loop.target
-        return self.program.inside(node, loop) and self.ranks.chains.flow(loop).reaches(node, read, without=[head])
+    def _is_of_this_round(self, node: ast.AST, read: ast.AST, place: Round) -> bool:
+        """Whether what a definition gives may be read in the same round of a loop, or run of a function."""
+        if not self.program.inside(node, place):
+            return False
+        head = getattr(place, "target", None) or getattr(place, "test", None)  # a function has none
+        return self.ranks.chains.flow(place).reaches(node, read, without=[head] if head is not None else [])
 
     def _reads(self, node: ast.AST) -> Iterator[ast.expr]:
         """The names and attributes in an expression; not of what gives the next batch."""
@@ -434,10 +468,11 @@ class Reports:
         for child in ast.iter_child_nodes(node):
             yield from self._reads(child)
 
-    def _given_by(self, definition: Definition, loop: Loop) -> Iterator[ast.expr]:
-        """The expressions from which a definition in the function of a loop makes a value."""
+    def _given_by(self, definition: Definition, place: Round) -> Iterator[ast.expr]:
+        """The expressions from which a definition in the function of a loop, or in one, makes a value."""
         node = definition.node
-        if self.program.frame(node) is not self.program.frame(loop):
+        frame = self.program.frame(node)
+        if frame.node is not place and frame is not self.program.frame(place):
             return
         if isinstance(node, ast.Call):
             yield from [*node.args, *(k.value for k in node.keywords)]
@@ -449,7 +484,8 @@ class Reports:
     def _is_sum_of_losses(self, node: ast.AST) -> bool:
         """Whether a sum is of tensors with their graphs, on which a backward pass runs."""
         added = addition(self.ranks.chains, node)
-        return added is not None and not all(map(self._has_no_graph, added.parts))
+        is_graph = added is not None and not all(map(self._has_no_graph, added.parts))
+        return is_graph and without_gradients(self.program, node) is None
 
     def _is_kept(self, node: ast.AST) -> bool:
         """Whether an update keeps what it is given: a module has done with it after its forward pass."""
@@ -482,13 +518,15 @@ class Reports:
 
 
 def updated_text(chains: Chains, node: ast.AST, is_meant: Callable[[ast.expr], bool] = lambda changed: True) -> str:
-    """The name of what an update changes: `total` of `total.add_(x)`, `losses` of `losses[k].append(x)`.
+    """The name of what an update changes: `total` of `total.add_(x)`, of `total.data`, `seen` of `seen[k].append(x)`.
 
     is_meant: which it is of several arguments that a call changes.
     """
     changed = chains.changed_by(node) if isinstance(node, ast.Call) else []
     target = next(filter(is_meant, changed), changed[0] if changed else node)
     while isinstance(target, ast.Subscript) and isinstance(node, ast.Call):
+        target = target.value
+    while isinstance(target, ast.Attribute) and methods.is_view(target.attr):
         target = target.value
     return ast.unparse(target)
 

@@ -13,6 +13,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from accelify.codemod.devices.destinations import makes_current
@@ -41,6 +42,7 @@ from accelify.codemod.metrics.progress import (
     shrunken_schedules,
 )
 from accelify.codemod.metrics.reports import About, Report
+from accelify.codemod.metrics.rows.pooling import Pooling
 from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.preparing.parallel_wrappers import divided_batches, is_plain_call
@@ -104,6 +106,10 @@ _OWN = {
         Tier.REVIEW,
     ),
 }
+_POOLED = (
+    "later losses are computed with {}, which each process computes from its own batch: average it over the processes "
+    '(`{}.reduce(..., "mean")`{}) before it is used, or compute it from the gathered batches'
+)
 _SHARD = "{}, called with a prepared loader, sees this process's shard only, and so do its sums"
 
 
@@ -159,10 +165,8 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _seeded_apart(script)
     yield from _drawn_early(script)
     yield from _changed_in_forward(script, states)
-    for node, name in carried_states(script.metrics) if not script.is_by_hand and not _divides(script) else ():
-        message, tier = _OWN[About.CARRIED]
-        yield Remark(NAME, script.path(node), node, message, tier, about=f"`self.{name}`")
     if not script.is_by_hand:
+        yield from _carried(script)
         yield from _kept_by_hooks(script)
         yield from _refreshed(script)
     yield from _summed(script)
@@ -250,6 +254,26 @@ def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -
         )
         node = listed[0][0]
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _carried(script: Script) -> Iterator[Remark]:
+    """What a forward pass keeps in plain attributes for the next one: a hidden state, or a value of its whole batch."""
+    pooling = Pooling(script.metrics.ranks)
+    for node, name in carried_states(script.metrics):
+        is_pooled = pooling.sets_pooled(node)
+        message, tier = _OWN[About.CARRIED]
+        message = _pooled(script, node) if is_pooled else message
+        if is_pooled or not _divides(script):
+            yield Remark(NAME, script.path(node), node, message, tier, about=f"`self.{name}`")
+
+
+def _pooled(script: Script, node: ast.AST) -> str:
+    """The message on a state that is computed from all rows of a batch; `{}` stands for its name."""
+    rounds, ranks = script.metrics.ranks.rounds, script.metrics.ranks
+    inner = takewhile(lambda loop: loop not in rounds, script.program.loops_round(node))
+    is_apart = any(inner) or any(ranks.is_own(b.test) for b, _ in script.program.branches_round(node))
+    where = ", where all of them come to" if is_apart else ""
+    return _POOLED.format("{}", script.accelerator(node) or script.reach.name, where)
 
 
 def _kept_by_hooks(script: Script) -> Iterator[Remark]:
@@ -344,7 +368,7 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue  # of its own episodes
         if report.about in _STATES and script.program.statement(report.node) in noted:
             continue
-        if report.about is About.CARRIED and _divides(script):
+        if report.about is About.CARRIED and not report.is_pooled and _divides(script):
             continue  # each process has its rows of every batch
         if script.is_by_hand and report.about not in _OF_SHARDS:
             continue  # the script has had these of one process before, and meant to
@@ -355,6 +379,7 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue  # said of the counter
         message, tier = _OWN[About.BATCH if report.is_of_some_batches else report.about]
         message = _OWN_PLACES if message is _OWN_SHARD and _fills_an_array(script, report) else message
+        message = _pooled(script, report.node) if report.is_pooled else message
         shows = tuple((script.path(node), node) for node in report.leaves)
         about = _quoted(report.text)
         yield Remark(NAME, script.path(report.node), report.node, message, tier, about=about, shows=shows)

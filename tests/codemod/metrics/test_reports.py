@@ -392,6 +392,128 @@ def test_a_state_that_each_call_begins_anew(forward: str, expected: list[About])
     assert kept(forward=forward, put=put) == expected
 
 
+IN_PLACE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = TensorDataset(torch.randn(8, 4), torch.zeros(8, 1))
+model, other = nn.Linear(4, 1), nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept, seen = torch.zeros(1), {{"weight": 1.0, "loss": 0.0}}
+for x, y in DataLoader(rows, batch_size=2):
+    {first}
+    loss = (model(x) - y).pow(2).mean() * (1 + kept).sum() * seen["weight"]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "reported"),
+    [
+        ("kept.data = loss.detach()[None]", ["kept"]),
+        ("kept.data.copy_(loss.detach())", ["kept"]),
+        ("kept.copy_(loss.detach())", ["kept"]),
+        ("kept.fill_(loss.item())", ["kept"]),
+        ("kept.set_(loss.detach()[None])", ["kept"]),
+        ("kept[0] = loss.item()", ["kept[0]"]),
+        ("kept[:] = x.detach().mean(0)[:1]", ["kept[:]"]),
+        ("seen['weight'] = loss.item()", ["seen['weight']"]),
+        # What no loss is computed with, or is the same on all ranks.
+        ("seen['loss'] = loss.item()", []),
+        ("kept.fill_(0.5)", []),
+        ("kept.data = torch.ones(1)", []),
+        ("other.weight.data.copy_(x.mean(0))", []),
+    ],
+)
+def test_a_state_that_gets_other_values_in_place(last: str, reported: list[str]) -> None:
+    found = Facts(IN_PLACE.format(first="pass", last=last)).script.metrics.reports
+    assert [(r.text, r.is_pooled) for r in found if r.about is About.STATE] == [(text, True) for text in reported]
+
+
+@pytest.mark.parametrize("first", ["kept.copy_(x.mean())", "kept.data = x.mean(0)[:1]", "kept[0] = x.mean()"])
+def test_what_gets_other_values_in_place_before_the_loss_is_of_its_batch(first: str) -> None:
+    assert not Facts(IN_PLACE.format(first=first, last="pass")).script.metrics.reports
+
+
+STEPS = """import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self):
+        self.radius, self.last, self.net = torch.tensor(1.0), 0, nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def step(self, x):
+        {first}
+        distances = self.net(x).pow(2).sum(1)
+        loss = torch.relu(distances - self.radius).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        {last}
+    def fit(self, loader):
+        for x in loader:
+            self.step(x)
+Trainer().fit(DataLoader(rows, batch_size=2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "abouts"),
+    [
+        ("pass", "self.radius = torch.quantile(distances.detach(), 0.9)", [About.CARRIED]),
+        ("pass", "self.radius.data = torch.quantile(distances.detach(), 0.9)", [About.STATE]),
+        ("pass", "self.radius.copy_(distances.detach().mean())", [About.STATE]),
+        ("self.radius = x.std()", "pass", []),
+        ("self.radius.copy_(x.std())", "pass", []),
+        ("pass", "self.last = distances.mean().item()", []),
+        ("pass", "self.radius = self.radius * 0.9", []),
+    ],
+)
+def test_a_state_that_a_method_of_each_round_keeps(first: str, last: str, abouts: list[About]) -> None:
+    assert [r.about for r in Facts(STEPS.format(first=first, last=last)).script.metrics.reports] == abouts
+
+
+CENTERS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Centers:
+    def __init__(self):
+        self.centers = torch.zeros(3, 3)
+    def __call__(self, x, y):
+        loss = (x - self.centers[y]).pow(2).mean()
+        self.learn(x, y)
+        return loss
+    def learn(self, x, y):
+        with torch.no_grad():
+            for c in y.unique():
+                {update}
+model, centers = nn.Linear(4, 3), Centers()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(rows, batch_size=2):
+    loss = centers(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "reported"),
+    [
+        ("self.centers[c] -= 0.5 * (self.centers[c] - x[y == c]).mean(0)", ["self.centers[c]"]),
+        ("self.centers[c] += (x[y == c] - self.centers[c]).mean(0)", ["self.centers[c]"]),
+        ("self.seen = c", []),
+    ],
+)
+def test_a_sum_without_gradients_is_none_of_losses(update: str, reported: list[str]) -> None:
+    found = Facts(CENTERS.format(update=update)).script.metrics.reports
+    assert [r.text for r in found if r.about is About.STATE] == reported
+
+
 SAMPLER = """\
 import random
 import torch

@@ -717,3 +717,57 @@ def test_a_size_of_the_data_above_the_preparation() -> None:
     text = training_script(before="rows = [(torch.randn(4), torch.randn(1))] * 8")
     result = run(text.replace("loader = DataLoader(rows, batch_size=2)", f"def load():\n{body}\nloader = load()"))
     assert not any("size of this process's shard" in n.message for n in result.notes)
+
+
+STATES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out, self.scale, self.hidden = nn.GRU(4, 4), nn.Linear(4, 1), 1.0, None
+    def forward(self, x):
+        out, hidden = self.cell(x, self.hidden)
+        {forward}
+        return self.out(out) * self.scale
+model, k, seen = Net(), 0.0, torch.zeros(1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(rows, batch_size=2):
+    out = model(x)
+    loss = (out - y).pow(2).mean() + k * out.abs().mean() + seen.mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {last}
+"""
+AVERAGED, CONSECUTIVE = (
+    'average it over the processes (`accelerator.reduce(..., "mean")`',
+    "does not need consecutive ones",
+)
+
+
+@pytest.mark.parametrize(
+    ("slots", "about", "words"),
+    [
+        ({"last": "k = min(max(k + 0.1 * loss.item(), 0), 1)"}, "`k`", f"{AVERAGED})"),
+        ({"last": "k += 0.1 * (loss.item() - 0.5)"}, "`k`", f"{AVERAGED})"),
+        ({"last": "seen.data = out.detach().std()[None]"}, "`seen`", f"{AVERAGED})"),
+        ({"forward": "self.scale = 0.9 * self.scale + out.detach().mean()"}, "`self.scale`", AVERAGED),
+        ({"forward": "self.hidden = hidden.detach()"}, "`self.hidden`", CONSECUTIVE),
+        ({"last": "if out.mean() > 0:\n        k = out.mean().item()"}, "`k`", f"{AVERAGED}, where all of them come"),
+    ],
+)
+def test_what_later_losses_are_computed_with(slots: dict[str, str], about: str, words: str) -> None:
+    text = STATES.format(**{"forward": "pass", "last": "pass"} | slots)
+    found = [r for r in notes.find(Facts(text).script) if AVERAGED in r.message or CONSECUTIVE in r.message]
+    assert {r.about for r in found} == {about}
+    assert all(words in r.message for r in found)
+
+
+def test_what_later_losses_are_computed_with_where_batches_are_divided() -> None:
+    """A hidden state has then each process's rows of every batch, and a value of all rows differs all the same."""
+    forward = "self.scale, self.hidden = out.detach().mean() * self.scale, hidden.detach()"
+    result = run(STATES.format(forward=forward, last="pass"), Options(keep_global_batch=True))
+    said = [n.message for n in result.notes if AVERAGED in n.message or CONSECUTIVE in n.message]
+    assert [AVERAGED in message for message in said] == [True]

@@ -143,6 +143,19 @@ class Running:
         found = (self.loop_in(d) for d in self.chains.facts(node).at(node))
         return next((loop for loop in found if loop is not None), None)
 
+    def replaces_values(self, definition: Definition) -> bool:
+        """Whether a variable's object gets other values in place: `x.data = y`, `x.copy_(y)`, `x[0] = y`.
+
+        Not one that only holds the object that does.
+        """
+        node = definition.node
+        if definition.kind is not Kind.IN_PLACE or not self._is_replaced(node):
+            return False
+        if isinstance(node, ast.Call):
+            return definition.variable in map(self.root, self.chains.changed_by(node))
+        is_of_it = isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and methods.is_view(node.attr))
+        return is_of_it and self.root(node.value) == definition.variable  # type: ignore[attr-defined]  # has an owner
+
     def _is_replaced(self, node: ast.AST) -> bool:
         """Whether a change of an object gives all or one part of it other values: `x.copy_(y)`, `log["x"] = x`.
 
@@ -241,7 +254,7 @@ class Running:
         return [n for n in stores if n.attr == read.attr and self.program.statement(n) is not here]
 
     def _keeps_parameter(self, function: Scope, name: str, depth: int) -> bool:
-        """Whether a function changes an argument by such calls alone, or moves its attributes: `self.w = self.w.to(x)`."""
+        """Whether a function changes an argument by such calls alone, or by `self.w = self.w.to(x)`."""
         calls = self.program.calls_in(function)
         changed = ((c, node) for c in calls for node in (*self.chains.changed_by(c), *_set_by(c)))
         changes = [(c, node) for c, node in changed if _first_name(node) == name]

@@ -15,6 +15,7 @@ from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.values import Argument, Constant, Value
+from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
@@ -88,9 +89,20 @@ class _OwnSeeds:
         for call in self.program.calls:
             if drawn & {e.value for e in self.effects.of_call(call).effects & DRAWS}:
                 outer = self.loops.nesting.stack(call)
-                if rounds.intersection(outer) and self.steps.isdisjoint(outer) and self.program.may_follow(call, seed):
+                within = rounds.intersection(outer) if self.steps.isdisjoint(outer) else set()
+                if self.program.may_follow(call, seed) and any(self._comes_before_steps(call, r) for r in within):
                     return True
         return False
+
+    def _comes_before_steps(self, call: ast.Call, loop: Loop) -> bool:
+        """Whether a round takes steps after a call: not an evaluation that ends it."""
+        if self.program.frame(call) is not self.program.frame(loop):
+            return False  # what its function draws counts where the loop calls that
+        frames = {self.program.frame(step) for step in self.training.steps}
+        calls = (n for n in ast.walk(loop) if isinstance(n, ast.Call))
+        places = (c for c in calls if c in self.training.steps or not frames.isdisjoint(self.program.run_through([c])))
+        last = max(map(self.program.position, places), default=None)
+        return last is None or self.program.position(call) <= last
 
     def _has_own_seed(self, call: ast.Call) -> bool:
         given = [*call.args, *(k.value for k in call.keywords)]

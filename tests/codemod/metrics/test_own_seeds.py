@@ -90,6 +90,48 @@ def test_seeds_of_each_round_of_a_sharded_loop(before: str, of_data: str, step: 
     assert ["its shard of its own" in n.message for n in found] == [True] * is_noted
 
 
+ENDING = """
+import random
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+X, Y = torch.randn(40, 4), torch.randn(40, 1)
+rows = TensorDataset(X, Y)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def loss_of(x, y, learn=False):
+    loss = ((model(x) - y) ** 2).mean()
+    if learn:
+        loss.backward()
+    return loss.item()
+def check():
+    with torch.no_grad():
+        return loss_of(X + np.random.rand(), Y + random.random())
+for epoch in range(3):
+    {before}
+    for x, y in DataLoader(rows, batch_size=8, shuffle=True):
+        optimizer.zero_grad()
+        loss_of(x, y, learn=True)
+        optimizer.step()
+    {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_noted"),
+    [
+        ("np.random.seed()", "print(check())", False),
+        ("random.seed(None)", "print(check())", False),
+        ("np.random.seed()", "shown = np.random.choice(40, 3); print(X[shown])", False),
+        ("np.random.seed(); scale = np.random.rand()", "print(check())", True),
+        ("random.seed(); check()", "pass", True),
+    ],
+)
+def test_what_a_round_draws_behind_its_steps_is_no_data_of_theirs(before: str, after: str, *, is_noted: bool) -> None:
+    notes = run(ENDING.format(before=before, after=after)).notes
+    assert any("another seed" in n.message for n in notes) == is_noted
+
+
 @pytest.mark.parametrize(
     ("made", "drawn", "found"),
     [

@@ -91,9 +91,12 @@ class Functions(Solver):
         given = self._given_in(labels)
         return labels - given | self._filled_in(given, lambda scope, name: self._get(Argument(scope, name)))
 
-    def _filled_in(self, given: Iterable[Given], passed: Callable[[Scope, str], Labels]) -> Labels:
+    def _filled_in(
+        self, given: Iterable[Given], passed: Callable[[Scope, str], Labels], *, is_round: bool = True
+    ) -> Labels:
         """The labels of what parameters, or parts of them, stand for where arguments have some labels.
 
+        is_round: whether that is in a round of a sharded loop, so that what is added up is its rank's own sum.
         Thousands of labels differ in the place alone that they are put into, so what goes there is worked out once.
         """
         places: dict[str | None, set[Given]] = {}
@@ -106,7 +109,8 @@ class Functions(Solver):
             if at not in arguments:
                 arguments[at] = passed(*at)
             part = self._part(arguments[at], la.at)
-            put[la] = part if la.update is None else self._updated(part, la.update)
+            kept = frozenset(p for p in part if isinstance(p, Origin) and not p.differs and not is_round)
+            put[la] = part if la.update is None else kept | self._updated(part - kept, la.update)
         found: set[Label] = set()
         together: dict[frozenset[Given], Labels] = {}
         for into, params in places.items():
@@ -125,7 +129,8 @@ class Functions(Solver):
             return labels
         given = {label for label in self._given_in(labels) if label.scope is callee}
         passed = {name: self._passed(call, callee, name) for name in sorted({label.name for label in given})}
-        return labels - given | self._filled_in(given, lambda _, name: passed[name])
+        is_round = self.draws.is_in_a_round(call)
+        return labels - given | self._filled_in(given, lambda _, name: passed[name], is_round=is_round)
 
     # Conditions.
 

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.metrics.ranks.functions import Functions
+from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, training
 
 CHOSEN = """\
@@ -34,3 +35,62 @@ def test_what_a_function_gives(test: str, otherwise: str, is_own: bool) -> None:
     node = facts["kept(loss.item(), epoch)"]
     assert isinstance(node, ast.expr)
     assert ranks.is_own(node) is is_own
+
+
+METERED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Meter:
+    def __init__(self):
+        self.sum = self.count = 0
+    def update(self, value, n):
+        self.sum += value * n
+        self.count += n
+    def put(self, value, n):
+        self.update(value, n)
+data = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+class Trainer:
+    def __init__(self):
+        self.loader, self.held_out = DataLoader(data, batch_size=4), DataLoader(data, batch_size=4)
+        self.model = nn.Linear(8, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def start(self):
+        return torch.zeros(self.rows, 8)
+    def train(self):
+        losses = Meter()
+        for x, y in self.loader:
+            self.rows = len(x)
+            loss = nn.functional.mse_loss(self.model(x + self.start()), y)
+            losses.{method}(loss.item(), {n})
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            {batch}
+        return losses.sum / losses.count
+    def validate(self):
+        losses = Meter()
+        for x, y in self.held_out:
+            self.rows = len(x)
+            loss = nn.functional.mse_loss(self.model(x + self.start()), y)
+            losses.{method}(loss.item(), {n})
+        return losses.sum / losses.count
+trainer = Trainer()
+for epoch in range(2):
+    print(trainer.train(), trainer.validate())
+"""
+
+
+@pytest.mark.parametrize(
+    ("slots", "is_noted"),
+    [
+        ({}, False),
+        ({"method": "put"}, False),
+        ({"n": "self.rows"}, False),
+        ({"batch": "print(losses.sum)"}, True),
+    ],
+)
+def test_a_meter_of_all_data_where_a_number_of_rows_was_kept_in_training(slots: dict[str, str], is_noted: bool) -> None:
+    text = METERED.format(**{"method": "update", "n": "len(x)", "batch": "pass"} | slots)
+    found = [r for r in Facts(text).script.metrics.reports if ast.unparse(r.node).endswith(".sum")]
+    assert bool(found) is is_noted

@@ -508,6 +508,11 @@ def is_counter(name: str | None) -> bool:
     return _has_trait(name, Trait.COUNTS)
 
 
+def is_range(name: str | None) -> bool:
+    """Whether this yields numbers up to an end: `range`, `tqdm.trange`."""
+    return is_counter(name) and not _has_trait(name, Trait.ENDLESS)
+
+
 def makes_folds(name: str | None) -> bool:
     """Whether this divides rows for a cross-validation: `KFold`, whose `split` yields rows to train on and others."""
     return _has_trait(name, Trait.FOLDS)

@@ -195,6 +195,7 @@ class Trait(_Fact):
     ITEMS = "items"  # what it is given becomes items of a dictionary, of others of the kind attributes
     ATTRIBUTES = "attributes"  # a dictionary whose items are its attributes, too
     COUNTS = "counts"  # yields numbers in their order
+    ENDLESS = "endless"  # yields items without an end
     PICKS = "picks"  # gives one of the items of its first argument, or some of them
     KEEPS_ITEMS = "keeps_items"  # holds all items that it has gone over
     STOPS = "stops"  # yields no more items of one argument than another says or has

@@ -406,7 +406,7 @@ class StepCounts:
         if isinstance(loop, ast.While):
             return self._is_at_counts(loop.test)
         parts = [n for n in ast.walk(loop.iter) if isinstance(n, ast.expr)]
-        is_range = any(isinstance(n, ast.Call) and n.args and "range" in self.program.called(n) for n in parts)
+        is_range = any(isinstance(n, ast.Call) and n.args and _is_range(self.metrics, n) for n in parts)
         return is_range and loop.iter not in data.sources and not any(map(self._is_count, parts))
 
     def checks(self) -> Iterator[ast.stmt]:
@@ -609,6 +609,10 @@ def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
             yield count
 
 
+def _is_range(metrics: Metrics, call: ast.Call) -> bool:
+    return any(map(names.is_range, metrics.measured.program.called(call)))
+
+
 def _is_overlong(metrics: Metrics, loop: Loop | ast.While, count: ast.expr) -> bool:
     """Whether a loop with a number of rounds asks for more batches than a process has of a shard."""
     if metrics.ranks.of(count).of(Mark.STEPS):
@@ -634,7 +638,7 @@ def _rounds_of(metrics: Metrics, loop: Loop | ast.While) -> ast.expr | None:
             else None
         )
     call = metrics.measured.tracer.inside(loop.iter)
-    is_range = isinstance(call, ast.Call) and "range" in metrics.measured.program.called(call) and bool(call.args)
+    is_range = isinstance(call, ast.Call) and _is_range(metrics, call) and bool(call.args)
     return call.args[min(1, len(call.args) - 1)] if isinstance(call, ast.Call) and is_range else None
 
 
@@ -686,7 +690,7 @@ def _iterates(metrics: Metrics, value: Value) -> bool:
 def _ends(metrics: Metrics, sampler: ast.expr, depth: int = DEPTH) -> bool:
     """Whether a sampler is known to end: a library's, or one of the project's that only goes over others."""
     held = [v for v in metrics.measured.program.values(sampler) if not isinstance(v, Constant)]
-    is_counted = isinstance(sampler, ast.Call) and "range" in metrics.measured.program.called(sampler)
+    is_counted = isinstance(sampler, ast.Call) and _is_range(metrics, sampler)
     return is_counted or (bool(held) and all(_is_finite(metrics, value, depth) for value in held))
 
 

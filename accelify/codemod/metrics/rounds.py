@@ -429,6 +429,7 @@ def stops(chains: Chains, call: ast.Call) -> list[ast.expr]:
     """After how many items a call ends an iteration: `n` of `islice(loader, n)` and of `zip(range(n), loader)`."""
     stopping = [row for row in chains.kinds.called(call) or () if row.has(Trait.STOPS)]
     if any(row.passes == "zip" for row in stopping):
-        ranges = [a for a in call.args if isinstance(a, ast.Call) and "range" in chains.program.called(a) and a.args]
+        called = {a: chains.program.called(a) for a in call.args if isinstance(a, ast.Call) and a.args}
+        ranges = [a for a, functions in called.items() if any(map(names.is_range, functions))]
         return [r.args[min(1, len(r.args) - 1)] for r in ranges]
     return [call.args[min(2, len(call.args) - 1)]] if stopping and len(call.args) > 1 else []

@@ -108,6 +108,11 @@ from accelify.codemod.libraries import names, vocabulary
         (names.has_items_as_attributes, "munch.Munch easydict.EasyDict addict.Dict", "dict types.SimpleNamespace"),
         (names.same_values, "torch.tensor torch.as_tensor torch.autograd.Variable", "torch.zeros numpy.array"),
         (names.is_counter, "range itertools.count numpy.arange tqdm.trange", "enumerate torch.zeros"),
+        (
+            names.is_range,
+            "range numpy.arange tqdm.trange tqdm.auto.trange",
+            "itertools.count itertools.cycle enumerate",
+        ),
         (names.asks_about, "len isinstance hasattr bool int", "print open torch.numel"),
         (names.describes, "len str repr isinstance", "int float abs input print open"),
         (names.converts, "int float bool str", "len list input print"),

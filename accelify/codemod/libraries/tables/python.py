@@ -575,6 +575,8 @@ effects=changes_library
 + traits=counts
     -: range xrange
     itertools: count
++ traits=endless
+    itertools: count cycle
 + traits=truth
     -: bool any all
     math: isclose isfinite isinf isnan

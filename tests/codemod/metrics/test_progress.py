@@ -442,7 +442,8 @@ AGAIN = "batches = iter(loader); x, y = next(batches)"
     ("loop", "end", "stays"),
     [
         ("for step in range(args.steps):", AGAIN, True),
-        ("for step in tqdm.trange(1, 1000):", AGAIN, False),  # what is not known may be anything
+        ("for step in tqdm.trange(1, 1000):", AGAIN, True),
+        ("for step in args.steps(1, 1000):", AGAIN, False),  # what is not known may be anything
         ("for step in tqdm.tqdm(range(1, 1000)):", AGAIN, True),
         ("while done < 1000:", AGAIN, True),
         ("for step in range(len(loader)):", AGAIN, False),
@@ -645,6 +646,39 @@ for x in DataLoader(torch.randn(64, 4), batch_size=8):
 def test_a_model_beside_a_counter_of_steps_counts_none(state: str, loss: str, counts: bool) -> None:
     script = Facts(STATE.format(loss=loss, state=state)).script
     assert bool([*StepCounts(script.metrics).in_losses()]) is counts
+
+
+SEVERAL = """\
+import itertools, torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm, trange
+def forever(loader):
+    while True:
+        yield from loader
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = forever(DataLoader(torch.randn(64, 1), batch_size=4))
+for _ in {rounds}:
+    x = next(batches)
+    for _ in range(5):
+        loss = model(x).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rounds", "is_fixed"),
+    [
+        ("range(100)", True),
+        ("trange(100, leave=False)", True),
+        ("tqdm(range(1, 100))", True),
+        ("itertools.count(1)", False),
+    ],
+)
+def test_rounds_of_several_steps_on_a_batch(rounds: str, is_fixed: bool) -> None:
+    metrics = Facts(SEVERAL.format(rounds=rounds)).script.metrics
+    assert bool(StepCounts(metrics).rounds()) is is_fixed
+    assert not metrics.reports
 
 
 OPTIONS = """

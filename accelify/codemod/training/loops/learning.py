@@ -122,8 +122,13 @@ class Learning:
             ]
             found.append(Data("loaders", given, (self.tracer.inside(given.iter, "reversed"),)))
         asked = [call for call in drawn if not self.asked.searches(call, loops)]
-        found.extend(Data("loaders", loops[0], (asked_of(call),)) for call in asked)
+        found.extend(Data("loaders", self._asking(asked, loops), (asked_of(call),)) for call in asked)
         return found, drawn
+
+    def _asking(self, asked: Sequence[ast.Call], loops: Sequence[Loop]) -> Loop:
+        """The innermost loop that asks for a batch in each round: one within it takes several steps on the same."""
+        around = {loop for call in asked for loop in self.nesting.stack(call)}
+        return next((loop for loop in loops if loop in around), loops[0])
 
     def _of_a_loader(self, loop: ast.For) -> Data:
         """The data of a loop over a loader; where it may be a list of the script's own, too, `shard` takes either."""

@@ -64,6 +64,47 @@ for epoch in range(3):
     assert kinds(Facts(text)) == [kind]
 
 
+ASKING = """\
+import torch
+from torch.utils.data import DataLoader
+def forever(loader):
+    while True:
+        yield from loader
+def get(batches):
+    return next(batches)
+model, other = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters())
+batches = {made}
+for outer in range(3):
+    {asked}
+    for inner in range(5):
+        {within}
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("made", ["forever(DataLoader(load()))", "iter(DataLoader(load()))"])
+@pytest.mark.parametrize(
+    ("asked", "within", "found"),
+    [
+        ("x = next(batches)", "pass", ["outer"]),
+        ("x = get(batches)", "pass", ["outer"]),
+        ("with torch.no_grad(): x = other(next(batches))", "pass", ["outer"]),
+        ("pass", "x = next(batches)", ["inner"]),
+        ("x = next(batches)", "x = x + next(batches)", ["inner"]),
+        ("x = get(batches)", "x = get(batches)", ["inner"]),
+    ],
+)
+def test_the_loop_that_asks_for_batches(made: str, asked: str, within: str, found: list[str]) -> None:
+    """One that takes several steps on a batch asks for none."""
+    loops = {d.loop for d in Facts(ASKING.format(made=made, asked=asked, within=within)).training.data}
+    assert [
+        loop.target.id for loop in loops if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name)
+    ] == found
+
+
 CRITIC = """
 import torch
 class Critic(torch.nn.Module):

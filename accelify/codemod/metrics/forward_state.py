@@ -11,7 +11,7 @@ and so are the statistics of batch normalisation, which a script refreshes by pa
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
@@ -21,7 +21,7 @@ from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Constant, External, FunctionValue, Made
+from accelify.codemod.semantics.values import Constant, External, FunctionValue, Instance, Made
 from accelify.codemod.training.modes import LastModes
 
 
@@ -35,6 +35,29 @@ def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
         for node, name, given in changes:
             if name in kept and any(map(metrics.ranks.is_own, given)):
                 yield node, name
+
+
+def agree_by_broadcast(metrics: Metrics, nodes: Iterable[ast.AST], *, weights: bool) -> bool:
+    """Whether prepared models alone run the methods that change such states, so that all ranks get those of rank 0.
+
+    weights: whether weights that no optimizer makes agree do so, too, and not buffers alone.
+    """
+    program = metrics.measured.program
+    modules, _ = _passes(program)
+    prepared = {v.cls for v in metrics.measured.prepared.preparation.models if isinstance(v, Instance)}
+    forwards = {cls: program.flow.method(cls, "forward") for cls in (*modules, *prepared)}
+    run = program.run_from(f for cls, f in forwards.items() if f is not None and cls in prepared)
+    others = [f for f in forwards.values() if f is not None and f not in run and f in program.reachable]
+    frames = {program.frame(node) for node in nodes}
+    is_theirs = frames <= run and frames.isdisjoint(program.run_from(others))
+    return is_theirs and (weights or not any(_sets_weights(program, node) for node in nodes))
+
+
+def _sets_weights(program: Program, node: ast.AST) -> bool:
+    """Whether a change is of an attribute that is no buffer."""
+    name, _ = _changed(node)
+    cls = program.frame(node).parent
+    return cls is None or name not in _buffers(program, cls)
 
 
 def carried_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
@@ -289,15 +312,19 @@ def _taken_with_gradients(program: Program, cls: Scope, run: Set[Scope]) -> set[
 
 def _kept(program: Program, cls: Scope) -> set[str]:
     """The attributes of a module that are buffers, weights or layers, and so part of a checkpoint."""
-    found: set[str] = set()
-    for node in ast.walk(cls.node):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and methods.registers(node.func.attr):
-            found |= {str(v.value) for a in node.args[:1] for v in program.values(a) if isinstance(v, Constant)}
-        elif isinstance(node, ast.Assign):
-            made = [v for v in program.values(node.value) if isinstance(v, Made)]
-            is_kept = any(names.is_module(v.name) or names.is_parameter(v.name) for v in made)
-            found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and is_kept}
+    found = _buffers(program, cls)
+    for node in (n for n in ast.walk(cls.node) if isinstance(n, ast.Assign)):
+        made = [v for v in program.values(node.value) if isinstance(v, Made)]
+        is_kept = any(names.is_module(v.name) or names.is_parameter(v.name) for v in made)
+        found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and is_kept}
     return found
+
+
+def _buffers(program: Program, cls: Scope) -> set[str]:
+    """The names that a class registers: `self.register_buffer("mean", x)`."""
+    calls = [n for n in ast.walk(cls.node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    given = [a for c in calls if methods.registers(c.func.attr) for a in c.args[:1]]  # type: ignore[attr-defined]
+    return {str(v.value) for a in given for v in program.values(a) if isinstance(v, Constant)}
 
 
 def _changed(node: ast.AST) -> tuple[str, list[ast.expr]]:

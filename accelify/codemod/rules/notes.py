@@ -25,6 +25,7 @@ from accelify.codemod.libraries.row import DRAWS, Effect, Role, Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import skipped_apart
 from accelify.codemod.metrics.forward_state import (
+    agree_by_broadcast,
     carried_states,
     forward_states,
     hook_states,
@@ -117,7 +118,7 @@ def find(script: Script) -> Iterator[Remark]:
     """The notes of the changed files."""
     shared = script.metrics.shared_loops
     states = list(forward_states(script.metrics)) if not script.is_by_hand else []
-    yield from _own_values(script, {script.program.statement(node) for node, _ in states})
+    yield from _own_values(script, {node for node, _ in states})
     guards = Guards(script.program, script.distribution) if script.distribution is not None else None
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
@@ -248,9 +249,15 @@ def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -
         found.setdefault(script.program.frame(node), []).append((node, name))
     for listed in found.values():
         changed = " and ".join(f"`{name}`" for name in dict.fromkeys(name for _, name in listed))
-        message = (
-            f"the forward pass changes {changed} from each process's own batch, and only gradients are averaged across "
-            "processes: all-reduce what it is computed from, or the processes train different models"
+        is_broadcast = agree_by_broadcast(
+            script.metrics, [node for node, _ in listed], weights=not script.options.runtime.wraps_models
+        )
+        message = f"the forward pass changes {changed} from each process's own batch, " + (
+            "and all processes go on with the main process's: all-reduce or gather what it is computed from, or only "
+            "the main process's batches count"
+            if is_broadcast
+            else "and only gradients are averaged across processes: all-reduce or gather what it is computed from, or "
+            "the processes train different models"
         )
         node = listed[0][0]
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
@@ -358,7 +365,7 @@ def _gone_over(script: Script) -> Iterator[Remark]:
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
-def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]:
+def _own_values(script: Script, noted: Collection[ast.AST]) -> Iterator[Remark]:
     """Values of one process alone that are shown, saved, returned or decided by; `noted` has other notes."""
     is_drawn = any(data.kind == "random" for data in script.training.data)
     for report in script.metrics.reports:
@@ -366,7 +373,7 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
             continue  # said with the batch size, or of what each process draws
         if report.about is About.LAST and is_drawn and script.run.experience.asks:
             continue  # of its own episodes
-        if report.about in _STATES and script.program.statement(report.node) in noted:
+        if report.about in _STATES and _is_noted(script, report.node, noted):
             continue
         if report.about is About.CARRIED and not report.is_pooled and _divides(script):
             continue  # each process has its rows of every batch
@@ -383,6 +390,14 @@ def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]
         shows = tuple((script.path(node), node) for node in report.leaves)
         about = _quoted(report.text)
         yield Remark(NAME, script.path(report.node), report.node, message, tier, about=about, shows=shows)
+
+
+def _is_noted(script: Script, node: ast.AST, noted: Collection[ast.AST]) -> bool:
+    """Whether a change of a state, or of the module that has it, is one of those that a forward pass makes."""
+    program = script.program
+    is_one = program.statement(node) in set(map(program.statement, noted))
+    run = program.run_through([node]) if isinstance(node, ast.Call) else frozenset()
+    return is_one or not run.isdisjoint(map(program.frame, noted))
 
 
 def _fills_an_array(script: Script, report: Report) -> bool:

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.metrics.forward_state import (
+    agree_by_broadcast,
     carried_states,
     forward_states,
     hook_states,
@@ -68,6 +69,25 @@ def test_states_that_a_forward_pass_learns(changed: str, names: list[str]) -> No
 def test_what_is_changed_before_the_training_is_not_of_a_batch() -> None:
     text = SCRIPT.format(changed="pass").replace("optimizer =", "model.mean = rows.mean()\noptimizer =")
     assert not list(forward_states(Facts(text).script.metrics))
+
+
+@pytest.mark.parametrize(
+    ("changed", "run", "agree"),
+    [
+        ("self.mean = 0.9 * self.mean + 0.1 * x.mean()", "pass", (True, True)),
+        ("self.mean.mul_(0.9).add_(x.mean())", "pass", (True, True)),
+        ("self.scale.data.copy_(x.std())", "pass", (True, False)),  # a weight, which no library need broadcast
+        # Of a module that is not prepared, too.
+        ("self.mean = 0.9 * self.mean + 0.1 * x.mean()", "loss_of(x)", (False, False)),
+    ],
+)
+def test_states_that_all_ranks_get_from_rank_0(changed: str, run: str, agree: tuple[bool, bool]) -> None:
+    loss = "class Loss(nn.Module):\n    def forward(self, x):\n        return model.keep(x)\nloss_of = Loss()\n"
+    made = loss if "loss_of" in run else ""
+    text = SCRIPT.format(changed=changed).replace("optimizer =", f"{made}optimizer =", 1)
+    metrics = Facts(text.replace("    optimizer.step()", f"    optimizer.step()\n    {run}")).script.metrics
+    nodes = [node for node, _ in forward_states(metrics)]
+    assert tuple(agree_by_broadcast(metrics, nodes, weights=weights) for weights in (True, False)) == agree
 
 
 HOOKED = """\

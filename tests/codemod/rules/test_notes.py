@@ -771,3 +771,47 @@ def test_what_later_losses_are_computed_with_where_batches_are_divided() -> None
     result = run(STATES.format(forward=forward, last="pass"), Options(keep_global_batch=True))
     said = [n.message for n in result.notes if AVERAGED in n.message or CONSECUTIVE in n.message]
     assert [AVERAGED in message for message in said] == [True]
+
+
+KEPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Target(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("center", torch.zeros(1))
+    def forward(self, x):
+        out = x - self.center
+        self.learn(x)
+        return out
+    def learn(self, x):
+        self.center = 0.9 * self.center + 0.1 * x.detach().mean()
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin, self.last = nn.Linear(4, 1), Target()
+    def forward(self, x):
+        return self.last(self.lin(x))
+model, target = {models}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(rows, batch_size=2):
+    loss = target(model(x)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        ("Net(), nn.Identity()", "all processes go on with the main process's"),
+        ("nn.Linear(4, 1), Target()", "only gradients are averaged across processes"),
+    ],
+)
+def test_what_a_forward_pass_keeps_is_said_once(models: str, words: str) -> None:
+    result = run(KEPT.format(models=models))
+    said = [n.message for n in result.notes if n.rule == "notes"]
+    assert len(said) == 1
+    assert words in said[0]

@@ -9,24 +9,31 @@ if not os.path.exists(path):              try:
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 
-from accelify.codemod.files_written.existence_checks import ExistenceChecks
+from accelify.codemod.files_written.existence_checks import LEAVING, ExistenceChecks
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Effect, Trait
+from accelify.codemod.semantics.call_conditions import with_functions
 from accelify.codemod.semantics.conditions import implied
 from accelify.codemod.semantics.effects.summary import FileUse, Summary
+from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Instance
+from accelify.codemod.semantics.visits.ways import Gate, Ways
+from accelify.codemod.training.certainty import asks_for_one
 
 _DEPTH = 3
+_FAR = 6  # functions through which all processes come to a place where only the library can be asked
 _LEAVING = (ast.Return, ast.Raise)
 _FOR_ALL = frozenset(
     {Effect.EXITS, Effect.WAITS, Effect.SIMULATES, Effect.READS_INPUT, Effect.CHANGES_LIBRARY}
 )  # what one process cannot do for the others
+_MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_TAKING = frozenset({"list", "tuple", "sorted", "set", "frozenset", "dict", "sum", "max", "min"})
 Choice = ast.If | ast.Try
 
 
@@ -40,6 +47,8 @@ class Caches:
         together: Collection[ast.AST] = (),
         held: Collection[ast.AST] = (),
         passes: Collection[ast.AST] = (),
+        is_asked: Callable[[ast.AST], bool] = lambda node: False,
+        differs: Callable[[ast.expr], bool] = lambda node: True,
     ) -> None:
         self.program = alone.program
         self.effects = alone.effects
@@ -49,6 +58,8 @@ class Caches:
         self.held = held  # under a lock between processes
         self.together = frozenset(together)  # what the processes do together: backward passes, what is prepared
         self.passes = frozenset(passes)  # the prepared loaders, where code goes over them: all processes have to
+        self.is_asked = is_asked  # whether the library can be asked at a node, which process this is
+        self.differs = differs  # whether ranks may have another value of an expression each
         self.passing = frozenset(map(self.program.frame, self.passes))
 
     def find(self) -> Iterator[Choice]:
@@ -65,12 +76,21 @@ class Caches:
     def first(self) -> tuple[ast.stmt, ...]:
         """The outermost statements that one process runs before the others: these, or what calls their functions."""
         found = [*self.find(), *dict.fromkeys(s for _, statements in self._called for s in statements)]
-        return tuple(s for s in found if not any(s is not o and self.program.inside(s, o) for o in found))
+        outer = [s for s in found if not any(s is not o and self.program.inside(s, o) for o in found)]
+        run = {s: with_functions(self.program, set(ast.walk(s))) for s in outer}
+        return tuple(s for s in outer if not any(s is not o and s in run[o] for o in outer))
 
     @cached_property
     def uncached(self) -> tuple[Choice, ...]:
-        """Those which one process should run first, and that cannot be made to."""
-        return tuple(choice for choice, statements in self._called if not statements)
+        """Those which one process should run first, and that cannot be made to, in no function that it runs first."""
+        found = [choice for choice, statements in self._called if not statements]
+        nodes = {n for s in self.first for n in ast.walk(s)} if found else set()
+        inside = with_functions(self.program, nodes)
+        return tuple(choice for choice in found if choice not in inside)
+
+    def parts(self, choice: Choice) -> list[ast.stmt]:
+        """A choice with the code behind it that is run where the file is missing."""
+        return [choice, *self._where_missing(choice)]
 
     @cached_property
     def of_shards(self) -> tuple[Choice, ...]:
@@ -126,7 +146,9 @@ class Caches:
                 if not isinstance(node, Choice) or self.program.frame(node).kind != "function":
                     continue
                 if node not in self._own and self._is_made_in_function(node):
-                    found = list(self._calling(self.program.frame(node), _DEPTH))
+                    function = self.program.frame(node)
+                    found = list(self._calling(function, _DEPTH))
+                    found = list(self._asking(function)) if None in found else found
                     statements = [s for s in found if s is not None]
                     yield node, tuple(statements) if len(statements) == len(found) else ()
 
@@ -166,7 +188,18 @@ class Caches:
             return False
         if isinstance(choice, ast.Try):
             return self._is_same_file(self.effects.of(*_otherwise(choice)), self.effects.of(*choice.body))
-        return self._is_cache_of_function(choice) or self._fills(choice)
+        return self._is_cache_of_function(choice) or self._fills(choice) or self._is_read_by_callers(choice)
+
+    def _is_read_by_callers(self, choice: ast.If) -> bool:
+        """Whether the file that is looked for, and made where it is missing, is read behind a call of the function."""
+        made = self.effects.of(*self._where_missing(choice)).files_written
+        asked = set(map(ast.unparse, self.checks.asked(self.checks.questions(choice.test))))
+        made = frozenset(u for u in made if not u.is_folder and asked.intersection(map(ast.unparse, u.paths)))
+        for statement in map(self.program.statement, self.program.calls_of(self.program.frame(choice)) if made else ()):
+            block = self.program.block(statement)
+            if self._meet(made, self.effects.of(*block[block.index(statement) + 1 :]).files_read):
+                return True
+        return False
 
     def _fills(self, choice: ast.If) -> bool:
         """Whether what runs where a file is missing fetches it, or makes it while a data set is being made."""
@@ -236,9 +269,16 @@ class Caches:
     def _all_come_to(self, statement: ast.stmt, depth: int = _DEPTH) -> bool:
         """Whether every process comes to a statement, once."""
         frame = self.program.frame(statement)
-        callers = [self.program.statement(c) for c in self.program.calls_of(frame)] if frame.kind == "function" else []
-        is_run = bool(callers and depth) or frame.kind == "module"
+        calls = self.program.calls_of(frame) if frame.kind == "function" else ()
+        is_run = (bool(calls and depth) or frame.kind == "module") and not any(map(self._is_maybe, calls))
+        callers = map(self.program.statement, calls)
         return is_run and self._is_come_to(statement) and all(self._all_come_to(c, depth - 1) for c in callers)
+
+    def _is_maybe(self, call: ast.Call) -> bool:
+        """Whether its statement makes a call as often as something there says: `[load(k) for k in keys]`."""
+        statement = self.program.statement(call)
+        around = (a for a in self.program.ancestors(call) if self.program.inside(a, statement))
+        return any(isinstance(a, _MAYBE) for a in around)
 
     def _has_fetched(self, statements: list[ast.stmt]) -> bool:
         """Whether some statements fetch files, themselves or by functions."""
@@ -302,7 +342,9 @@ class Caches:
             statement, frame = self.program.statement(call), self.program.frame(call)
             if frame not in self.program.reachable:
                 continue
-            if self.alone.accelerator(call) is not None and self.program.path(call) in self.alone.files:
+            if not self._is_run_at(call, function):
+                yield None
+            elif self.alone.accelerator(call) is not None and self.program.path(call) in self.alone.files:
                 called = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
                 is_apart = self.together.isdisjoint(ast.walk(statement))
                 is_apart = is_apart and not self._meets(f for c in called for f in self.program.flow.callees.get(c, ()))
@@ -312,6 +354,62 @@ class Caches:
                 yield from self._calling(frame, depth - 1)
             else:
                 yield None
+
+    def _asking(self, function: Scope, depth: int = _DEPTH) -> Iterator[ast.stmt | None]:
+        """The statements that call a function, if all processes come there and the library can be asked; else None."""
+        calls = self.program.calls_of(function) if depth and function not in self.program.flow.escaped else ()
+        if not calls:
+            yield None
+        for call in calls:
+            statement, frame = self.program.statement(call), self.program.frame(call)
+            is_run = self._is_run_at(call, function)
+            if is_run and self._may_go_first(call, statement):
+                yield statement
+            elif is_run and frame.kind == "function":
+                yield from self._asking(frame, depth - 1)
+            else:
+                yield None
+
+    def _may_go_first(self, call: ast.Call, statement: ast.stmt) -> bool:
+        """Whether one process may run the statement of a call before the others, and the library can be asked there."""
+        if not (self._may_wait(statement) and self.is_asked(call) and self._all_pass(statement)):
+            return False
+        inside = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        callees = (f for c in inside for f in self.program.flow.callees.get(c, ()))
+        is_apart = self.together.isdisjoint(ast.walk(statement)) and not self._meets(callees)
+        return is_apart and not self._is_left_above(statement) and not self._reads_shard(statement)
+
+    def _is_run_at(self, call: ast.Call, function: Scope) -> bool:
+        """Whether a function is run by the time its call is over: one that yields only where all items are taken."""
+        yields = [n for n in ast.walk(function.node) if isinstance(n, (ast.Yield, ast.YieldFrom))]
+        if not any(self.program.frame(n) is function for n in yields):
+            return True
+        taker = self.program.parent(call)
+        if isinstance(taker, ast.comprehension):
+            return not isinstance(self.program.parent(taker), ast.GeneratorExp)
+        is_taken = isinstance(taker, ast.Call) and self.program.called(taker) <= _TAKING
+        return is_taken or (isinstance(taker, ast.For) and taker.iter is call)
+
+    def _all_pass(self, statement: ast.stmt) -> bool:
+        """Whether every process comes to a statement, once: by calls that are known, in no loop, under one answer."""
+
+        def is_open(gate: Gate) -> bool:
+            tests = [c.test for c in gate.choices]
+            is_apart = any(self.checks.questions(t) or asks_for_one(t) or self.differs(t) for t in tests)
+            return not (is_apart or gate.loops or gate.may_fail or isinstance(gate.node, LOOPS))
+
+        def is_entered(node: ast.AST) -> bool | None:
+            frame = self.program.frame(node)
+            is_known = bool(self.program.calls_of(frame)) and frame not in self.program.flow.escaped
+            return True if frame.kind == "module" else None if is_known or frame.kind == "class" else False
+
+        return self.program.once(Ways).are_open(statement, is_open, is_entered, _FAR)
+
+    def _is_left_above(self, statement: ast.stmt) -> bool:
+        """Whether a process may leave before a statement because of a file: it is there already, or not yet."""
+        block = self.program.block(statement)
+        above = (s for s in block[: block.index(statement)] if self.checks.questions(s))
+        return any(isinstance(n, LEAVING) for s in above for n in ast.walk(s))
 
     def _may_wait(self, statement: ast.stmt) -> bool:
         """Whether every process comes to a statement, and has its lines for it."""

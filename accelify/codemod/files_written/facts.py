@@ -108,10 +108,10 @@ def written_of(
     alone = OneProcess(
         program, roles, effects, set() if by_hand else set(files), access.at, saved, {w for w in own if own[w]}
     )
-    caches = Caches(alone, stored, together or (), locks.held, () if by_hand else passes)
     name = runtime.module.split(".")[0]
     asked = frozenset() if by_hand else reached - run.beside
     asking = Asking(program, access, run, frozenset(f for f in asked if name not in f.root.writes), clocks)
+    caches = Caches(alone, stored, together or (), locks.held, () if by_hand else passes, asking.holds, ranks.is_own)
     commands = Commands(ranks)
     left_out = [*_left_out(program, files, options), *commands.left_out()]
     guarding = Guarding(alone, stored, caches, own, left_out, data.run_by_library, asking, locks)

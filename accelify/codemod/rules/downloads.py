@@ -17,7 +17,7 @@ import ast
 import itertools
 from collections.abc import Iterator
 
-from accelify.codemod.edits.values import Change, Remark, Wrap
+from accelify.codemod.edits.values import Change, Edit, Remark, Wrap
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
@@ -52,9 +52,13 @@ def find(script: Script) -> Iterator[Change | Remark]:
                 message = _MAY
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for run in _runs(script, set(script.written.guarding.cached.caches.first)):
-        header = f"with {script.accelerator(run[0])}.main_process_first():"
+        speaker = script.state(run[0])
+        edits: tuple[Edit, ...] = (
+            Wrap(run, f"with {speaker}.main_process_first():"),
+            *script.library_import(run[0], speaker),
+        )
         reason = "one process creates it, the others wait and use it"
-        yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
+        yield Change(NAME, script.path(run[0]), run[0].lineno, reason, edits)
     caches = script.written.guarding.cached.caches
     for choice in caches.of_shards:
         yield Remark(NAME, script.path(choice), choice, _OF_SHARD, Tier.REVIEW)

@@ -128,8 +128,14 @@ def find(script: Script) -> Iterator[Found]:
 
 
 def _differing(script: Script, path: ast.expr) -> Iterator[ast.expr]:
-    """What differs between processes in a path, but for the user's answers, which `decisions` gives to all."""
+    """What differs between processes in a path, but for the user's answers, which `decisions` gives to all.
+
+    Nor a temporary folder of the process that makes first what the others then find.
+    """
+    made_first = script.written.guarding.cached.found
     for each in script.written.clocks.behind(path):
+        if each in made_first and script.written.clocks.is_temporary(each):
+            continue
         called = (name for n in ast.walk(each) if isinstance(n, ast.Call) for name in script.program.called(n))
         if not any(map(names.asks_the_user, called)):
             yield each

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from accelify.codemod.files_written.caches import Caches
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import training
@@ -103,6 +106,165 @@ def test_functions_that_keep_what_they_find_in_a_file(function: str, call: str) 
     assert f"    with accelerator.main_process_first():\n        data = {call}\n" in result.after.decode()
     assert b"wait_for_everyone" not in result.after
     assert not any(n.rule == "writes" for n in result.notes)
+
+
+KEEP = """\
+def keep(path):
+    if os.path.exists(path):
+        return
+    with open(path, 'wb') as file:
+        pickle.dump(read(), file)
+"""
+STORE = """\
+import pickle
+from pathlib import Path
+from data import read
+class Store:
+    def path(self):
+        return Path('c').joinpath('a.pkl')
+    def keep(self):
+        path = self.path()
+        if path.is_file():
+            return
+        with path.open('wb') as file:
+            pickle.dump(read(), file)
+    def load(self):
+        {call}
+        path = self.path()
+        return pickle.load(path.open('rb'))
+"""
+METHODS = STORE.partition("from data import read\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "is_cache"),
+    [
+        (METHODS.format(call="self.keep()"), "Store().load()", True),
+        (METHODS.format(call="kept = self.keep()"), "Store().load()", True),
+        (f"{KEEP}def rows(path):\n    keep(path)\n    return pickle.load(open(path, 'rb'))\n", "rows('a.pkl')", True),
+        (f"{KEEP}def rows(path):\n    keep(path)\n    return read()\n", "rows('a.pkl')", False),
+    ],
+)
+def test_a_file_that_is_read_behind_the_call_of_what_makes_it(function: str, call: str, is_cache: bool) -> None:
+    result = run(HEAD + "from pathlib import Path\nfrom data import read\n" + function + MAIN.format(call=call))
+    assert f"    with accelerator.main_process_first():\n        data = {call}\n" in result.after.decode()
+    # It waits in any case for what unknown code may download.
+    assert any(c.reason.startswith("one process creates it") for c in result.changes) is is_cache
+    assert any(c.rule == "writes" for c in result.changes) is not is_cache
+
+
+LOADERS = """\
+from torch.utils.data import DataLoader
+from store import Store
+def loader_of(name):
+    store = Store()
+    {lines}
+    return DataLoader(rows, batch_size=2)
+"""
+TRAINER = """\
+import torch
+class Trainer:
+    def __init__(self, loader):
+        self.loader = loader
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def fit(self):
+        for x in self.loader:
+            self.optimizer.zero_grad()
+            self.model(x).mean().backward()
+            self.optimizer.step()
+"""
+JOB = """\
+import sys
+from loaders import loader_of
+from trainer import Trainer
+def main():
+    loader = loader_of(sys.argv[1])
+    Trainer(loader).fit()
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "call", "is_first"),
+    [
+        ("rows = store.load()", "self.keep()", True),
+        ("rows = store.load()", "done = self.keep()", True),
+        ("store.keep()\n    rows = store.load()", "self.keep()", True),
+        ("rows = [store.load() for _ in range(len(name))]", "self.keep()", False),  # nothing tells how often
+        ("if store.path().exists():\n        rows = store.load()", "self.keep()", False),  # only some come there
+        ("rows = store.load()", "for _ in range(2):\n            self.keep()", False),
+        ("rows = store.load()", "if self.path().exists():\n            return []\n        self.keep()", False),
+    ],
+)
+def test_a_file_that_one_process_makes_first_where_no_accelerator_is(
+    tmp_path: Path, lines: str, call: str, is_first: bool
+) -> None:
+    files = {"main.py": JOB, "trainer.py": TRAINER}
+    files |= {"loaders.py": LOADERS.format(lines=lines), "store.py": STORE.format(call=call)}
+    scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        results = {r.path: r for r in rewrite_together(("main.py",), Options())}
+    after = {path: r.after.decode() for path, r in results.items()}
+    block = f"        with accelify.runtime.PartialState().main_process_first():\n            {call}\n"
+    assert (block in after.get("store.py", "")) is is_first
+    is_noted = any(n.rule in ("downloads", "writes") for r in results.values() for n in r.notes)
+    assert any("main_process_first" in text for text in after.values()) is not is_noted  # else where that is called
+    assert not any("is_main_process" in text for text in after.values())
+
+
+TABLES = """\
+import os
+from glob import glob
+import numpy as np
+import torch
+class Tables(torch.utils.data.Dataset):
+    def __init__(self, path):
+        self.rows = []
+        {begin}
+    def files(self, path):
+        for source in sorted(glob(path + "/*.npy")):
+            label = source.replace(".npy", ".tsv")
+            if not os.path.exists(label):
+                np.savetxt(label, np.load(source))
+            yield label
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        return {item}
+"""
+TAKEN = "for label in self.files(path):\n            self.rows.append(torch.from_numpy(np.loadtxt(label)))"
+OF_TABLES = """\
+from torch.utils.data import DataLoader
+from store import Tables
+def loader_of(name):
+    data = Tables(name)
+    return DataLoader(data, batch_size=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "item", "is_first"),
+    [
+        (TAKEN, "self.rows[i]", True),
+        ("self.names = list(self.files(path))", "torch.from_numpy(np.loadtxt(self.names[i]))", True),
+        ("self.names = self.files(path)", "torch.from_numpy(np.loadtxt(next(self.names)))", False),  # made later
+    ],
+)
+def test_a_file_that_a_generator_makes_where_it_is_missing(
+    tmp_path: Path, begin: str, item: str, is_first: bool
+) -> None:
+    files = {"main.py": JOB, "trainer.py": TRAINER, "loaders.py": OF_TABLES}
+    files |= {"store.py": TABLES.format(begin=begin, item=item)}
+    scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        results = rewrite_together(("main.py",), Options())
+    after = "".join(r.after.decode() for r in results)
+    assert after.count("main_process_first") == is_first
+    assert "is_main_process" not in after  # a guard, for which no other process would wait
+    notes = [n.message for r in results for n in r.notes if n.rule == "downloads"]
+    assert [n.partition(" if ")[0] for n in notes] == ["every process creates this"] * (not is_first)
 
 
 @pytest.mark.parametrize("absolute", ["os.path.abspath(path)", "os.path.realpath(path)", "path"])

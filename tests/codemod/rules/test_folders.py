@@ -568,3 +568,15 @@ def test_the_time_in_the_names_of_folders_that_a_loop_makes(made: str) -> None:
 def test_a_folder_for_each_that_is_there_has_no_free_name() -> None:
     made = "for name in os.listdir('data'):\n    os.makedirs('out/' + name, exist_ok=True)"
     assert "broadcast" not in run(script(imports=IMPORTS, before=made)).after.decode()
+
+
+@pytest.mark.parametrize("made", ["rows = fetch('c')", "fetch('c')\nrows = open('c').read()"])
+def test_a_temporary_folder_of_the_process_that_comes_first(made: str) -> None:
+    fetch = "def fetch(path):\n    if os.path.exists(path):\n        return\n    folder = tempfile.mkdtemp()\n"
+    fetch += (
+        "    wget.download('http://x', os.path.join(folder, 'x'))\n    rows = open(os.path.join(folder, 'x')).read()\n"
+    )
+    fetch += "    open(path, 'w').write(rows)\n"
+    result = run(script(imports=f"import wget\n{IMPORTS}", before=f"{fetch}{made}"))
+    assert "main_process_first" in result.after.decode()
+    assert not any("temporary folder" in n.message for n in result.notes)

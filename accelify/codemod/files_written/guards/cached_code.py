@@ -46,8 +46,19 @@ class CachedCode:
     def is_for_one(self, statement: ast.stmt) -> bool:
         """Whether one process alone may write what a statement does; a cache is made by the one that comes first."""
         if statement not in self.found:
-            return True
+            return not self._is_made_by_all(statement)
         return statement not in self.caches.first and self.is_written_anew(statement, in_all=True)
+
+    def _is_made_by_all(self, statement: ast.stmt) -> bool:
+        """Whether a statement makes a file where it is missing that no wait follows: each process makes it, then."""
+        calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        run = self.program.run_through(calls) if self._uncached else frozenset()
+        is_within = not self._uncached.isdisjoint(ast.walk(statement))
+        return is_within or any(self.program.frame(choice) in run for choice in self.caches.uncached)
+
+    @cached_property
+    def _uncached(self) -> set[ast.AST]:
+        return {n for choice in self.caches.uncached for s in self.caches.parts(choice) for n in ast.walk(s)}
 
     def is_written_anew(self, node: ast.AST, *, in_all: bool = False) -> bool:
         """Whether code of a cache writes or removes files that the process which came first has made; it does so again.

@@ -199,8 +199,13 @@ class Meetings:
         return next(asked, None) or (statement if lists_files(effects, asking) else None)
 
     def _leaves(self, statement: ast.stmt, writes: Collection[ast.Call]) -> bool:
-        """Whether a process that does not find what is written leaves: `if not os.path.exists(path): return []`."""
-        if not isinstance(statement, ast.If) or not isinstance(statement.body[-1], LEAVING):
+        """Whether a process that does not find what is written leaves: `if not os.path.exists(path): return []`.
+
+        Or fails: `assert os.path.exists(path)`.
+        """
+        if not isinstance(statement, (ast.If, ast.Assert)):
+            return False
+        if isinstance(statement, ast.If) and not isinstance(statement.body[-1], LEAVING):
             return False
         made = [p for w in writes for p in self._written(w)]
         asked = self.checks.asked(self.checks.questions(statement.test))

@@ -1154,6 +1154,10 @@ def test_all_wait_behind_the_loop_that_writes_what_items_are_read_from(item: str
     [
         ("if not os.path.exists('a.pt'):\n        return None", "if not"),
         ("if not Path('a.pt').is_file(): return None", "if not"),
+        ("assert os.path.isfile('a.pt'), 'there is none'", "assert"),
+        ("k = 'a.pt'\n    assert os.path.exists(k) and k", "assert"),
+        ("assert Path('a.pt').exists()\n    print('there')", "assert"),
+        ("assert os.path.exists('data.csv')", "return torch"),  # which nobody writes
         ("paths = [p for p in ['a.pt', 'b.pt'] if os.path.isfile(p)]", "paths ="),
         ("path = next((p for p in [f'{k}.pt', 'b.pt'] if os.path.exists(p)), 'b.pt')", "path ="),
         ("if os.path.exists('a.pt'):\n        path = 'a.pt'\n    else:\n        path = 'b.pt'", "if os"),

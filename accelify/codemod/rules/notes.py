@@ -84,6 +84,10 @@ _OWN_PLACES = (
     "{} is set for this process's shard only: all other places keep what the array began with, and count in a mean "
     "over it. Use only the places that were set, and reduce or gather these across processes"
 )
+_OF_SYSTEM = (
+    "each process draws something else here, from the operating system, which no seed repeats: where all processes "
+    "need the same, draw it from a generator with a seed"
+)
 _LONGEST = 80  # characters of code in a message
 _OWN = {
     About.SUM: (_OWN_SHARD, Tier.REVIEW),
@@ -217,6 +221,17 @@ def _seeded_apart(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(seed.call), seed.call, message, Tier.REVIEW)
 
 
+def _draws_of_system(script: Script, call: ast.Call) -> bool:
+    """Whether a call draws from the operating system itself, which seeds do not change: `secrets.token_hex(4)`."""
+    return any(Effect.DRAWS_SYSTEM in row.effects for row in script.effects.kinds.called(call) or ())
+
+
+def _makes_text(script: Script, call: ast.Call) -> bool:
+    """Whether a statement only makes a text of what a call draws, a name that does not decide what is trained."""
+    value = getattr(script.program.statement(call), "value", None)
+    return isinstance(value, ast.expr) and script.effects.kinds.of(value) == {"string"}
+
+
 def _drawn_early(script: Script) -> Iterator[Remark]:
     """What is drawn without a seed before the accelerator: only our launcher has processes begin with equal states."""
     program, early = script.program, EarlyCode(script.program, script.access)
@@ -229,7 +244,12 @@ def _drawn_early(script: Script) -> Iterator[Remark]:
         draws = bool(rows) and not is_generator and not script.effects.of_call(call).effects.isdisjoint(_COMMON)
         makes_weights = draws_weights(program, program.statement(call))
         is_of_items = frame.is_method or frame in script.written.meetings.items or frame in script.run.beside
-        if draws and not (makes_weights or is_of_items) and not any(program.may_follow(call, seed) for seed in seeds):
+        is_name = draws and _draws_of_system(script, call) and _makes_text(script, call)
+        if (
+            draws
+            and not (makes_weights or is_of_items or is_name)
+            and not any(program.may_follow(call, seed) for seed in seeds)
+        ):
             found[frame] = min(call, found.get(frame, call), key=program.position)
     for call in found.values():
         launch = script.options.runtime.launch
@@ -239,6 +259,7 @@ def _drawn_early(script: Script) -> Iterator[Remark]:
                 f"this is drawn without a seed before `{script.reach.name}` is created: `{launch}` seeds all processes "
                 f"alike, but under `torchrun` each draws something else. Use `{launch}`, or seed them all alike first"
             )
+        message = _OF_SYSTEM if _draws_of_system(script, call) else message
         yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
 
 

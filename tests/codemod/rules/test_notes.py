@@ -691,6 +691,21 @@ def test_what_is_drawn_before_the_processes_have_one_random_state(drawn: str, is
     assert all("`accelify launch` seeds all processes alike, but under `torchrun`" in message for message in found)
 
 
+@pytest.mark.parametrize(
+    ("drawn", "is_noted"),
+    [
+        ("seed = secrets.randbelow(99); torch.manual_seed(seed)", True),
+        ("rows = rows[: os.urandom(1)[0]]", True),
+        ("name = uuid.uuid4().hex", False),
+        ("name = secrets.token_hex(4)", False),
+    ],
+)
+def test_what_no_seed_repeats(drawn: str, is_noted: bool) -> None:
+    messages = [n.message for n in run(f"import os, secrets, uuid\n{DRAWN_EARLY.format(drawn=drawn)}").notes]
+    assert sum("from the operating system, which no seed repeats" in message for message in messages) == is_noted
+    assert not any("drawn without a seed" in message or "another seed" in message for message in messages)
+
+
 def test_what_is_drawn_where_the_launcher_seeds_no_process() -> None:
     result = run(DRAWN_EARLY.format(drawn="random.shuffle(rows)"), Options(runtime=ACCELERATE))
     found = [n.message for n in result.notes if "drawn without a seed" in n.message]

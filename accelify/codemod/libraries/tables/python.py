@@ -339,6 +339,8 @@ effects=draws_given mutates=self+0 rows=shuffles
     <python_random>: shuffle
 effects=seeds_given mutates=self role=seed
     <python_random>: seed setstate
+effects=draws_system returns=string
+    secrets: token_hex token_urlsafe
 effects=draws_system
     os: urandom getrandom
     secrets: *

@@ -40,23 +40,27 @@ class ModelRuns:
                 continue
             arguments = [*call.args, *(k.value for k in call.keywords)]
             given = [n for a in arguments for n in ast.walk(a) if isinstance(n, ast.Name)]
-            kept = [n for n in given if self._comes_from(call, n, loop, frozenset())]
+            kept = [n for n in given if self._comes_from(call, n, loop)]
             if kept:
                 return kept[0]
         return None
 
-    def _comes_from(self, call: ast.Call, read: ast.Name, loop: Loop, seen: frozenset[ast.AST]) -> bool:
+    def _comes_from(self, call: ast.Call, read: ast.Name, loop: Loop) -> bool:
         """Whether a variable may hold a result of a call, or what is made of it, of an earlier round of a loop."""
-        for definition in self.program.once(Chains).definitions(read):
-            statement = self.program.statement(definition.node)
-            if statement is self.program.statement(call):
-                return definition.kind is Kind.ASSIGNMENT
-            value = getattr(statement, "value", None)
-            if statement in seen or not isinstance(value, ast.expr) or not self.program.inside(statement, loop):
-                continue
-            reads = [n for n in ast.walk(value) if isinstance(n, ast.Name)]
-            if any(self._comes_from(call, n, loop, seen | {statement}) for n in reads):
-                return True
+        chains, made_by = self.program.once(Chains), self.program.statement(call)
+        queue, seen = [read], set[ast.AST]()
+        while queue:
+            for definition in chains.definitions(queue.pop()):
+                statement = self.program.statement(definition.node)
+                if statement is made_by and definition.kind is Kind.ASSIGNMENT:
+                    return True
+                if statement is made_by:
+                    break
+                value = getattr(statement, "value", None)
+                if statement in seen or not isinstance(value, ast.expr) or not self.program.inside(statement, loop):
+                    continue
+                seen.add(statement)
+                queue += [n for n in ast.walk(value) if isinstance(n, ast.Name)]
         return False
 
     def shown(self, frame: Scope) -> Iterator[Value]:

@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.training.loops.model_runs import ModelRuns
 from tests.codemod.facts import Facts, texts
 
@@ -70,3 +71,17 @@ def test_a_loop_runs_a_model_itself_or_in_a_function() -> None:
     assert runs.are_in(first)
     assert not runs.are_in(second)
     assert runs.are_run_by(facts.call("f()"))
+
+
+def test_asks_once_where_each_variable_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed = "\n    ".join(f"a{i + 1} = a{i} + b{i}; b{i + 1} = a{i} - b{i}" for i in range(8))
+    text = f"import torch\nm = torch.nn.Linear(1, 1)\nfor a0 in y:\n    b0 = a0\n    {mixed}\n    m(a8)\n    m(b8)\n"
+    facts, asked = Facts(text), list[ast.expr]()
+    chains = facts.program.once(Chains)
+    find = chains.definitions
+    monkeypatch.setattr(chains, "definitions", lambda read: asked.append(read) or find(read))
+    assert (
+        ModelRuns(facts.program, facts.roles).state(next(n for n in facts.named[0].nodes if isinstance(n, ast.For)))
+        is None
+    )
+    assert len(asked) <= 2 * 40

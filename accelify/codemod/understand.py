@@ -206,7 +206,7 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
     own = _own(code, layout)
 
     def early(*after: ast.stmt) -> EarlyCode:
-        return EarlyCode(program, replace(layout.access, after=_last_of_each(program, after)))
+        return replace(layout.access, after=_last_of_each(program, after)).early
 
     def moved_before(after: Sequence[ast.stmt], cpu: CpuSetting | None = None) -> tuple[ast.Call, ...]:
         return own.moved_early(early(*after), cpu)
@@ -274,7 +274,7 @@ def _reaching_seeds(code: _Code, layout: _Layout) -> _Layout:
 def _before_moves(code: _Code, layout: _Layout, precision_stays: Trouble | None) -> _Layout:
     """With an accelerator that is created before anything goes to a GPU, if it can be."""
     own = _own(code, layout)
-    chosen = tuple(own.choosing(own.moved_early(EarlyCode(code.program, layout.access), layout.cpu)))
+    chosen = tuple(own.choosing(own.moved_early(layout.access.early, layout.cpu)))
     if not chosen:
         return layout
     found = _with_access(code, _laid(code, (), (*layout.reached, *chosen)), precision_stays)
@@ -283,7 +283,7 @@ def _before_moves(code: _Code, layout: _Layout, precision_stays: Trouble | None)
     ):  # it cannot be passed on, but whoever calls may create it before
         calling = tuple(c for n in chosen for c in code.program.flow.callers.get(code.program.frame(n), ()))
         found = _with_access(code, _laid(code, (), (*layout.reached, *calling)), precision_stays)
-    left = _own(code, found).moved_early(EarlyCode(code.program, found.access), found.cpu)
+    left = _own(code, found).moved_early(found.access.early, found.cpu)
     return found if _is_no_worse(found, layout) and not left else layout
 
 

@@ -276,13 +276,12 @@ def devices_of(
     known = Moves(program, own.roles, tracer, own.prepared, files)
     placed = own.placed_by_hand(known) if by_hand else own.placed_by_script(known, access, cpu)
     lattice = placed.lattice
-    early = EarlyCode(program, access)
     moves = tuple(known.found)
     is_only_named = {m.call: m.device is None or own.effects.changes_nothing(m.device) for m in moves}
     follows = {m.call: not known.goes_to_cpu(m) and lattice.is_of_batches(m.receiver) for m in moves}
     goes = [m for m in moves if is_only_named[m.call] and (known.is_needless(m) or follows[m.call])]
     stranded = tuple(own.stranded(files, access)) if cpu is None and not by_hand else ()
-    staying = None if lattice.is_plain_host else staying_of(own, lattice, early, known, goes, stranded)
+    staying = None if lattice.is_plain_host else staying_of(own, lattice, access.early, known, goes, stranded)
     needless = frozenset(m.call for m in goes)
     if staying is not None and staying.is_left:
         needless, stranded = frozenset(), ()
@@ -308,7 +307,7 @@ def devices_of(
     out_of_reach = () if by_hand else tuple(dict.fromkeys((*_out_of_reach(program, moves, files, access), *texts)))
     compared = Comparisons(known, lattice.devices, placed.options, lambda node: access.at(node) is not None)
     return Devices(
-        *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
+        *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, access.early),
         *(together, setting, placed.options),
         numbered=tuple(sorted(placed.numbered, key=program.position)),
         numbers=tuple(place for place, texts in elsewhere if not texts),
@@ -317,7 +316,7 @@ def devices_of(
         and homemade is None
         and (_is_for_cuda(own, files, cpu, moves, needless) or _keeps_cuda(known, access, needless)),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
-        moved_early=own.moved_early(early, cpu),
+        moved_early=own.moved_early(access.early, cpu),
         stranded=stranded if setting is None else (),
         set_elsewhere=frozenset(_set_elsewhere(lattice, moves, access)) if not by_hand else frozenset(),
         comparisons=() if by_hand else tuple(compared.find()),

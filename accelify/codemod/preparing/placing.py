@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from accelify.codemod.edits.values import Insert
 from accelify.codemod.libraries import methods
@@ -32,6 +32,7 @@ class Access:
     created_below: the statement of each home below which it is created: an import, or what may set anything.
     run_before: the functions that a home's module calls before it is created, and what they call.
     shared_by: for homes that get it from another module, the import of that module in their file, and its name there.
+    early: the code of a run that may come before it.
     """
 
     program: Program
@@ -41,12 +42,14 @@ class Access:
     created_below: dict[Scope, ast.stmt | None] = field(init=False, repr=False, compare=False)
     run_before: frozenset[Scope] = field(init=False, repr=False, compare=False)
     shared_by: dict[Scope, tuple[ast.stmt, str]] = field(init=False, repr=False, compare=False)
+    early: EarlyCode = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "created_below", {root: self._creation(root) for root in self.reach.homes})
         object.__setattr__(self, "run_before", frozenset(self._run_before()))
         found = {home: self._shared(home.root) for home in self.reach.homes}
         object.__setattr__(self, "shared_by", {home: named for home, named in found.items() if named is not None})
+        object.__setattr__(self, "early", EarlyCode(self.program, self))
 
     def at(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""
@@ -115,35 +118,19 @@ class Access:
     def _shared(self, root: Scope) -> tuple[ast.stmt, str] | None:
         """The import that runs another module which creates an accelerator: two would not know each other's loaders."""
         for statement in (s for run in self._import_runs(root, self._first_use(root)) for s in run):
-            for module, name in self._imported(root, statement):
+            for module, name in _imported(self.program, root, statement):
                 is_home = module in self.reach.homes and module not in self.reach.guarded and module is not root
                 if is_home and root not in self.run_by(module):
                     return statement, name
         return None
 
-    def _imported(self, root: Scope, statement: ast.stmt) -> Iterator[tuple[Scope, str]]:
-        """The project's modules that an import names, each with the text that names it there."""
-        assert isinstance(statement, (ast.Import, ast.ImportFrom))
-        if isinstance(statement, ast.Import):
-            named = [(alias.name, 0) for alias in statement.names]
-        else:
-            start, level = statement.module or "", statement.level
-            inner = [f"{start}.{alias.name}" if start else alias.name for alias in statement.names]
-            named = [(name, level) for name in (start, *inner)]
-        for name, level in named:
-            module = self.program.flow.module_named(root.module, name, level)
-            if module is not None and name:
-                yield module, "." * level + name
-
     def run_by(self, root: Scope) -> set[Scope]:
         """The modules that a module imports, and those that they import."""
         found, queue = {root}, [root]
         while queue:
-            scope = queue.pop()
-            imports = [s for s in self.program.parsed(scope.node).nodes if isinstance(s, (ast.Import, ast.ImportFrom))]
-            for module in {m for s in imports for m, _ in self._imported(scope, s)} - found:
-                found.add(module)
-                queue.append(module)
+            new = self.program.once(_imports)(queue.pop()) - found
+            found |= new
+            queue += new
         return found
 
     def _import_runs(self, root: Scope, first: int) -> list[list[ast.stmt]]:
@@ -282,6 +269,32 @@ def gpu_choices(program: Program) -> list[ast.AST]:
     return [n for parsed in program.files for n in parsed.nodes if _chooses_gpus(n)]
 
 
+def _imports(program: Program) -> Callable[[Scope], frozenset[Scope]]:
+    """The project's modules that each of its modules imports."""
+
+    def of(root: Scope) -> frozenset[Scope]:
+        nodes = program.parsed(root.node).nodes
+        statements = (n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom)))
+        return frozenset(module for s in statements for module, _ in _imported(program, root, s))
+
+    return cache(of)
+
+
+def _imported(program: Program, root: Scope, statement: ast.stmt) -> Iterator[tuple[Scope, str]]:
+    """The project's modules that an import names, each with the text that names it there."""
+    assert isinstance(statement, (ast.Import, ast.ImportFrom))
+    if isinstance(statement, ast.Import):
+        named = [(alias.name, 0) for alias in statement.names]
+    else:
+        start, level = statement.module or "", statement.level
+        inner = [f"{start}.{alias.name}" if start else alias.name for alias in statement.names]
+        named = [(name, level) for name in (start, *inner)]
+    for name, level in named:
+        module = program.flow.module_named(root.module, name, level)
+        if module is not None and name:
+            yield module, "." * level + name
+
+
 def _chooses_gpus(node: ast.AST) -> bool:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`, `os.environ.update(CUDA_VISIBLE_DEVICES=gpu)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -317,13 +330,13 @@ def body_start(body: list[ast.stmt]) -> ast.stmt:
     return body[-1]
 
 
-def comes_before_selection(program: Program, access: Access, node: ast.AST) -> bool:
+def comes_before_selection(access: Access, node: ast.AST) -> bool:
     """Whether GPUs may be chosen after a node, which is too late once the library has been asked for the processes.
 
     Neither counts where the accelerator is there already: what chooses GPUs then has no effect.
     """
+    program, early = access.program, access.early
     later = [n for n in program.once(gpu_choices) if program.may_follow(n, node)]
-    early = EarlyCode(program, access)
     return bool(later) and early.holds(node) and any(map(early.holds, later))
 
 

@@ -430,7 +430,7 @@ def _may_agree(script: Script, clock: ast.expr, settled: Collection[ast.stmt]) -
     can_speak = script.options.runtime.has("broadcast_object_list") and not script.is_by_hand
     clocks = script.written.clocks
     can_be_sent = not clocks.is_temporary(clock) and not clocks.is_iterator(clock)
-    if script.accelerator(clock) is None and comes_before_selection(script.program, script.access, clock):
+    if script.accelerator(clock) is None and comes_before_selection(script.access, clock):
         return False
     return can_speak and can_be_sent and _is_run_by_all(script, clock, settled)
 

@@ -47,7 +47,7 @@ from accelify.codemod.metrics.rows.pooling import Pooling
 from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.preparing.parallel_wrappers import divided_batches, is_plain_call
-from accelify.codemod.preparing.placing import EarlyCode, gpu_choices
+from accelify.codemod.preparing.placing import gpu_choices
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
@@ -234,7 +234,7 @@ def _makes_text(script: Script, call: ast.Call) -> bool:
 
 def _drawn_early(script: Script) -> Iterator[Remark]:
     """What is drawn without a seed before the accelerator: only our launcher has processes begin with equal states."""
-    program, early = script.program, EarlyCode(script.program, script.access)
+    program, early = script.program, script.access.early
     seeds = [c for c in program.calls if any(map(names.is_seed, program.called(c)))]
     found: dict[Scope, ast.Call] = {}
     for call in (c for c in program.calls if not script.is_by_hand and early.holds(c)):

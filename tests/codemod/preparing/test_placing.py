@@ -7,7 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from accelify.codemod.preparing.placing import Access, EarlyCode, body_start
+from accelify.codemod.preparing.placing import Access, body_start
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated, run
 from tests.codemod.training_scripts import training
@@ -192,7 +192,7 @@ if __name__ == "__main__":
 )
 def test_what_may_run_before_it_is_there(code: str, is_early: bool) -> None:
     facts = Facts(EARLY)
-    early = EarlyCode(facts.program, facts.script.access)
+    early = facts.script.access.early
     assert [h.name for h in facts.script.reach.homes] == ["train"]
     assert early.holds(facts[code]) is is_early
 
@@ -230,7 +230,7 @@ PLOTS = "import torch\n\ndef plot(x, mean=torch.ones(3).cuda()):\n    return x -
 )
 def test_an_import_that_runs_another_module_creates_it(imported: str, used: str) -> None:
     facts = Facts({"main.py": SHARED.format(imported=imported, used=used), "plots.py": PLOTS})
-    early = EarlyCode(facts.program, facts.script.access)
+    early = facts.script.access.early
     assert {home.root.module for home in facts.script.reach.homes} == {"main.py", "plots.py"}
     assert [n for n in range(1, 6) if early.holds(facts[f"torch.rand({n})"])] == [1]
 
@@ -238,14 +238,14 @@ def test_an_import_that_runs_another_module_creates_it(imported: str, used: str)
 def test_an_import_of_a_module_without_it_creates_nothing() -> None:
     plots = "def plot(x):\n    return x\n"
     facts = Facts({"main.py": SHARED.format(imported="from plots import plot", used="plot"), "plots.py": plots})
-    early = EarlyCode(facts.program, facts.script.access)
+    early = facts.script.access.early
     assert [n for n in range(1, 6) if early.holds(facts[f"torch.rand({n})"])] == [1, 2, 5]
 
 
 def test_what_runs_only_where_a_file_is_itself_run() -> None:
     model = "def load():\n    return 1\nif __name__ == '__main__':\n    print(load())\n"
     facts = Facts({"main.py": EARLY.replace("import torch\n", "import torch\nimport model\n"), "model.py": model})
-    assert not EarlyCode(facts.program, facts.script.access).holds(facts["print(load())"])
+    assert not facts.script.access.early.holds(facts["print(load())"])
 
 
 @pytest.mark.parametrize(
@@ -300,3 +300,9 @@ def test_the_library_is_imported_before_a_file_is_written(early: str, is_first: 
 def test_it_is_imported_beside_torch_where_that_is_early_enough() -> None:
     after = migrated(SCRIPT.format(settings="def show(x):\n    open('x.txt', 'w').write(x)\nshow('1')"))
     assert after.index("import torch") < after.index("accelify.runtime") < after.index("def show")
+
+
+def test_finds_early_code_once_for_all_who_ask() -> None:
+    text = "import torch\nm = torch.nn.Linear(1, 1)\no = torch.optim.SGD(m.parameters())\n"
+    script = Facts(text + "for x in y: m(x).backward(); o.step()\n").script
+    assert script.devices.early is script.access.early

@@ -37,8 +37,6 @@ class Asking:
         if frame not in self.scopes:
             return False
         if frame.kind == "module":
-            return self.run.starts(self.program, node) and not comes_before_selection(self.program, self.access, node)
+            return self.run.starts(self.program, node) and not comes_before_selection(self.access, node)
         calls = self.program.calls_of(frame) if frame.kind == "function" else []
-        return frame.kind == "function" and not any(
-            comes_before_selection(self.program, self.access, call) for call in calls
-        )
+        return frame.kind == "function" and not any(comes_before_selection(self.access, c) for c in calls)

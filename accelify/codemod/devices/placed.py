@@ -20,7 +20,7 @@ from accelify.codemod.devices.moves import Move, Moves, last_name
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade
 from accelify.codemod.libraries import methods, table
-from accelify.codemod.preparing.placing import Access, EarlyCode
+from accelify.codemod.preparing.placing import Access, EarlyCode, trained_modules
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.conditions import Conditions
@@ -264,9 +264,14 @@ class Own:
         return Cpu(self.program, self.roles, self.tracer, access.reach, self.prepared).stranded(files, access)
 
     def moved_early(self, early: EarlyCode, cpu: CpuSetting | None) -> tuple[ast.Call, ...]:
-        """The moves to a GPU before the accelerator is there, except those of objects that are prepared later."""
+        """The moves to a GPU before the accelerator is there, except those of objects that are prepared later.
+
+        Only in files that a run which trains may import: a script that evaluates is one process.
+        """
         program, wishes = self.program, cpu.wishes if cpu is not None else frozenset[str]()
-        calls = [c for scope in early.scopes for c in program.calls_in(scope) if _may_go_to_a_gpu(c) and early.holds(c)]
+        trained = trained_modules(program, self.training)
+        scopes = [scope for scope in early.scopes if scope.root in trained]
+        calls = [c for scope in scopes for c in program.calls_in(scope) if _may_go_to_a_gpu(c) and early.holds(c)]
         known = Moves(program, self.roles, self.tracer, self.prepared, {program.path(c) for c in calls})
         holds = OnGpu(program.once(Conditions), self.tracer, wishes).holds
         devices = Destinations(program, self.roles, self.tracer, (), holds, lambda node: ())

@@ -120,18 +120,9 @@ class Access:
         for statement in (s for run in self._import_runs(root, self._first_use(root)) for s in run):
             for module, name in _imported(self.program, root, statement):
                 is_home = module in self.reach.homes and module not in self.reach.guarded and module is not root
-                if is_home and root not in self.run_by(module):
+                if is_home and root not in run_by(self.program, module):
                     return statement, name
         return None
-
-    def run_by(self, root: Scope) -> set[Scope]:
-        """The modules that a module imports, and those that they import."""
-        found, queue = {root}, [root]
-        while queue:
-            new = self.program.once(_imports)(queue.pop()) - found
-            found |= new
-            queue += new
-        return found
 
     def _import_runs(self, root: Scope, first: int) -> list[list[ast.stmt]]:
         """The runs of imports above a place in a module's body."""
@@ -269,6 +260,39 @@ def gpu_choices(program: Program) -> list[ast.AST]:
     return [n for parsed in program.files for n in parsed.nodes if _chooses_gpus(n)]
 
 
+def trained_modules(program: Program, training: Training) -> frozenset[Scope]:
+    """The modules of the runs that train, with all that these import; every module where a caller is not known."""
+    every = {built.root for built in program.flow.bindings.values()}
+    queue, leading = [program.frame(b) for b in training.backwards], set[Scope]()
+    while queue:
+        scope = queue.pop()
+        if scope not in leading:
+            leading.add(scope)
+            calls = [*calling(program, scope)]
+            if scope.kind == "function" and not calls:
+                return frozenset(every)
+            queue += [scope.parent] if scope.kind == "class" and scope.parent is not None else map(program.frame, calls)
+    started = {scope for scope in leading if scope.kind == "module"}
+    runs = [imported for imported in (run_by(program, root) for root in every) if not started.isdisjoint(imported)]
+    return frozenset().union(*runs) if runs else frozenset(every)
+
+
+def run_by(program: Program, root: Scope) -> set[Scope]:
+    """A module, the modules that it imports, and those that they import."""
+    found, queue = {root}, [root]
+    while queue:
+        new = program.once(_imports)(queue.pop()) - found
+        found |= new
+        queue += new
+    return found
+
+
+def calling(program: Program, scope: Scope) -> Iterator[ast.AST]:
+    """The calls of a function, and the places that pass it to others, which may call it."""
+    yield from program.flow.callers.get(scope, ())
+    yield from (node for node, function in program.flow.handed_on if function is scope)
+
+
 def _imports(program: Program) -> Callable[[Scope], frozenset[Scope]]:
     """The project's modules that each of its modules imports."""
 
@@ -357,7 +381,7 @@ class EarlyCode:
         """The modules and functions that may begin to run before the accelerator is there, in a run that creates it."""
         on_the_way = self.program.reachable.intersection([*self._created, *self._leading])
         queue = list(on_the_way)
-        queue += {module for root in {s.root for s in on_the_way} for module in self.access.run_by(root)}
+        queue += {module for root in {s.root for s in on_the_way} for module in run_by(self.program, root)}
         found: set[Scope] = set()
         while queue:
             scope = queue.pop()
@@ -415,16 +439,11 @@ class EarlyCode:
             if scope in done:
                 continue
             done.add(scope)
-            for place in self._calling(scope):
+            for place in calling(self.program, scope):
                 frame = self.program.frame(place)
                 found.setdefault(frame, []).append(place)
                 queue.append(frame)
         return found
-
-    def _calling(self, scope: Scope) -> Iterator[ast.AST]:
-        """The calls of a function, and the places that pass it to others, which may call it."""
-        yield from self.program.flow.callers.get(scope, ())
-        yield from (node for node, function in self.program.flow.handed_on if function is scope)
 
 
 class Start:

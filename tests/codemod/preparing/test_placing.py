@@ -7,7 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from accelify.codemod.preparing.placing import Access, body_start
+from accelify.codemod.preparing.placing import Access, body_start, trained_modules
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated, run
 from tests.codemod.training_scripts import training
@@ -306,3 +306,46 @@ def test_finds_early_code_once_for_all_who_ask() -> None:
     text = "import torch\nm = torch.nn.Linear(1, 1)\no = torch.optim.SGD(m.parameters())\n"
     script = Facts(text + "for x in y: m(x).backward(); o.step()\n").script
     assert script.devices.early is script.access.early
+
+
+LEARNER = """\
+import torch
+class Learner:
+    def __init__(self):
+        self.model = torch.nn.Linear(1, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters())
+    def train(self, data):
+        for x in data: self.model(x).backward(); self.optimizer.step()
+"""
+FINDER = """\
+import torch
+device = torch.device("cuda:0")
+class Finder:
+    def __init__(self):
+        self.net = torch.nn.Linear(1, 1).to(device)
+"""
+VERIFY = "from finder import Finder\nfrom learner import Learner\nfinder = Finder()\nlearner = Learner()\n"
+
+
+@pytest.mark.parametrize(
+    ("train", "verify", "early"),
+    [
+        ("from learner import Learner\nLearner().train([])\n", VERIFY, []),
+        ("import learner as l\ndef main():\n    l.Learner().train([])\nmain()\n", VERIFY, []),
+        (
+            "import learner, threading\nthreading.Thread(target=learner.Learner().train).start()\n",
+            VERIFY,
+            [],
+        ),
+        ("from learner import Learner\nLearner().train([])\n", VERIFY + "learner.train([])\n", ["finder.py"]),
+        ("from learner import Learner\nLearner().train([])\n", "import train\n" + VERIFY, ["finder.py"]),
+        ("from learner import Learner\nLearner()\n", VERIFY, ["finder.py"]),
+    ],
+)
+def test_only_files_of_runs_that_train_move_something_early(train: str, verify: str, early: list[str]) -> None:
+    facts = Facts({"train.py": train, "learner.py": LEARNER, "finder.py": FINDER, "verify.py": verify})
+    found = {root.module for root in trained_modules(facts.program, facts.training)}
+    assert found == {"train.py", "learner.py", *early, *(["verify.py"] if early else [])}
+    if not early:
+        facts.named[:] = facts.files
+        assert not facts.script.devices.moved_early

@@ -43,7 +43,9 @@ class Chains:
         path = self.program.path(node)
         if path not in self._definitions:
             plain = self.program.definitions(node)
-            self._definitions[path] = plain.changed_by_calls(self.changed_by, self._runs, self._held)
+            self._definitions[path] = plain.changed_by_calls(
+                self.changed_by, self._runs, self._held, self._owner_of_part
+            )
         return self._definitions[path]
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
@@ -136,6 +138,13 @@ class Chains:
             if owner is None:
                 return node
             node = owner
+
+    def _owner_of_part(self, changed: ast.expr) -> ast.expr:
+        """What owns a part that is changed, where a method gave it: `rows` of `rows.setdefault(k, {})["loss"] = x`."""
+        part = changed
+        while isinstance(part, (ast.Attribute, ast.Subscript, ast.Starred)):
+            part = part.value
+        return self._holder(part) if isinstance(part, ast.Call) else changed
 
     def _owner_of_result(self, call: ast.Call) -> ast.expr | None:
         rows = self.kinds.called(call) or ()

@@ -42,6 +42,7 @@ class Definitions:
         mutates: Callable[[ast.Call], Iterable[ast.expr]] | None = None,
         runs: Callable[[ast.Call | None], frozenset[Scope] | None] | None = None,
         held: Callable[[ast.Call, ast.expr], list[ast.expr]] | None = None,
+        owner: Callable[[ast.expr], ast.expr] | None = None,
         seen: Collector | None = None,
     ) -> None:
         self.flow = flow
@@ -49,6 +50,7 @@ class Definitions:
         self._mutates = mutates or (lambda call: ())
         self._runs = runs or (lambda call: None)
         self._held = held or (lambda call, changed: arguments(call))
+        self._owner = owner or (lambda changed: changed)
         self._names = Names(flow, bindings) if seen is None else seen.names
         self._given = seen
         self._reaching: dict[ast.expr, frozenset[Definition]] = {}
@@ -59,13 +61,17 @@ class Definitions:
         mutates: Callable[[ast.Call], Iterable[ast.expr]],
         runs: Callable[[ast.Call | None], frozenset[Scope] | None],
         held: Callable[[ast.Call, ast.expr], list[ast.expr]],
+        owner: Callable[[ast.expr], ast.expr],
     ) -> Definitions:
         """The same file's definitions, with the changes that `mutates` knows of calls; the file is not read again.
 
         runs: the functions that a call may run; for None, those that run where no call names them.
         held: the arguments of a call that an object which it changes may hold afterwards.
+        owner: what holds an object that is changed, where a method has returned that.
         """
-        return Definitions(self.flow, self.bindings, mutates=mutates, runs=runs, held=held, seen=self._seen)
+        return Definitions(
+            self.flow, self.bindings, mutates=mutates, runs=runs, held=held, owner=owner, seen=self._seen
+        )
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
         """The definitions that may have given a name, an attribute or an item the value that is read there.
@@ -158,7 +164,7 @@ class Definitions:
 
     @cached_property
     def _collected(self) -> Collected:
-        return self._seen.with_changes(self._mutates, self._held)
+        return self._seen.with_changes(self._mutates, self._held, self._owner)
 
     @cached_property
     def _solver(self) -> Solver:

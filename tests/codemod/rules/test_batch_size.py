@@ -294,6 +294,13 @@ def test_values_that_a_state_goes_into_are_named() -> None:
     assert f"Values shown for some batches (line {number})" in note(result).message
 
 
+@pytest.mark.parametrize("place", ["rows[0]", "rows.setdefault(0, {})", "rows.setdefault(0, {}).setdefault('b', {})"])
+def test_values_that_a_place_in_a_dict_keeps_are_named(place: str) -> None:
+    begin = "rows = {0: {}}\ndata = torch.randn(8, 2, 4)"
+    text = script(before=begin, step=f"{STEP}{place}['loss'] = loss.item()\nprint(rows)")
+    assert "Values shown for some batches (line " in note(run(text)).message
+
+
 @pytest.mark.parametrize(
     ("loop", "is_limit"),
     [

@@ -54,6 +54,22 @@ def test_a_change_in_place_is_a_definition() -> None:
     assert {ast.unparse(d.node) for d in chains.definitions(read)} == {"rows", "rows.append(1)"}
 
 
+@pytest.mark.parametrize(
+    ("place", "operator"),
+    [("d.setdefault(k, {})['a']", "="), ("d.setdefault(k, {})['a']['b']", "+="), ("d.setdefault(k, []).rows[0]", "=")],
+)
+def test_a_change_of_what_a_method_gives_is_one_of_its_object(place: str, operator: str) -> None:
+    chains, tree = chains_of(f"d = {{}}\n{place} {operator} 1\nprint(d)")
+    read = tree.body[-1].value.args[0]  # type: ignore[attr-defined]  # a call
+    assert place in {ast.unparse(d.node) for d in chains.definitions(read)}
+
+
+def test_a_change_of_what_a_function_makes_is_none_of_its_argument() -> None:
+    chains, tree = chains_of("d = {}\ncopy.deepcopy(d)['a'] = 1\ndict(d)['a'] = 1\nprint(d)")
+    read = tree.body[-1].value.args[0]  # type: ignore[attr-defined]  # a call
+    assert {ast.unparse(d.node) for d in chains.definitions(read)} == {"d"}
+
+
 @pytest.mark.parametrize(("read", "count"), [("x.mean(1)", 0), ("x.centre(1)", 1), ("x.mean", 1)])
 def test_a_tensor_s_method_is_no_attribute_of_an_object(read: str, count: int) -> None:
     name = read.removeprefix("x.").removesuffix("(1)")

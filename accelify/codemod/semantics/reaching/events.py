@@ -225,13 +225,16 @@ class Collector:
         self.changes.append((event, self.frame, self.point, changed))
 
     def with_changes(
-        self, mutates: Callable[[ast.Call], Iterable[ast.expr]], held: Callable[[ast.Call, ast.expr], list[ast.expr]]
+        self,
+        mutates: Callable[[ast.Call], Iterable[ast.expr]],
+        held: Callable[[ast.Call, ast.expr], list[ast.expr]],
+        owner: Callable[[ast.expr], ast.expr],
     ) -> Collected:
         """All that was seen, with the changes of objects in place."""
         objects, changes = self.objects.copy(), []
         for event, frame, point, changed in self.changes:
             if changed is not None:
-                changes.append((event, frame, point, changed))
+                changes.append((event, frame, point, owner(changed)))
             elif event.calls is not None:
                 for each in mutates(event.calls):
                     changes.append((event, frame, point, each))

@@ -33,7 +33,6 @@ _FOR_ALL = frozenset(
     {Effect.EXITS, Effect.WAITS, Effect.SIMULATES, Effect.READS_INPUT, Effect.CHANGES_LIBRARY}
 )  # what one process cannot do for the others
 _MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_TAKING = frozenset({"list", "tuple", "sorted", "set", "frozenset", "dict", "sum", "max", "min"})
 Choice = ast.If | ast.Try
 
 
@@ -387,7 +386,8 @@ class Caches:
         taker = self.program.parent(call)
         if isinstance(taker, ast.comprehension):
             return not isinstance(self.program.parent(taker), ast.GeneratorExp)
-        is_taken = isinstance(taker, ast.Call) and self.program.called(taker) <= _TAKING
+        takers = self.program.called(taker) if isinstance(taker, ast.Call) else ()
+        is_taken = bool(takers) and all(names.iteration(n) and not names.gives_iterator(n) for n in takers)
         return is_taken or (isinstance(taker, ast.For) and taker.iter is call)
 
     def _all_pass(self, statement: ast.stmt) -> bool:

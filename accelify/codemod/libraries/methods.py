@@ -340,6 +340,12 @@ def only_writes_down(name: str) -> bool:
     return bool(rows) and all(row.effects & {*SHOWN, Effect.WRITES_FILES} and not row.mutates for row in rows)
 
 
+def only_fills_a_file(name: str) -> bool:
+    """Methods of an open file that write to it, also where it is the null device: `write`, `flush`, `close`."""
+    row = table.member("file", name)
+    return row is not None and Effect.WRITES_FILES in row.effects and not _row_has(row, Trait.ON_DISK)
+
+
 def is_of(kind: str, name: str) -> bool:
     """Whether a kind of object has a method or an attribute of this name."""
     return table.member(kind, name) is not None

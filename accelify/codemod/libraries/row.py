@@ -152,6 +152,7 @@ class Trait(_Fact):
     ASKED_ALONE = "asked_alone"  # given nothing, it says of what sort its object is: `x.type()`
     ATTRIBUTE = "attribute"  # is read, not called
     SCALAR = "scalar"  # makes a number of one of its argument
+    ON_DISK = "on_disk"  # works on a file on a disk alone, and not on the null device: `truncate`
     OPENS = "opens"  # returns what is written or read through; what returns nothing: for the functions of its module
     OPENS_TO_WRITE = "opens_to_write"  # it has no mode: its options say whether it makes and fills what it opens
     MAKES_FOLDERS = "makes_folders"

@@ -13,13 +13,11 @@ from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.path_uses import PathUses
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.values import Made
 
-_OPENED = ("open", "io.open")
-_ONLY_WRITES = frozenset({"w", "wb", "wt", "a", "ab", "at"})
-# What is done to a file that may be no file on a disk.
-_DONE = frozenset({"write", "writelines", "flush", "close", "closed", "encoding", "mode", "newlines"})
+_MODES = set("wabt")  # of an `open` for nothing but writing
 
 
 class Substitutes:
@@ -80,18 +78,19 @@ class Substitutes:
         return any(row.returns == "handler" and row.has(Trait.OPENS_LOG) for row in rows)
 
     def _opens_to_write(self, call: ast.Call) -> bool:
-        """Whether a call is `open(path, "w")`, for nothing but writing."""
-        if not any(self.program.names_only(call.func, name) for name in _OPENED) or not call.args:
+        """Whether a call is like `open(path, "w")`, for nothing but writing."""
+        if not self.alone.opens_to_write(call) or self.uses.written(call) != call.args[:1]:
             return False
         given = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "mode")]
-        return len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value in _ONLY_WRITES
+        mode = given[0].value if len(given) == 1 and isinstance(given[0], ast.Constant) else None
+        return isinstance(mode, str) and set(mode) <= _MODES
 
     def _is_only_written(self, opened: ast.Call) -> bool:
         """Whether nothing asks an open file for what the null device has not: its place, its size, its number."""
         value = next((v for v in self.program.values(opened) if isinstance(v, Made) and v.node is opened), None)
         holding = (n for n, values in self.program.flow.values.items() if value in values)
         asked = (p for n in holding if isinstance(p := self.program.parent(n), ast.Attribute) and p.value is n)
-        return value is not None and all(a.attr in _DONE for a in asked)
+        return value is not None and all(methods.only_fills_a_file(a.attr) for a in asked)
 
 
 def _null_handler(call: ast.Call) -> str | None:

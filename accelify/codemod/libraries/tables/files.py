@@ -239,6 +239,8 @@ returns=list traits=attribute
     torchvision.datasets.utils: download_url download_and_extract_archive download_file_from_google_drive
     shutil: unpack_archive
     <file>: extractall extract
++ traits=on_disk
+    <file>: truncate
 + traits=looks
     os.path: exists isfile isdir islink lexists
     os: access

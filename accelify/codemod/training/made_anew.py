@@ -29,6 +29,7 @@ from accelify.codemod.semantics.values import (
     Value,
 )
 from accelify.codemod.training.origins import Origins
+from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.weights import draws_weights, written_by_hand
 
@@ -189,11 +190,21 @@ class Anew:
         return found
 
     def makes_data(self, loop: ast.AST, loader: Value) -> bool:
-        """Whether each round of a loop makes a loader, and the data set that it is given."""
+        """Whether each round of a loop makes a loader, and makes or draws the data set that it is given."""
         made = [call for calls in self._makers([loader]) for call in calls]
         given = [next((k.value for k in c.keywords if k.arg == "dataset"), c.args[0] if c.args else c) for c in made]
-        calls = self._makers(v for node in given for v in self.program.values(node))
-        return bool(calls) and all(each and all(loop in self.stack(c) for c in each) for each in [made, *calls])
+        is_made = bool(made) and all(loop in self.stack(c) for c in made)
+        return is_made and all(self._is_made_anew(g, loop) or self._is_drawn_anew(g, loop) for g in given)
+
+    def _is_made_anew(self, data: ast.expr, loop: ast.AST) -> bool:
+        calls = self._makers(self.program.values(data))
+        return bool(calls) and all(each and all(loop in self.stack(c) for c in each) for each in calls)
+
+    def _is_drawn_anew(self, data: ast.expr, loop: ast.AST) -> bool:
+        """Whether each round draws which rows a tensor, or a list, has: `rows[torch.randperm(len(rows))[:8]]`."""
+        behind = self.origins.along_results([data], lambda node: True)
+        drawn = (n for n in behind if isinstance(n, ast.Call) and draws(self.program, n))
+        return any(loop in self.stack(call) for call in drawn)
 
     def nested(
         self,

@@ -266,6 +266,27 @@ def test_rows_that_are_evaluated_on_are_no_data_of_the_step() -> None:
     assert any(m.startswith("each process draws its own data") for m in messages)
 
 
+@pytest.mark.parametrize(
+    ("batch", "is_own"),
+    [
+        ("x = next(iter(DataLoader(rows[torch.randperm(80)[:8]], batch_size=8)))", True),
+        ("x = rows[torch.randperm(80)[:8]]; loader = DataLoader(x, 8); x = next(iter(loader))", True),
+        ("x = next(iter(DataLoader([rows[i] for i in random.sample(range(80), 8)], batch_size=8)))", True),
+        ("x = next(iter(DataLoader(dataset=some(), batch_size=8)))", True),
+        ("x = next(iter(DataLoader(rows[order], batch_size=8)))", False),
+        ("x = next(iter(DataLoader(rows, batch_size=8, shuffle=True)))", False),
+    ],
+)
+def test_a_loader_of_a_tensor_s_rows_that_each_round_draws(batch: str, is_own: bool) -> None:
+    given = "order = torch.randperm(80)\ndef some():\n    return rows[torch.randint(80, (8,))]\ndef main():"
+    text = EPISODES.format(drawn="None", batch=batch).replace("def main():", given)
+    result = run(text)
+    after = (result.after or b"").decode()
+    assert ("accelerator.seed_by_rank()" in after) is is_own
+    assert ("accelerator.prepare(DataLoader(" in after) is not is_own
+    assert any(n.message.startswith("each process draws its own data") for n in result.notes) is is_own
+
+
 @pytest.mark.parametrize(("get", "is_alike"), [("rows", True), ("rows[torch.randperm(80)]", False)])
 def test_a_model_s_own_method_that_draws_in_a_trainer(get: str, is_alike: bool) -> None:
     head = ALIKE.partition("rows = ")[0].replace("forward(self, x, t=0)", "fit(self, x)")

@@ -199,6 +199,10 @@ class Destinations:
         named = self.resolved(self.of(device))
         return bool(named) and all(d.now is Where.ACCELERATOR for d in named)
 
+    def is_host(self, device: ast.expr) -> bool:
+        """Whether a device is nothing but the CPU, in the plain script and once it is rewritten."""
+        return self.resolved(self.of(device)) == {HOST}
+
     def _is_other(self, device: ast.expr | None, is_asked: bool) -> bool:
         """Whether a device is the host, for tensors that are there."""
         return is_asked and all(d.now is Where.HOST for d in self.of(device))

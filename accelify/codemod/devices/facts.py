@@ -21,7 +21,7 @@ from accelify.codemod.devices.device_options import Asked, DeviceOption
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import CpuSetting, NamedDevices, OnGpu
-from accelify.codemod.devices.placed import TEXTUAL, Own, named_by, places_elsewhere
+from accelify.codemod.devices.placed import TEXTUAL, Own, named_by, places_elsewhere, set_below
 from accelify.codemod.devices.staying import Together, staying_of, together_of
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Device
@@ -348,21 +348,10 @@ def _undecided(lattice: Lattice, moves: Sequence[Move], named: Collection[ast.ex
 
 
 def _set_below(known: Moves, access: Access, needless: frozenset[ast.Call]) -> Iterator[tuple[Assignment, Scope]]:
-    """The devices of a module, bound above an accelerator and read where it is: one for each variable and home."""
-    program, done = known.program, set[tuple[Scope, str]]()
-    for binding, home in ((b, h) for b in known.bindings for h in access.reach.homes):
-        name = binding.target.id if isinstance(binding.target, ast.Name) else ""
-        is_above = program.scope(binding.target) is home.root and access.at(binding.node) is None
-        if (home, name) in done or not name or not is_above or known.is_for_the_cpu(binding):
-            continue
-        reads, inner = program.reads_of(home.root, name), set(home.walk())
-        if home.kind == "function":
-            reads = [r for r in reads if program.scope(r) in inner]
-        early = [r for r in reads if access.at(r) is None and (home.kind == "function" or program.frame(r) is home)]
-        left = [r for r in reads if r not in early and needless.isdisjoint(program.ancestors(r))]
-        if home.kind == "module" or (home.kind == "function" and name not in home.writes and not early):
-            done.add((home, name))
-            yield from [(binding, home)] if left else []
+    """The devices of a module that are set again below an accelerator, where reads of them are left."""
+    for below in set_below(known, access):
+        if any(needless.isdisjoint(known.program.ancestors(read)) for read in below.reads):
+            yield below.binding, below.home
 
 
 def _set_elsewhere(lattice: Lattice, moves: Sequence[Move], access: Access) -> Iterator[ast.expr]:

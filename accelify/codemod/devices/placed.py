@@ -27,7 +27,7 @@ from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, names_read_in
+from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
 from accelify.codemod.semantics.values import Argument, Instance, Made
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.workers import is_of_data
@@ -78,6 +78,7 @@ class Own:
         redirected = [*fixed, *(n for n in named if access.at(n) is not None)]
         options = DeviceOptions(known, access).find(redirected, numbered=lambda n: _is_numbered(devices.of(n)))
         settled = frozenset(read for option in options for read in option.reads)
+        below = [r for b in set_below(known, access) for r in b.reads if devices.is_host(r)]
         defaulted = self._defaulted(known.files, devices, access) if plain == {Where.HOST} else {}
         tensors = self._tensors()
         lattice = Lattice(
@@ -85,7 +86,7 @@ class Own:
             plain=plain,
             named=self._named(known, plain),
             holds=holds,
-            replaced=[*fixed, *bound, *settled, *defaulted.values()],
+            replaced=[*fixed, *bound, *settled, *below, *defaulted.values()],
             is_early=tensors.runs_early,
         )
         sources = self._numbered(known, lattice.devices, known.files)
@@ -361,6 +362,32 @@ class Placed:
     options: tuple[DeviceOption, ...] = ()
     numbered: frozenset[ast.expr] = frozenset()
     defaulted: Mapping[tuple[ast.Call, str], ast.expr] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A device of a module, bound above an accelerator's home, and the reads there, which get the accelerator's."""
+
+    binding: Assignment
+    home: Scope
+    reads: tuple[ast.expr, ...]
+
+
+def set_below(known: Moves, access: Access) -> Iterator[Below]:
+    """One for each variable and home, but where something there reads it before the accelerator is created."""
+    program, done = known.program, set[tuple[Scope, str]]()
+    for binding, home in ((b, h) for b in known.bindings for h in access.reach.homes):
+        name = binding.target.id if isinstance(binding.target, ast.Name) else ""
+        is_above = program.scope(binding.target) is home.root and access.at(binding.node) is None
+        if (home, name) in done or not name or not is_above or known.is_for_the_cpu(binding):
+            continue
+        reads, inner = program.reads_of(home.root, name), set(home.walk())
+        if home.kind == "function":
+            reads = [r for r in reads if program.scope(r) in inner]
+        early = [r for r in reads if access.at(r) is None and (home.kind == "function" or program.frame(r) is home)]
+        if home.kind == "module" or (home.kind == "function" and name not in home.writes and not early):
+            done.add((home, name))
+            yield Below(binding, home, tuple(r for r in reads if r not in early))
 
 
 def _homemade_by_preparation(program: Program) -> dict[Prepared, Homemade]:

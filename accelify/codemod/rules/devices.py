@@ -355,7 +355,10 @@ def _unnumbered(script: Script, binding: Assignment) -> Iterator[Change | Remark
     if is_cpu(binding.value):
         if script.devices.cpu is not None or script.devices.is_without_a_gpu(binding):
             return  # what chooses it keeps the accelerator there, too
-        if script.devices.keeps_moves and binding not in (below for below, _ in script.devices.set_below):
+        if binding in (below for below, _ in script.devices.set_below):
+            yield Remark(NAME, script.path(binding.node), binding.node, _not_on_cpu(script, binding), Tier.REVIEW)
+            return
+        if script.devices.keeps_moves:
             return  # the script moves the models and batches there itself
         message = (
             "this is the CPU, but prepared models and batches are on the process's own device: use `accelerator.device`"
@@ -440,14 +443,18 @@ def _lost_literals(script: Script) -> Iterator[Remark]:
             message = f"`{number.value!s}` no longer selects the GPU: use `{launch} --gpu-ids`"
             yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, number, once=True)
         if script.devices.cpu is None and script.devices.trains_on_cpu(binding):
-            message = (
-                f"`{ast.unparse(value)}` no longer keeps the training on the CPU: use `{launch} --cpu` or "
-                "`Accelerator(cpu=True)` for that"
-            )
+            message = _not_on_cpu(script, binding)
             yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, value, once=True)
         elif script.devices.is_for_macs(binding):
             message = _WAS_FOR_MACS.format(launch)
             yield Remark(NAME, script.path(value), binding.node, message, Tier.REVIEW, When.GONE, value, once=True)
+
+
+def _not_on_cpu(script: Script, binding: Assignment) -> str:
+    return (
+        f"`{ast.unparse(binding.value)}` no longer keeps the training on the CPU: use "
+        f"`{script.options.runtime.launch} --cpu` or `Accelerator(cpu=True)` for that"
+    )
 
 
 def _moved(script: Script) -> Iterator[Remark]:

@@ -242,3 +242,57 @@ def test_a_block_in_which_one_gpu_is_current_stays_without_that(block: str, is_l
     result = run(BLOCK.format(block=block))
     assert (f"{block}:" in result.after.decode()) == is_left
     assert any("current GPU" in n.message for n in result.notes) == ("), torch" in block)
+
+
+ABOVE_MAIN = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+args = argparse.Namespace()
+device = {device}
+use_cuda = torch.cuda.is_available()
+
+def main():
+    loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)
+    {made}
+    model = nn.Linear(4, 1)
+    {moved}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        x = x.to(device)
+        loss = nn.functional.mse_loss(model({x}), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(device, use_cuda)
+
+main()
+"""
+PLACED = "    accelerator = Accelerator()\n    device = accelerator.device\n"
+
+
+def above_main(**slots: str) -> str:
+    return ABOVE_MAIN.format(**{"device": 'torch.device("cpu")', "made": "pass", "moved": "pass", "x": "x", **slots})
+
+
+@pytest.mark.parametrize(
+    ("slots", "created"),
+    [
+        ({}, PLACED),
+        ({"device": '"cpu"', "made": "lengths = torch.ones(3, device=device)"}, PLACED),
+        ({"made": "print(torch.ones(3, device=args.dev))"}, PLACED),
+        ({"made": "print(torch.ones(3, device='cuda'))"}, PLACED),
+    ],
+)
+def test_a_model_goes_where_the_device_of_its_batches_is_set_below(slots: dict[str, str], created: str) -> None:
+    result = run(above_main(**slots))
+    assert created in result.after.decode()
+    assert any("no longer keeps the training on the CPU" in note.message for note in result.notes)
+    assert not any("use `accelerator.device`" in note.message for note in result.notes)
+
+
+def test_a_model_that_moves_at_times_stays_where_it_is() -> None:
+    text = above_main(device='"cuda"', moved="if len(input()) > 1:\n        model.cuda()", made="state = input()")
+    assert "Accelerator(device_placement=False)" in run(text).after.decode()

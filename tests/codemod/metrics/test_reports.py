@@ -1116,3 +1116,28 @@ for epoch in range(2):
 def test_what_is_made_of_all_that_a_generator_of_steps_yields_is_of_the_shard(read: str, is_of_shard: bool) -> None:
     (report,) = Facts(YIELDED.format(read=read)).script.metrics.reports
     assert report.is_of_some_batches is not is_of_shard
+
+
+WRITERS = """\
+from torch.utils.tensorboard import SummaryWriter
+class Board:
+    def __init__(self):
+        self.writer = SummaryWriter("runs")
+writer, board, sheet, rows = SummaryWriter("runs"), Board(), open("values.txt", "w"), []
+"""
+_EACH = 'for name, value in {"loss": loss.item()}.items(): '
+
+
+@pytest.mark.parametrize(
+    ("batch", "end", "found"),
+    [
+        (_EACH + "writer.add_scalar(name, value, i)", "writer.flush()", []),
+        ("for n in range(len(x)): writer.add_scalar('row', x[n].mean(), n)", "writer.close()", []),
+        (_EACH + "board.writer.add_scalar(name, value, i)", "board.writer.close()", []),
+        ("for n in range(len(x)): sheet.write(f'{x[n]}')", "sheet.close()", ["sheet"]),  # the rows of the shard
+        (_EACH + "rows.append(value)", "torch.save(rows, 'rows.pt'); writer.close()", ["rows"]),
+    ],
+)
+def test_a_writer_keeps_nothing_of_what_it_logs(batch: str, end: str, found: list[str]) -> None:
+    script = script_of(training(before=WRITERS, batch=batch, end=end))
+    assert [r.text for r in script.metrics.reports if not r.is_of_some_batches] == found

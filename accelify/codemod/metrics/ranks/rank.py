@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property, partial
 
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.metrics.ranks.expressions import Expressions
 from accelify.codemod.metrics.ranks.labels import (
     NONE,
@@ -120,7 +120,7 @@ class Ranks(Expressions):
 
     def _defined(self, definition: Definition) -> Labels:
         """The labels of a definition's value, with those of the conditions that decide whether it is reached."""
-        if self.running.is_of_a_number(definition):
+        if self.running.is_of_a_number(definition) or self._is_logged(definition.node):
             return NONE
         labels = self._given_by(definition)
         if definition.kind not in (Kind.PARAMETER, Kind.FUNCTION, Kind.CLASS, Kind.IMPORT):
@@ -136,6 +136,11 @@ class Ranks(Expressions):
                 labels |= {Origin(Mark.SIGNAL, definition.node)}
         parts = self._changed_parts(definition) if labels and definition.kind is Kind.IN_PLACE else {None}
         return labels if None in parts else frozenset().union(*(self._at(labels, part) for part in parts))
+
+    def _is_logged(self, node: ast.AST) -> bool:
+        """Whether a call shows in a log what it is given, `writer.add_scalar(name, x)`, and keeps nothing of it."""
+        rows = self.chains.kinds.called(node) or () if isinstance(node, ast.Call) else ()
+        return bool(rows) and all(Effect.LOGS in row.effects for row in rows)
 
     def _set_anew(self, labels: Labels, definition: Definition, loop: Loop) -> Labels:
         """The labels of those attributes of an object that a method sets anew in each round: nothing is left of one."""

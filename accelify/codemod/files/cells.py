@@ -31,14 +31,20 @@ def with_places(text: str, notebooks: Mapping[str, Notebook], own: Notebook | No
     """A text with the places in it as users count them; `own` is where a line stands whose file is not named."""
 
     def place_of(match: re.Match[str]) -> str:
-        path, line, plain = match.groups()
+        path, line, plain, first, last = match.groups()
         if path is not None:
             cell, inside = notebooks[path].place(int(line))
             return place(path, inside, cell=cell)
-        return "cell {}, line {}".format(*own.place(int(plain))) if own is not None else match[0]
+        if own is None:
+            return match[0]
+        if plain is not None:
+            return "cell {}, line {}".format(*own.place(int(plain)))
+        (cell, begin), (last_cell, end) = own.place(int(first)), own.place(int(last))
+        within = f"lines {begin}-{end}" if cell == last_cell else f"line {begin} to cell {last_cell}, line {end}"
+        return f"cell {cell}, {within}"
 
     paths = "|".join(map(re.escape, notebooks))
-    return re.sub(rf"(?<![\w/])({paths}):(\d+)|\bline (\d+)", place_of, text)
+    return re.sub(rf"(?<![\w/])({paths}):(\d+)|\bline (\d+)|\blines (\d+)-(\d+)", place_of, text)
 
 
 def _placed(result: FileResult, before: Mapping[str, Notebook], after: Mapping[str, Notebook]) -> FileResult:

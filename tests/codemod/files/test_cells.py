@@ -37,6 +37,17 @@ def test_places_in_a_text() -> None:
     assert with_places(f"see line {line}", books, found) == "see cell 2, line 2"
 
 
+def test_a_run_of_lines_is_placed_in_its_cell() -> None:
+    _, found = notebook()
+    first, last, after = line_of(found, "x = 1"), line_of(found, "y = 2"), line_of(found, "z = 3")
+    books = {"a.ipynb": found}
+    text = f"(lines {first}-{last}, line {after})"
+    assert with_places(text, books, found) == "(cell 2, lines 1-2, cell 4, line 1)"
+    assert with_places(f"lines {first}-{after}", books, found) == "cell 2, line 1 to cell 4, line 1"
+    assert with_places(text, books) == text
+    assert with_places("lines 3", books, found) == "lines 3"
+
+
 def test_notes_are_placed_in_their_cells() -> None:
     data, found = notebook()
     note = Note(line_of(found, "z = 3"), "data", Tier.ADVICE, "why")

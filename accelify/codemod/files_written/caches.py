@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 
-from accelify.codemod.files_written.existence_checks import LEAVING, ExistenceChecks
+from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import names
@@ -20,7 +20,7 @@ from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.semantics.call_conditions import with_functions
 from accelify.codemod.semantics.conditions import implied
 from accelify.codemod.semantics.effects.summary import FileUse, Summary
-from accelify.codemod.semantics.program import LOOPS
+from accelify.codemod.semantics.program import LEAVING, LOOPS
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Instance
 from accelify.codemod.semantics.visits.ways import Gate, Ways

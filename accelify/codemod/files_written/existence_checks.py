@@ -17,11 +17,9 @@ from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.summary import FileUse
+from accelify.codemod.semantics.program import LEAVING
 
 _DEPTH = 3
-
-
-LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark
-from accelify.codemod.files_written.existence_checks import LEAVING, ExistenceChecks
+from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.guards.guarding import Guarding, Run
 from accelify.codemod.files_written.loads import leads_to, lists_files
 from accelify.codemod.libraries import methods
@@ -201,11 +201,12 @@ class Meetings:
     def _leaves(self, statement: ast.stmt, writes: Collection[ast.Call]) -> bool:
         """Whether a process that does not find what is written leaves: `if not os.path.exists(path): return []`.
 
-        Or fails: `assert os.path.exists(path)`.
+        Or ends, by `sys.exit()`, or fails: `assert os.path.exists(path)`.
         """
         if not isinstance(statement, (ast.If, ast.Assert)):
             return False
-        if isinstance(statement, ast.If) and not isinstance(statement.body[-1], LEAVING):
+        leaves = self.guarding.program.leaves
+        if isinstance(statement, ast.If) and not (leaves(statement.body) or leaves(statement.orelse)):
             return False
         made = [p for w in writes for p in self._written(w)]
         asked = self.checks.asked(self.checks.questions(statement.test))

@@ -37,9 +37,9 @@ from accelify.codemod.semantics.outcomes import (
     of_truth,
     truth,
 )
-from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
+from accelify.codemod.semantics.program import COMPREHENSIONS, LEAVING, LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.reaching.last_bindings import LEAVING, Holding, LastBindings, blocks
+from accelify.codemod.semantics.reaching.last_bindings import Holding, LastBindings, blocks
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     ClassValue,

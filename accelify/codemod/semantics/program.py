@@ -30,6 +30,7 @@ from accelify.codemod.semantics.values import (
 T = TypeVar("T")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FRAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
 
 
@@ -217,6 +218,12 @@ class Program:
     def exits(self, call: ast.Call) -> bool:
         """Whether a call ends the process."""
         return any(row is not None and row.has(Effect.EXITS) for row in map(table.function, self.called(call)))
+
+    def leaves(self, block: Sequence[ast.stmt]) -> bool:
+        """Whether nothing is run behind a block: it returns, raises, ends the round of a loop, or the process."""
+        last = block[-1] if block else None
+        call = last.value if isinstance(last, ast.Expr) else None
+        return isinstance(last, LEAVING) or (isinstance(call, ast.Call) and self.exits(call))
 
     def before(self, a: ast.AST, b: ast.AST) -> bool:
         """Whether `b` can run after `a` without another round of a loop that holds both; in one file."""

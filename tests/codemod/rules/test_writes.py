@@ -1154,6 +1154,14 @@ def test_all_wait_behind_the_loop_that_writes_what_items_are_read_from(item: str
     [
         ("if not os.path.exists('a.pt'):\n        return None", "if not"),
         ("if not Path('a.pt').is_file(): return None", "if not"),
+        ("import sys\n    if not os.path.exists('a.pt'): sys.exit()", "if not"),
+        ("if not os.path.isfile('a.pt'):\n        print('none')\n        exit(0)", "if not"),
+        ("if not Path('a.pt').exists(): quit()", "if not"),
+        ("if not os.path.exists('a.pt'): os._exit(0)", "if not"),
+        ("if not os.path.exists('a.pt'): raise SystemExit", "if not"),
+        ("if os.path.exists('a.pt'): print('there')\n    else: exit()", "if os"),
+        ("if not os.path.exists('data.csv'): quit()", "return torch"),  # which nobody writes
+        ("if not os.path.exists('a.pt'): print('exit')", "return torch"),  # all go on
         ("assert os.path.isfile('a.pt'), 'there is none'", "assert"),
         ("k = 'a.pt'\n    assert os.path.exists(k) and k", "assert"),
         ("assert Path('a.pt').exists()\n    print('there')", "assert"),

@@ -300,3 +300,19 @@ def test_libraries_run_methods_once_they_are_given_the_object(
     assert any(facts.program.may_follow(facts.call("size(1)"), run) for run in runs) is runs_first
     assert any(facts.program.may_follow(facts.call("b()"), run) for run in runs) is runs_first
     assert any(facts.program.may_follow(facts.call("size(2)"), run) for run in runs) is runs_later
+
+
+@pytest.mark.parametrize(
+    ("block", "leaves"),
+    [
+        ("return", True),
+        ("raise SystemExit", True),
+        ("print(1); sys.exit()", True),
+        ("os._exit(1)", True),
+        ("print(1)", False),
+    ],
+)
+def test_a_block_behind_which_nothing_is_run(block: str, leaves: bool) -> None:
+    program = Facts(f"import os, sys\ndef f(x):\n    if x: {block}\n    return 1\nf(2)\n").program
+    choice = next(n for n in program.files[0].nodes if isinstance(n, ast.If))
+    assert program.leaves(choice.body) is leaves

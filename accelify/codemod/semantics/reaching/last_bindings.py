@@ -9,10 +9,9 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.program import LEAVING, LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
 
-LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 Holding = dict[tuple[Scope | None, str], set[ast.AST]]
 
 

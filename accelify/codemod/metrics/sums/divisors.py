@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
+from typing import TypeGuard
 
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.ranks.labels import Mark
@@ -128,23 +129,35 @@ class Divisors:
     def is_of_loop(self, divisor: ast.expr, loop: Loop) -> bool:
         """Whether a number of batches is that of the loader that a loop iterates over itself, whoever calls it."""
         counted = [sizes.measured(origin.node) for origin in self.ranks.of(divisor).of(Mark.STEPS)]
-        return bool(counted) and all(loader is not None and self._is_source(loader, loop) for loader in counted)
+        return bool(counted) and all(
+            loader is not None and self._is_source(loader, loop, divisor) for loader in counted
+        )
 
-    def _is_source(self, loader: ast.expr, loop: Loop) -> bool:
+    def _is_source(self, loader: ast.expr, loop: Loop, divisor: ast.expr) -> bool:
         """Whether a loader is what a loop iterates over, or what a caller passes to the loop's function for that."""
         source, function = self.tracer.inside(loop.iter), self.program.frame(loop)
         if self.program.frame(loader) is not function and isinstance(source, ast.Name):
-            calls = [
-                c for c in self.program.calls_in(self.program.frame(loader)) if c in self.program.calls_of(function)
-            ]
-            given = (self.chains.given(call, function, source.id) for call in calls)
+            every = self.program.calls_of(function)
+            calls = [c for c in self.program.calls_in(self.program.frame(loader)) if c in every]
+            own = [c for c in calls if self.program.inside(loader, c)] or self._divided_calls(divisor, calls)
+            given = [self.chains.given(call, function, source.id) for call in own or calls]
             held = self.program.values(loader)
-            return bool(held) and any(g is not None and self.program.values(g) == held for g in given)
+            is_it = [g is not None and self.program.values(g) == held for g in given]
+            return bool(held) and (all(is_it) if own else any(is_it))
         if isinstance(source, ast.Attribute) and isinstance(loader, ast.Attribute):
             variable = self.chains.variable(source)
             return variable is not None and variable == self.chains.variable(loader)
         is_named_alike = ast.unparse(source) == ast.unparse(loader)
         return is_named_alike and self.chains.definitions(source) == self.chains.definitions(loader)
+
+    def _divided_calls(self, divisor: ast.expr, calls: Collection[ast.Call]) -> list[ast.Call]:
+        """Those of some calls whose results a number divides, themselves or by the variable that keeps them."""
+        around = [divisor, *self.program.ancestors(divisor)]
+        divided = [n.left for n, part in zip(around[1:], around, strict=False) if _divides(n, part)]
+        names = (n for left in divided for n in ast.walk(left) if isinstance(n, (ast.Name, ast.Attribute)))
+        kept = [value for name in names for value in self.given_to(name, 1)]
+        parts = {n for value in (*divided, *kept) for n in ast.walk(value)}
+        return [call for call in calls if call in parts]
 
     def _gone_over(self, node: ast.expr) -> Iterator[ast.expr]:
         """The iterable inside `enumerate(tqdm(loader))`; not the data a loader is made from: `DataLoader(data)`."""
@@ -183,3 +196,8 @@ class Divisors:
         inside = [d for d in self.chains.definitions(name) if self.program.inside(d.node, loop)]
         values = [assigned_to(self.program, d.node) for d in inside if d.kind is Kind.ASSIGNMENT]
         return [value for value in values if value is not None]
+
+
+def _divides(node: ast.AST, divisor: ast.AST) -> TypeGuard[ast.BinOp]:
+    """Whether an expression divides something by a part of it."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and node.right is divisor

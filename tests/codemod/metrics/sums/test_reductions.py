@@ -687,6 +687,26 @@ class Judge:
             "print(score({}))\ndef other():\n    return score({1}) / len(loader)\nprint(other())",
             ["len(loader)"],
         ),
+        (
+            SHARED.format(counted="data", given="total"),
+            "print(score({}), score({1}) / len(loader))",
+            ["len(loader)"],
+        ),
+        (
+            SHARED.format(counted="data", given="total"),
+            "own, other = score({}), 0\nother = score({1})\nprint(own / len(loader), other / max(len(loader), 1))",
+            ["max(len(loader), 1)"],
+        ),
+        (
+            SHARED.format(counted="data", given="total"),
+            "own = score({})\nother = score({1})\nprint(own / len(loader), other / len(held_out))",
+            [],
+        ),
+        (
+            SHARED.format(counted="data", given="total / other").replace("len(data)", "0"),
+            "print(score(loader, len(loader)), score(held_out, len(loader)))",
+            ["other"],
+        ),
         (JUDGE.format(counted="self.data"), "print(Judge({}).score(), Judge({}).score())", []),
         (JUDGE.format(counted="self.other"), "print(Judge({}).score(), Judge({}).score())", ["len(self.other)"]),
     ],

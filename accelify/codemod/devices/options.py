@@ -282,6 +282,8 @@ class Cpu:
                 pairs = [*self._alternatives(node)] if is_run else []  # type: ignore[arg-type]  # a choice
                 if any(self._is_gpu_unless_said(value) for pair in pairs for value in pair):
                     continue
+                if pairs and all(self._is_unread(node, gpu) for gpu, _ in pairs) and self._naming_devices():  # type: ignore[arg-type]  # a choice
+                    continue  # an option names the device
                 if any(self._is_said(gpu) for gpu, _ in pairs) and not self._terms(node.test, _DEPTH):  # type: ignore[attr-defined]  # a choice
                     continue  # where there is a GPU, it is what the user says
                 if self._returns(node) and not self._terms(node.test, _DEPTH):
@@ -291,6 +293,40 @@ class Cpu:
                 elif any(self._is_between_devices(b, a) for a, b in pairs):
                     self._cpu_first.add(node)
                     yield node  # type: ignore[misc]  # a choice
+
+    def _is_unread(self, choice: ast.If | ast.IfExp, value: ast.expr) -> bool:
+        """Whether a choice gives a device to a variable, and nothing reads that but to print it."""
+        value = choice if isinstance(choice, ast.IfExp) else value
+        made = self.program.parent(value)
+        if isinstance(made, ast.Call) and "torch.device" in self.program.called(made):
+            value = made
+        statement = self.program.parent(value)
+        targets = [*assigned_targets(statement)] if isinstance(statement, (ast.Assign, ast.AnnAssign)) else []
+        return bool(targets) and not any(map(self._is_read, targets))
+
+    def _is_read(self, target: ast.expr) -> bool:
+        """Whether something may read what a target is given, in another file too, and do more than print it."""
+        scope = self.program.scope(target)
+        owner = scope.owner(target.id) if isinstance(target, ast.Name) else None
+        if not isinstance(target, ast.Name) or owner is None:
+            return True
+        if owner.kind == "class" or (owner.kind == "module" and self._is_imported(owner, target)):
+            return True
+        return not all(map(self._is_printed, self.program.reads_of(owner, target.id)))
+
+    def _is_imported(self, root: Scope, target: ast.Name) -> bool:
+        """Whether another file may read a variable of a module: `from main import device`, `main.device`."""
+        guard = main_guard(root)
+        if guard is not None and self.program.inside(target, guard):
+            return False
+        others = (n for parsed in self.program.files if parsed.path != root.module for n in parsed.nodes)
+        is_attribute = any(isinstance(n, ast.Attribute) and n.attr == target.id for n in others)
+        return is_attribute or target.id in self.program.imported_from.get(root, ())
+
+    def _is_printed(self, read: ast.expr) -> bool:
+        statement = self.program.statement(read)
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        return isinstance(call, ast.Call) and "print" in self.program.called(call)
 
     def _is_said(self, value: ast.expr) -> bool:
         """Whether a device is an option that names it: `torch.device(args.device)`."""

@@ -11,7 +11,7 @@ from accelify.codemod.devices.options import Cpu, CpuSetting
 from accelify.codemod.script import Script
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated, run
-from tests.codemod.training_scripts import script, training
+from tests.codemod.training_scripts import STEP, script, training
 
 
 def cpu_of(script: Script, files: set[str] | None = None) -> CpuSetting | None:
@@ -912,4 +912,72 @@ def test_options_that_a_function_returns(choice: str, given: str, setting: str |
     )
     script = facts.script
     found = cpu_of(script)
+    assert (found and found.text) == setting
+
+
+BESIDE = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def run(args, device):
+    device = torch.device({trained_on})
+    loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", type=str, default="cuda")
+    args = parser.parse_args()
+{chosen}
+    run(args, {given})
+"""
+NAMED_BRANCH = "    if args.device.lower() == 'cuda':\n        device = 'cuda'\n    else:\n        device = 'cpu'\n"
+NESTED_BRANCH = NAMED_BRANCH.replace("device = 'cuda'", "device = 'cuda' if torch.cuda.is_available() else 'cpu'")
+BY_VALUE = "    device = torch.device('cuda' if args.device.lower() == 'cuda' else 'cpu')\n"
+BY_TEXT, BY_BRANCH = "args.device.startswith('cpu')", "args.device.lower() != 'cuda'"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "trained_on", "given", "setting"),
+    [
+        (NAMED_BRANCH, "args.device", "None", BY_TEXT),
+        (NESTED_BRANCH, "args.device", "None", BY_TEXT),
+        (BY_VALUE, "args.device", "None", BY_TEXT),
+        (NAMED_BRANCH + "    print(f'on {device}')\n", "args.device", "None", BY_TEXT),
+        (NESTED_BRANCH, "device", "device", BY_BRANCH),
+        (BY_VALUE, "device", "device", BY_BRANCH),
+        (NAMED_BRANCH + "    args.place = device\n", "args.place", "None", BY_BRANCH),
+    ],
+)
+def test_a_choice_that_nothing_reads_keeps_nothing_on_the_cpu(
+    chosen: str, trained_on: str, given: str, setting: str
+) -> None:
+    facts = Facts(BESIDE.format(chosen=chosen.rstrip(), trained_on=trained_on, given=given))
+    found = cpu_of(facts.script)
+    assert found is not None
+    assert found.text == setting
+
+
+@pytest.mark.parametrize(
+    ("read", "setting"),
+    [
+        ("from main import device\n    return x.to(device)", "not args.gpu"),
+        ("from main import *\n    return x.to(device)", "not args.gpu"),
+        ("import main\n    return x.to(main.device)", "not args.gpu"),
+        ("return x", "str(args.device).startswith('cpu')"),
+    ],
+)
+def test_another_file_may_read_a_choice(read: str, setting: str) -> None:
+    before = PARSED + "import net\ndevice = 'cuda' if args.gpu else 'cpu'"
+    step = STEP.replace("model(x)", "model(net.bring(x))")
+    main = script(before=before, model="model.to(args.device)", step=step)
+    found = cpu_of(Facts({"main.py": main, "net.py": f"def bring(x):\n    {read}\n"}).script)
     assert (found and found.text) == setting

@@ -660,6 +660,11 @@ def may_differ_in_training(name: str | None) -> bool:
     return _has_trait(name, Trait.DIFFERS_IN_TRAINING) or _has_trait(name, Trait.MAY_DIFFER_IN_TRAINING)
 
 
+def may_rescale_rows(name: str | None) -> bool:
+    """Modules whose forward pass, where they are made with `max_norm`, rescales the rows that it looks up."""
+    return _has_trait(name, Trait.RESCALES_ROWS)
+
+
 def may_keep_statistics(name: str | None) -> bool:
     """Modules that keep statistics of their batches, as batch normalisation does, and those of libraries that may."""
     row = table.function(name)

@@ -79,6 +79,19 @@ def carried_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
                     yield stores[0], name
 
 
+def rescaled_rows(metrics: Metrics) -> Iterator[ast.Call]:
+    """The calls that make modules whose forward pass rescales the rows it looks up: `nn.Embedding(9, 2, max_norm=1)`.
+
+    Where ranks have batches of their own, each rescales other rows.
+    """
+    program = metrics.measured.program
+    for call in program.calls if metrics.ranks.rounds or metrics.ranks.shards.draws else ():
+        given = [*call.args[3:4], *(k.value for k in call.keywords if k.arg == "max_norm")]
+        is_limited = any(not isinstance(g, ast.Constant) or g.value is not None for g in given)
+        if is_limited and program.is_run(call) and any(map(names.may_rescale_rows, program.called(call))):
+            yield call
+
+
 def _passes(program: Program) -> tuple[list[Scope], Set[Scope]]:
     """The classes of modules, and the functions that their forward passes run."""
     modules = list(filter(program.flow.is_module_class, _classes(program)))

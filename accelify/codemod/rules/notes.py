@@ -31,6 +31,7 @@ from accelify.codemod.metrics.forward_state import (
     hook_states,
     hook_totals,
     refreshing_passes,
+    rescaled_rows,
 )
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.progress import (
@@ -174,11 +175,23 @@ def find(script: Script) -> Iterator[Remark]:
         yield from _carried(script)
         yield from _kept_by_hooks(script)
         yield from _refreshed(script)
+        yield from _rescaled(script)
     yield from _summed(script)
     yield from _kept_batches(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)
     yield from _imported_by_name(script)
+
+
+def _rescaled(script: Script) -> Iterator[Remark]:
+    """Weights that each forward pass changes for the rows of its own batch."""
+    for call in rescaled_rows(script.metrics):
+        message = (
+            "with `max_norm`, a forward pass rescales the rows that this process's own batch looks up, and all "
+            "processes go on with the main process's weights: leave it out, and rescale all rows on every process "
+            "before each forward pass (`with torch.no_grad(): module.weight.renorm_(2, 0, max_norm)`)"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _sizes_of_shards(script: Script) -> Iterator[Remark]:

@@ -14,8 +14,9 @@ from accelify.codemod.metrics.forward_state import (
     hook_totals,
     late_evaluations,
     refreshing_passes,
+    rescaled_rows,
 )
-from tests.codemod.facts import Facts
+from tests.codemod.facts import Facts, texts
 from tests.codemod.pairs import run
 
 SCRIPT = """\
@@ -64,6 +65,35 @@ for x in DataLoader(rows, 4):
 def test_states_that_a_forward_pass_learns(changed: str, names: list[str]) -> None:
     script = Facts(SCRIPT.format(changed=changed)).script
     assert [name for _, name in forward_states(script.metrics)] == names
+
+
+CODES = """\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Sequential({made}, torch.nn.Linear(2, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in {over}:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+LOADER = "DataLoader(torch.arange(8), 4)"
+
+
+@pytest.mark.parametrize(
+    ("made", "over", "is_found"),
+    [
+        ("torch.nn.Embedding(8, 2, max_norm=1.0)", LOADER, True),
+        ("torch.nn.Embedding(8, 2, None, bound)", LOADER, True),
+        ("torch.nn.EmbeddingBag(8, 2, max_norm=bound)", LOADER, True),
+        ("torch.nn.Embedding(8, 2, max_norm=None)", LOADER, False),
+        ("torch.nn.Embedding(8, 2, padding_idx=0)", LOADER, False),
+        ("torch.nn.Embedding(8, 2, max_norm=1.0)", "[torch.arange(8)]", False),  # of which all ranks have all
+    ],
+)
+def test_rows_that_each_rank_rescales_for_its_own_batch(made: str, over: str, is_found: bool) -> None:
+    script = Facts(CODES.format(made=made, over=over)).script
+    assert texts(rescaled_rows(script.metrics)) == ([made] if is_found else [])
 
 
 def test_what_is_changed_before_the_training_is_not_of_a_batch() -> None:

@@ -211,6 +211,8 @@ returns=number
 
 + traits=switches_mode
     <module>: train eval
++ traits=rescales_rows
+    torch.nn: Embedding EmbeddingBag
 + traits=setup+keeps_signature
     torch: compile
 + traits=setup

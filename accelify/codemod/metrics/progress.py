@@ -164,6 +164,20 @@ class StepCounts:
                 if is_asked and not goes_over_all(self.metrics, node, loop):
                     yield node
 
+    def phases(self) -> Iterator[ast.expr]:
+        """The conditions under which training begins or stops to take some of its steps: `if step > 500:`."""
+        ends = {limit.test for limit in self.limits()}
+        choices = (n for parsed in self.program.files for n in parsed.nodes if isinstance(n, ast.If))
+        for choice in (c for c in choices if c.test not in ends):
+            compared = [n for n in ast.walk(choice.test) if isinstance(n, ast.Compare) and _is_threshold(n)]
+            if any(map(self._is_at_counts, compared)) and self._steps(choice):
+                yield choice.test
+
+    def _steps(self, choice: ast.If) -> bool:
+        """Whether a branch learns, or steps an optimizer."""
+        steps = self.metrics.measured.training.steps
+        return self._trains(choice) or any(self.program.inside(s, choice) for s in steps)
+
     def in_losses(self) -> Iterator[ast.expr]:
         """The parts of losses that follow a count of steps: a weight, a temperature, a number for the model."""
         waiting = all_losses(self.program, self.metrics.measured.training.backwards)
@@ -572,7 +586,13 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _is_remainder(node: ast.expr) -> bool:
+def _is_threshold(node: ast.Compare) -> bool:
+    """Whether a comparison asks which of two numbers is greater, and not in turns: `step % 3 > 1`."""
+    is_ordered = any(isinstance(op, (ast.Gt, ast.GtE, ast.Lt, ast.LtE)) for op in node.ops)
+    return is_ordered and not any(map(_is_remainder, ast.walk(node)))
+
+
+def _is_remainder(node: ast.AST) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 

@@ -4,6 +4,7 @@
 
     group["lr"] = base * min(1, step / 1000)    follows a count of steps, of which an epoch has 1/N
     loss = error + min(1, step / 1000) * kl     so does a weight, a temperature, a chance of teacher forcing
+    if step > 1000: critic_optimizer.step()     and what is trained from some step on
 
 Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
 diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs, and so does
@@ -146,9 +147,9 @@ def _is_divisor(parent: ast.AST | None, node: ast.expr) -> bool:
 
 
 def _annealed(script: Script, counts: StepCounts) -> Iterator[ast.expr]:
-    """The values in a loss that follow a count of steps, unless the training is as long as they assume."""
+    """The values in a loss, and phases, that follow a count of steps, unless the training is as long as they assume."""
     is_limited = any(True for _ in counts.limits())
-    found = (node for node in counts.in_losses() if script.path(node) in script.files)
+    found = (n for n in (*counts.in_losses(), *counts.phases()) if script.path(n) in script.files)
     yield from () if is_limited else sorted(found, key=script.program.position)
 
 

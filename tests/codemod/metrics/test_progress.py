@@ -302,6 +302,44 @@ def test_what_a_call_gives_that_also_changes_the_model(result: str, loss: str, f
     assert texts(StepCounts(facts.script.metrics).in_losses()) == found
 
 
+FROM_SOME_STEP = """\
+def learn(x, y, step):
+    {within}
+other = torch.optim.SGD(model.parameters(), lr=0.1)
+step = 0
+for epoch in range(3):
+    for i, (x, y) in enumerate(loader):
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        step += 1
+        {inside}
+"""
+SECOND = "(model(x) - y).abs().mean().backward(); other.step()"
+
+
+@pytest.mark.parametrize(
+    ("inside", "within", "found"),
+    [
+        (f"if step > 500: {SECOND}", "pass", ["step > 500"]),
+        (f"if i >= args.late and args.both: {SECOND}", "pass", ["i >= args.late and args.both"]),
+        ("learn(x, y, step)", f"if step < 500: {SECOND}", ["step < 500"]),
+        ("if 500 < step: other.step()", "pass", ["500 < step"]),
+        (f"if step % 3 > 1: {SECOND}", "pass", []),
+        (f"if step % 3 == 1: {SECOND}", "pass", []),
+        (f"if epoch > 1: {SECOND}", "pass", []),
+        (f"if i > 0: {SECOND}", "pass", []),
+        (f"if i < len(loader) - 1: {SECOND}", "pass", []),
+        ("if step > 500: print(loss.item())", "pass", []),
+        ("if step > 500: break", "pass", []),
+    ],
+)
+def test_phases_that_begin_or_end_at_a_count_of_steps(inside: str, within: str, found: list[str]) -> None:
+    facts = Facts(script().partition("for epoch")[0] + FROM_SOME_STEP.format(inside=inside, within=within))
+    assert texts(StepCounts(facts.script.metrics).phases()) == found
+
+
 COUNTING = """\
 size = 2
 total, count = 0.0, 0

@@ -151,7 +151,7 @@ class Guarding:
     @cached_property
     def files_of_main(self) -> dict[ast.Call, ast.expr]:
         """The calls that open what the other processes may write to nowhere instead, each with its path."""
-        return dict(self._substitutes.files(self.unguarded))
+        return dict(self._substitutes.files([c for c in self.unguarded if c not in self.handed_on]))
 
     def is_of_main(self, call: ast.Call) -> bool:
         """Whether all that a call, which every process makes, writes is what the main process alone has opened."""

@@ -74,3 +74,11 @@ def test_what_is_written_to_such_a_file(writes: str, is_left: bool) -> None:
     found = training(set_up="import csv, sys\n", end=f"{ALL}{writes}").script.written.guarding
     left = [ast.unparse(c) for c in found.unguarded if not found.is_of_main(c)]
     assert bool(left) is is_left, left
+
+
+@pytest.mark.parametrize("used", ["log.write('x')", "print('x', file=log)"])
+def test_a_file_that_only_the_main_process_has_needs_no_other(used: str) -> None:
+    function = "def make():\n    log = open('a.log', 'w')\n    return log\n"
+    guarding = training(before=function, end=f"log = make()\n{used}\n").script.written.guarding
+    assert [ast.unparse(call) for call in guarding.handed_on] == ["open('a.log', 'w')"]
+    assert not guarding.files_of_main

@@ -46,6 +46,7 @@ def obstacles_of(script: Script) -> Found:
     yield from ((node, "accelerator", message) for node, message in script.reach.obstacles)
     yield from _assigned_nowhere(script)
     yield from _undone_by_name(script)
+    yield from _run_apart(script)
     yield from _single_steps(script)
     yield from _for_one_batch(training)
     yield from _stepping_by_size(script)
@@ -118,6 +119,20 @@ def _undone_by_name(script: Script) -> Found:
             "write the attributes out, and leave out the moves, `.module` and `DataParallel` of them"
         )
         yield use, "prepare", message
+
+
+def _run_apart(script: Script) -> Found:
+    """Training in functions that a library runs without the names of their file, and so without the accelerator."""
+    for function in sorted(script.training.frames, key=lambda f: f.qualified_name):
+        for decorator in getattr(function.node, "decorator_list", ()):
+            bare = decorator.func if isinstance(decorator, ast.Call) else decorator
+            held = script.program.values(bare.value) if isinstance(bare, ast.Attribute) else ()
+            if any(isinstance(v, Made) and names.runs_apart(v.name) for v in held):
+                message = (
+                    f"`{ast.unparse(bare)}` runs this function without the names of its file, which an accelerator "
+                    "would be one of: export the notebook as a script (`marimo export script`), and rewrite that"
+                )
+                yield function.node, "accelerator", message
 
 
 def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:

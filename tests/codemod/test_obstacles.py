@@ -620,3 +620,33 @@ print(tried(*data[:8]))
 def test_a_copy_that_a_function_only_tries_out(copy: str, end: str, is_declined: bool) -> None:
     obstacles = Facts(TRIED.format(copy=copy, end=end)).verdict.obstacles
     assert any("updated from these gradients" in message for _, _, message in obstacles) is is_declined
+
+
+CELLS = """\
+import {imported}
+app = {made}
+@app.cell{options}
+def train(torch):
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(9):
+        model(torch.randn(4, 4)).pow(2).mean().backward()
+        optimizer.step()
+app.run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "made", "options", "is_declined"),
+    [
+        ("marimo", "marimo.App()", "", True),
+        ("marimo as mo", "mo.App(width='full')", "(hide_code=True)", True),
+        ("tasks", "tasks.App()", "", False),
+    ],
+)
+def test_training_that_is_run_without_the_names_of_its_file(
+    imported: str, made: str, options: str, is_declined: bool
+) -> None:
+    text = CELLS.format(imported=imported, made=made, options=options)
+    found = [message for _, _, message in Facts(text).verdict.obstacles]
+    assert any("without the names of its file" in message for message in found) is is_declined

@@ -660,6 +660,11 @@ def may_differ_in_training(name: str | None) -> bool:
     return _has_trait(name, Trait.DIFFERS_IN_TRAINING) or _has_trait(name, Trait.MAY_DIFFER_IN_TRAINING)
 
 
+def runs_apart(name: str | None) -> bool:
+    """What has decorators that run functions without the names of their file: `marimo.App`."""
+    return _has_trait(name, Trait.RUNS_APART)
+
+
 def may_rescale_rows(name: str | None) -> bool:
     """Modules whose forward pass, where they are made with `max_norm`, rescales the rows that it looks up."""
     return _has_trait(name, Trait.RESCALES_ROWS)

@@ -214,6 +214,7 @@ class Trait(_Fact):
     BY_PATTERN = "by_pattern"  # what it lists, by a pattern that their names fit, its first argument
     GIVES_NAMES = "gives_names"  # gives the names of files, or their paths, as texts
     HANDLES_SIGNALS = "handles_signals"  # the function that it is given runs when a signal comes
+    RUNS_APART = "runs_apart"  # its decorators run functions without the names of their file
     RESCALES_ROWS = "rescales_rows"  # with `max_norm`, a forward pass rescales the rows of its weights that it looks up
     LOCKS_PROCESSES = "locks_processes"  # makes a lock that one process at a time holds, whoever started it
     LOCKS_FILE = "locks_file"  # takes such a lock of the open file that it is given, or gives it back

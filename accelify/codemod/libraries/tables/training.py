@@ -179,6 +179,8 @@ effects=shows
 effects=changes_library
     rich: pretty.install traceback.install reconfigure
 
+effects=calls traits=runs_apart
+    marimo: App
 + traits=counts
     tqdm: trange auto.trange notebook.trange std.trange tnrange
 + traits=clips_gradients

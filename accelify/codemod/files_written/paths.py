@@ -411,7 +411,7 @@ def _last(value: object) -> frozenset[str]:
 
 
 def _may_be(one: str, other: str) -> bool:
-    """Whether two names may be the same text, whatever is filled in."""
+    """Whether two names may be the same text, whatever is filled in: at their beginning, a folder and nothing else."""
     if not _HOLES.search(one + other):
         return one == other
     starts, ends = ([_HOLES.split(n)[at] for n in (one, other)] for at in (0, -1))
@@ -423,6 +423,7 @@ def _may_be(one: str, other: str) -> bool:
     if _HOLES.search(whole):
         return True
     filled = re.escape(pattern).replace(re.escape(_ANY), ".*").replace(re.escape(HOLE), ".+")
+    filled = f".*{filled.removeprefix('.+')}" if pattern.startswith(HOLE) else filled
     return re.fullmatch(filled, whole) is not None
 
 

@@ -1782,3 +1782,28 @@ def test_a_method_that_is_called_elsewhere_writes(write: str, end: str, *, is_no
     result = run(TRAINER.format(write=write, end=end))
     assert result.status is Status.MIGRATED
     assert any("`to_csv`: every process writes this" in n.message for n in result.notes) is is_noted
+
+
+BASED = """\
+folder = 'saved/'
+options = {{'base': folder}}
+with open(os.path.join(folder, 'rows.csv'), 'w') as f:
+    f.write('a')
+def load(options):
+    return {read}
+print(load(options))
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "waits"),
+    [
+        ("open(options['base'] + 'rows.csv').readlines()", True),
+        ("open(f\"{options['base']}rows.csv\").readlines()", True),
+        ("open(str(options['base']) + 'rows.csv').readlines()", True),
+        ("open(options['base'] + 'others.csv').readlines()", False),
+    ],
+)
+def test_all_wait_for_a_file_whose_folder_is_put_before_its_name(read: str, waits: bool) -> None:
+    after = run(script(imports=IMPORTS, end=BASED.format(read=read))).after.decode()
+    assert ("accelerator.wait_for_everyone()" in after) is waits

@@ -47,6 +47,7 @@ from accelify.codemod.metrics.reports import About, Report
 from accelify.codemod.metrics.rows.pooling import Pooling
 from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
+from accelify.codemod.preparing.objects.parted_batches import parted_batches
 from accelify.codemod.preparing.parallel_wrappers import divided_batches, is_plain_call
 from accelify.codemod.preparing.placing import gpu_choices
 from accelify.codemod.result import Tier
@@ -176,6 +177,7 @@ def find(script: Script) -> Iterator[Remark]:
         yield from _kept_by_hooks(script)
         yield from _refreshed(script)
         yield from _rescaled(script)
+        yield from _parted(script)
     yield from _summed(script)
     yield from _kept_batches(script)
     yield from _particular_devices(script)
@@ -192,6 +194,18 @@ def _rescaled(script: Script) -> Iterator[Remark]:
             "before each forward pass (`with torch.no_grad(): module.weight.renorm_(2, 0, max_norm)`)"
         )
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+
+
+def _parted(script: Script) -> Iterator[Remark]:
+    """Loaders that yield several parts of each batch, at which the processes take turns."""
+    for node in parted_batches(script.program, script.roles, script.preparation.loaders):
+        name = script.reach.name
+        message = (
+            "this yields several parts of each batch, and each process gets only every N-th part: where one needs the "
+            "part before it (a hidden state, a reset), do not prepare this loader, and give it "
+            f"`sampler=DistributedSampler(data, {name}.num_processes, {name}.process_index)`, with its `set_epoch`"
+        )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _sizes_of_shards(script: Script) -> Iterator[Remark]:

@@ -721,6 +721,34 @@ def test_a_constructor_that_wraps_no_more_is_called_by_its_class(tmp_path: Path,
     assert notes == ["web/use.py calls `Trainer` as before: change it too"] * is_named
 
 
+UNWRAPS = "def peek(model):\n    return model.{}children()\n"
+ASKS = "from lib.trainer import Trainer\nfrom web.peek import peek\nprint(peek(Trainer(None).model))\n"
+
+
+@pytest.mark.parametrize(
+    ("unwraps", "advice"),
+    [(UNWRAPS.format("module."), "change it too"), (UNWRAPS.format(""), "if that trains, migrate it too")],
+)
+def test_a_file_whose_helper_asks_for_the_wrapper_is_to_change(tmp_path: Path, unwraps: str, advice: str) -> None:
+    main = "from torch import nn\nfrom lib.trainer import Trainer\nTrainer(nn.Linear(4, 1)).fit()\n"
+    found = rewritten(tmp_path, "main.py", lib__trainer=WRAPPING, main=main, web__use=ASKS, web__peek=unwraps)
+    notes = [n.message for r in found.values() for n in r.notes if n.rule == "callers"]
+    assert notes == [f"web/use.py calls `Trainer` as before: {advice}"]
+
+
+def test_another_script_with_such_a_helper_is_migrated_as_well(tmp_path: Path) -> None:
+    main = MAIN.format(imports="from engine import train\nfrom wrap import wrap", call="train")
+    main = main.replace("nn.Linear(4, 1).to(device)", "wrap(nn.Linear(4, 1).to(device))")
+    other = (
+        main.replace("from wrap import wrap", "from wrap import wrap\nfrom peek import peek") + "print(peek(model))\n"
+    )
+    wrap = "from torch import nn\ndef wrap(model):\n    return nn.DataParallel(model)\n"
+    files = {"engine": ENGINE, "wrap": wrap, "peek": UNWRAPS.format("module."), "main": main, "other": other}
+    found = rewritten(tmp_path, "main.py", **files)
+    assert {name for name, r in found.items() if r.status is Status.MIGRATED} == {f"{name}.py" for name in files}
+    assert "model.children()" in found["peek.py"].after.decode()
+
+
 def test_several_files_that_call_as_before_are_named_in_one_note(tmp_path: Path) -> None:
     text = "import torch\nfrom lib.trainer import Trainer\n" + PREDICTS.format(call="Trainer")
     found = rewritten(tmp_path, "train.py", lib__trainer=TRAINER, train=FIT, web__a=text, web__b=text)

@@ -42,12 +42,18 @@ def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> li
     for parsed in files:
         changed, unwrapped = entered[parsed.path], _unwrapped_functions(made, parsed)
         others = [p for p in project.callers(parsed, sorted({*changed, *unwrapped})) if absolute(p.path) not in known]
-        wrapping = [p for p in others if any(sign in p.text for sign in _OF_WRAPPERS)]
+        wrapping = [p for p in others if unwrapped and _asks_for_wrappers(p, known, project)]
         for name, (path, node) in {**{n: (parsed.path, node) for n, node in unwrapped.items()}, **changed}.items():
             by = [p for p in (others if name in changed else wrapping) if name in _called(p)]
             if by:
                 found.append(Called(path, node, name, tuple(by)))
     return found
+
+
+def _asks_for_wrappers(caller: Parsed, known: Collection[str], project: Project) -> bool:
+    """Whether a file that calls what changes, or one that it imports beside, may ask for the wrapper round a model."""
+    beside = (f for f in project.program([caller], True) if absolute(f.path) not in known)
+    return any(sign in parsed.text for parsed in beside for sign in _OF_WRAPPERS)
 
 
 def trained_outside(made: Plan, files: Sequence[Parsed], project: Project, noted: Sequence[Called]) -> list[Called]:

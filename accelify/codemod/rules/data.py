@@ -33,7 +33,7 @@ from accelify.codemod.training.loops.bodies import Loop
 from accelify.codemod.training.loops.loops import Loops
 from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.loops.range_ends import RangeEnd, range_end
-from accelify.codemod.training.losses import without_gradients
+from accelify.codemod.training.losses import all_losses, without_gradients
 from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.own_generators import OwnGenerators
 from accelify.codemod.training.randomness.workers import Workers, is_of_data
@@ -203,7 +203,17 @@ def _not_sharded(script: Script) -> Remark:
             "batches in their order: the result is correct, but more processes make it no faster. To share the work, "
             "give each process other rows of each batch"
         )
+    elif any(map(script.metrics.ranks.is_own, all_losses(script.program, _backwards_at(script, backward)))):
+        message = (
+            "each process learns here from a batch of its own, so that a step learns from N of them, and values shown "
+            "here come from one process's own batch"
+        )
     return Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _backwards_at(script: Script, place: ast.AST) -> list[ast.Call]:
+    """A backward pass itself, or those of a loop."""
+    return [backward for backward, loops in script.training.loops.items() if place in (backward, *loops)]
 
 
 def _taken_by_rows(script: Script) -> list[Remark]:

@@ -613,3 +613,42 @@ for epoch in range(3):
 def test_a_condition_on_a_number_that_skips_values(use: str, is_said: bool) -> None:
     messages = [n.message for n in run(COUNTED.format(use=use)).notes]
     assert any("this number skips values" in m and "(line 17) may never hold" in m for m in messages) == is_said
+
+
+ONE_BATCH = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(rows, batch_size=16, shuffle=True)
+others = DataLoader(rows, batch_size=16)
+model, second = nn.Linear(4, 1), nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+optimizer = torch.optim.SGD(second.parameters(), lr=0.1)
+{taken}
+for i in range(3):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(second(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "is_own"),
+    [
+        ("x, y = next(iter(loader))", True),
+        ("for x, y in loader: break", True),
+        ("batches = iter(loader)\nx, y = next(batches)", True),
+        ("x, y = rows[:16]", False),
+        ("x, y = next(iter(others))", False),
+    ],
+)
+def test_a_batch_that_several_steps_learn_from_is_each_process_s_own(taken: str, is_own: bool) -> None:
+    result = run(ONE_BATCH.format(taken=taken))
+    (message,) = (n.message for n in result.notes if n.rule == "data")
+    assert ("from a batch of its own" in message) is is_own
+    assert ("every process has the same data" in message) is not is_own

@@ -220,8 +220,12 @@ def _hooked(metrics: Metrics) -> Set[Scope]:
     return program.run_from(hooks) if has_own else set()
 
 
-def refreshing_passes(metrics: Metrics) -> Iterator[ast.Call]:
-    """The calls of models on one rank's batches whose results nothing reads, and that no backward pass follows."""
+def refreshing_passes(metrics: Metrics, *, buffers_agree: bool = False) -> Iterator[ast.Call]:
+    """The calls of models on one rank's batches whose results nothing reads, and that no backward pass follows.
+
+    buffers_agree: whether prepared models have the same buffers on all ranks after such a loop; what hooks collect is
+    not among them.
+    """
     program, roles = metrics.measured.program, metrics.measured.roles
     shared = {*metrics.shared_loops}.difference(*metrics.measured.training.loops.values())
     has_hooks, modes, kinds = any(map(_adds_hook, program.calls)), LastModes(program, roles), program.once(Kinds)
@@ -229,7 +233,9 @@ def refreshing_passes(metrics: Metrics) -> Iterator[ast.Call]:
         if shared.isdisjoint(program.loops_round(call)) or not _is_unread(program, call):
             continue
         is_run = any(map(roles.is_model, program.values(call.func))) or "module" in kinds.of(call.func)
-        if is_run and (has_hooks or not modes.is_in_eval_mode(call)) and any(map(metrics.ranks.is_own, call.args)):
+        will_agree = buffers_agree and metrics.measured.prepared.is_model(call.func)
+        is_for_itself = has_hooks or not (will_agree or modes.is_in_eval_mode(call))
+        if is_run and is_for_itself and any(map(metrics.ranks.is_own, call.args)):
             yield call
 
 

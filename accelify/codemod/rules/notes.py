@@ -352,7 +352,7 @@ def _kept_by_hooks(script: Script) -> Iterator[Remark]:
 
 def _refreshed(script: Script) -> Iterator[Remark]:
     """Passes that only refresh a model's statistics, over a loader of which each process has a shard."""
-    for call in refreshing_passes(script.metrics):
+    for call in refreshing_passes(script.metrics, buffers_agree=not script.options.runtime.wraps_models):
         message = (
             f"nothing reads the result of `{ast.unparse(call)}`: where the pass is for what it changes itself (the "
             "statistics of batch normalisation, what hooks collect), each process has that of its own shard; iterate "

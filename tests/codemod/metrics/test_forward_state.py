@@ -268,6 +268,16 @@ def test_passes_for_what_they_change_alone(after: str, found: list[str]) -> None
     assert [ast.unparse(c) for c in calls] == [text.removeprefix("_ = ") for text in found]
 
 
+@pytest.mark.parametrize(
+    ("hook", "run", "count"),
+    [("", "model", 0), ("", "averaged", 1), ("model.register_forward_hook(keep)\n", "model", 1)],
+)
+def test_passes_for_buffers_that_agree_afterwards(hook: str, run: str, count: int) -> None:
+    metrics = Facts(f"{REFRESHED}{hook}for x in loader:\n    {run}(x)\n").script.metrics
+    assert len(list(refreshing_passes(metrics, buffers_agree=True))) == count
+    assert len(list(refreshing_passes(metrics))) == 1
+
+
 def test_a_function_that_refreshes_what_it_is_given() -> None:
     calls = list(refreshing_passes(Facts(f"{REFRESHED}refresh(averaged, loader)\n").script.metrics))
     assert [ast.unparse(c) for c in calls] == ["model(x)"]

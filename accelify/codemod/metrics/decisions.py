@@ -24,6 +24,7 @@ from accelify.codemod.semantics.scopes import Scope, own_statements, returned
 from accelify.codemod.semantics.values import Constant
 from accelify.codemod.semantics.visits.ways import Gate, Ways
 from accelify.codemod.training.gradients.round_tensors import RoundTensors, owners_of_gradients
+from accelify.codemod.training.losses import without_gradients
 
 _DRAWN = (Mark.DRAW, Mark.PICKED, Mark.SIMULATION)
 _OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
@@ -269,7 +270,8 @@ def skipped_apart(metrics: Metrics) -> dict[ast.Try, bool]:
     program, training = metrics.measured.program, metrics.measured.training
     rounds = {d.loop for d in training.data}
     survived = (t for b in training.backwards for t in _survived(program, b, rounds, frozenset(), is_step=True))
-    return {**dict.fromkeys(given_up(metrics), True), **dict(survived)}
+    learning = {node: is_step for node, is_step in survived if without_gradients(program, node) is None}
+    return {**dict.fromkeys(given_up(metrics), True), **learning}
 
 
 def given_up(metrics: Metrics) -> Iterator[ast.Try]:

@@ -830,3 +830,38 @@ def test_what_a_forward_pass_keeps_is_said_once(models: str, words: str) -> None
     said = [n.message for n in result.notes if n.rule == "notes"]
     assert len(said) == 1
     assert words in said[0]
+
+
+OWN_END = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters())
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=4)
+def go_over(train):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        if train:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        elif loss.item() > 9:
+            raise ValueError('out of patience')
+for epoch in range(9):
+    go_over(True)
+    {evaluated}
+"""
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "is_noted"),
+    [
+        ("with torch.no_grad():\n        try: go_over(False)\n        except ValueError: continue", False),
+        ("with torch.inference_mode():\n        try: go_over(False)\n        except ValueError: print('no')", False),
+        ("try: go_over(epoch % 2 == 0)\n    except ValueError: continue", True),
+    ],
+)
+def test_an_error_of_a_pass_without_gradients_leaves_no_step_out(evaluated: str, is_noted: bool) -> None:
+    notes = run(OWN_END.format(evaluated=evaluated)).notes
+    assert any("a process that fails here" in n.message for n in notes) is is_noted

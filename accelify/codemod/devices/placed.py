@@ -239,10 +239,7 @@ class Own:
         return bool(reads) and not any(map(self.prepared.may_move, reads))
 
     def _names_the_cpu_only(self, devices: Destinations) -> bool:
-        """Whether the script brings nothing to a GPU: it only asks for one, or says the CPU, `device="cpu"`.
-
-        Of one that asks besides for a GPU, each device must be known, and each model be its own.
-        """
+        """Whether the script brings nothing to a GPU: it only asks for one, or says the CPU, `device="cpu"`."""
         nodes = [n for parsed in self.program.files for n in parsed.nodes]
         named = [self.program.parent(n) for n in nodes if isinstance(n, ast.Attribute) and n.attr == "cuda"]
         moved = (not isinstance(n, ast.Attribute) or n.attr.endswith("Tensor") for n in named)  # `x.cuda()`, or a type
@@ -254,10 +251,8 @@ class Own:
         places = [d for n in said if not is_where_another_is(n) for d in devices.resolved(devices.of(n))]
         if not said:
             return not self._homemade().is_named_by_users()
-        if named:
-            return self.moves_no_model and bool(places) and all(d.was is Where.HOST for d in places)
         on_host = [d.was is Where.HOST for d in places if d.was is not Where.UNKNOWN or not self.moves_no_model]
-        return all(on_host) and (bool(on_host) or not places)
+        return not named and all(on_host) and (bool(on_host) or not places)
 
     @property
     def moves_no_model(self) -> bool:

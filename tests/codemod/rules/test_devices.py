@@ -284,7 +284,6 @@ def above_main(**slots: str) -> str:
         ({"device": '"cpu"', "made": "lengths = torch.ones(3, device=device)"}, PLACED),
         ({"made": "print(torch.ones(3, device=args.dev))"}, PLACED),
         ({"made": "print(torch.ones(3, device='cuda'))"}, PLACED),
-        ({"made": "scale = torch.ones(4)", "x": "x * scale"}, PLACED.replace("()", "(mixed_devices=True)")),
     ],
 )
 def test_a_model_goes_where_the_device_of_its_batches_is_set_below(slots: dict[str, str], created: str) -> None:

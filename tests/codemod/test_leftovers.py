@@ -244,7 +244,8 @@ def test_the_cpu_where_the_accelerator_does_not_reach_is_reported() -> None:
     lines = on_the_cpu().split("\n")
     start = next(k for k, line in enumerate(lines) if line.startswith("loader ="))
     result = run("\n".join([*lines[:start], "def main():", *["    " + line for line in lines[start:]], "", "main()"]))
-    assert any(n.message.startswith("this is the CPU") for n in result.notes)
+    assert "    accelerator = Accelerator()\n    device = accelerator.device\n" in result.after.decode()
+    assert any("no longer keeps the training on the CPU" in n.message for n in result.notes)
 
 
 # Notes.

@@ -28,4 +28,4 @@ class Named(Source):
         for scope in self.names.bindings.root.walk():
             if scope.kind in ("module", "function", "lambda"):
                 collector.add_frame(scope.node)
-        return collector.with_changes(lambda call: (), lambda call, changed: [])
+        return collector.with_changes(lambda call: (), lambda call, changed: [], lambda changed: changed)

@@ -252,15 +252,18 @@ def test_what_is_written_is_written_by_one_process(imports: str, written: str) -
 def test_what_other_processes_must_do_too_is_reported(written: str) -> None:
     result = run(script(imports="import numpy as np\nfrom other import count", end=written + "\nprint(globals())"))
     after = result.after.decode()
-    guarded = [line for line in after.split("\n") if "is_main_process" in line]
+    guarded = [line for line in after.split("\n") if "if accelerator.is_main_process:" in line]
     assert not guarded or "    if accelerator.is_main_process:\n        np.save('w.npy', x)\n" in after
-    assert guarded or any(n.rule == "writes" for n in result.notes)
+    assert guarded or "else os.devnull" in after or any(n.rule == "writes" for n in result.notes)
 
 
-def test_a_file_that_all_must_open_is_written_by_all() -> None:
-    written = "with open('a', 'w') as f:\n    size = 3\n    f.write('a')\nprint(size)"
-    result = changed(end=written)
-    assert any(n.rule == "writes" and "`open`, `write`" in n.message for n in result.notes)
+def test_a_file_that_all_must_open_is_written_by_one() -> None:
+    written = "with open('a', {mode}) as f:\n    size = 3\n    f.write('a')\nprint(size)"
+    nowhere = "with open('a' if accelerator.is_main_process else os.devnull, 'w') as f:"
+    lines = ("+import os", "-with open('a', 'w') as f:", f"+{nowhere}")
+    assert not any(n.rule == "writes" for n in changed(*lines, end=written.format(mode="'w'")).notes)
+    notes = changed(end=written.format(mode="'r+'")).notes
+    assert any(n.rule == "writes" and "`open`, `write`" in n.message for n in notes)
 
 
 def test_a_count_that_goes_on_elsewhere_stays() -> None:

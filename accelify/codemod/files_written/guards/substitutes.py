@@ -17,7 +17,7 @@ from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.values import Made
 
-_MODES = set("wabt")  # of an `open` for nothing but writing
+_MODES = set("wat")  # of an `open` for nothing but writing text: a zip file, as that of `np.savez`, asks for its place
 
 
 class Substitutes:
@@ -78,7 +78,7 @@ class Substitutes:
         return any(row.returns == "handler" and row.has(Trait.OPENS_LOG) for row in rows)
 
     def _opens_to_write(self, call: ast.Call) -> bool:
-        """Whether a call is like `open(path, "w")`, for nothing but writing."""
+        """Whether a call is like `open(path, "w")`, for nothing but writing text."""
         if not self.alone.opens_to_write(call) or self.uses.written(call) != call.args[:1]:
             return False
         given = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "mode")]

@@ -46,17 +46,18 @@ def test_log_files_that_the_other_processes_do_without(lines: str, handlers: dic
     [
         (f"{ALL}f.write(str(torch.rand(1)))", ["'a.log'"]),
         (f"{ALL}print(torch.rand(1), file=f, flush=True)", ["'a.log'"]),
-        ("import io\nf = io.open(p, mode='ab')\nf.write(draw())\nf.flush()\nuse(f)", ["p"]),
+        ("import io\nf = io.open(p, mode='at')\nf.write(draw())\nf.flush()\nuse(f)", ["p"]),
         ("seen = os.path.exists('a.log')\n" + f"{ALL}f.write(str(torch.rand(1)))", ["'a.log'"]),  # from a run before
         (f"{ALL}f.write('x')\nprint(open('a.log').read())", []),
         (f"{ALL}f.write(str(torch.rand(1)))\n        use(f.fileno())", []),
         ("f = open('a.log', 'w+')\nf.write(draw())\nuse(f)", []),
+        ("f = open('a.npz', 'wb')\nnp.savez(f, a=draw())\nuse(f)", []),  # which asks the file for its place
         ("f = open('a.log', mode)\nf.write(draw())\nuse(f)", []),
         ("with open('a.log', 'w') as f:\n    f.write('x')", []),  # which is guarded whole
     ],
 )
 def test_files_that_are_nowhere_in_the_other_processes(lines: str, paths: list[str]) -> None:
-    begin = "import os\nfrom names import draw, mode, p, use\n"
+    begin = "import os\nfrom names import draw, mode, np, p, use\n"
     guarding = training(set_up=begin, end=lines).script.written.guarding
     assert [ast.unparse(path) for _, path in substitutes(guarding).files(guarding.unguarded)] == paths
 

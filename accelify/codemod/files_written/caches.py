@@ -344,11 +344,7 @@ class Caches:
             if not self._is_run_at(call, function):
                 yield None
             elif self.alone.accelerator(call) is not None and self.program.path(call) in self.alone.files:
-                called = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
-                is_apart = self.together.isdisjoint(ast.walk(statement))
-                is_apart = is_apart and not self._meets(f for c in called for f in self.program.flow.callees.get(c, ()))
-                is_apart = is_apart and not self._reads_shard(statement)
-                yield statement if is_apart and self._may_wait(statement) else None
+                yield statement if self._is_apart(statement) and self._may_wait(statement) else None
             elif frame.kind == "function":
                 yield from self._calling(frame, depth - 1)
             else:
@@ -373,10 +369,14 @@ class Caches:
         """Whether one process may run the statement of a call before the others, and the library can be asked there."""
         if not (self._may_wait(statement) and self.is_asked(call) and self._all_pass(statement)):
             return False
+        return self._is_apart(statement) and not self._is_left_above(statement)
+
+    def _is_apart(self, statement: ast.stmt) -> bool:
+        """Whether a statement does nothing that the processes do together, and reads no shard of a process's own."""
         inside = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
         callees = (f for c in inside for f in self.program.flow.callees.get(c, ()))
         is_apart = self.together.isdisjoint(ast.walk(statement)) and not self._meets(callees)
-        return is_apart and not self._is_left_above(statement) and not self._reads_shard(statement)
+        return is_apart and not self._reads_shard(statement)
 
     def _is_run_at(self, call: ast.Call, function: Scope) -> bool:
         """Whether a function is run by the time its call is over: one that yields only where all items are taken."""

@@ -442,7 +442,7 @@ def _together(code: _Code, layout: _Layout) -> list[ast.AST]:
 
 
 def _may_meet(code: _Code, call: ast.Call) -> bool:
-    """Whether a call in migrated code is one of an accelerator, or of what belongs to its library."""
+    """Whether a call in migrated code is one of an accelerator, or of its library."""
     library = code.options.runtime.module
     is_method = isinstance(call.func, ast.Attribute) and _is_of_accelerator(code, call.func.value)
     return is_method or any(n.startswith(f"{library}.") for n in code.program.called(call))

@@ -17,7 +17,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, World
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.outcomes import Anything
-from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.program import LEAVING, Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import External, FunctionValue
 
@@ -26,7 +26,6 @@ MAIN = World(Process.MAIN, has_gpu=True, trains=True)
 OTHER = World(Process.OTHER, has_gpu=True, trains=True)
 _DEEPEST = 6  # calls that are followed to a guard
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _NUMBERS = ("range(", "trange(", "itertools.count(", "count(")
 _SPANS = (ast.If, ast.IfExp, ast.While)
 
@@ -275,5 +274,5 @@ def _counts(loop: ast.For | ast.AsyncFor, node: ast.AST) -> bool:
 
 def _may_leave(statement: ast.If) -> bool:
     return any(
-        isinstance(n, _LEAVING) for block in (statement.body, statement.orelse) for s in block for n in ast.walk(s)
+        isinstance(n, LEAVING) for block in (statement.body, statement.orelse) for s in block for n in ast.walk(s)
     )

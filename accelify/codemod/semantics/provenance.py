@@ -15,7 +15,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.batch_wrappers import taken
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, gone_over, method_of_call, own_statements, returned
+from accelify.codemod.semantics.scopes import Scope, gone_over, method_of_call, names_in, own_statements, returned
 from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, Member, ModuleValue, Value
 
 _DEPTH = 12
@@ -642,14 +642,10 @@ def handed_in(program: Program, node: ast.expr) -> list[ast.arg]:
     if any(isinstance(value, Instance) for value in program.values(node)):
         return []
     loops = program.loops_round(node) if isinstance(node, ast.Name) else ()
-    lists = [loop.iter for loop in loops if isinstance(loop, ast.For) and ast.unparse(node) in _targets(loop)]
+    lists = [loop.iter for loop in loops if isinstance(loop, ast.For) and ast.unparse(node) in names_in(loop.target)]
     sources = [node, *(tracer.inside(each, "list", "reversed", "sorted") for each in lists)]
     first = [chain[-1] for source in sources for chain in tracer.chains(source)]
     return [b.node for b in first if b.kind == "parameter" and b.call is None and isinstance(b.node, ast.arg)]
-
-
-def _targets(loop: ast.For) -> set[str]:
-    return {name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
 
 
 def _imports_what_is_unknown(program: Program, call: ast.Call) -> bool:

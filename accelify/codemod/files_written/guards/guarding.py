@@ -154,9 +154,15 @@ class Guarding:
         return dict(self._substitutes.files([c for c in self.unguarded if c not in self.handed_on]))
 
     def is_of_main(self, call: ast.Call) -> bool:
-        """Whether all that a call, which every process makes, writes is what the main process alone has opened."""
-        opened = self.files_of_main
-        return call in self.log_files or call in opened or bool(opened and self._substitutes.writes_to(call, opened))
+        """Whether what a call of every process writes goes to a file that the main process alone has open."""
+        if call in self.log_files or call in self.files_of_main:
+            return True
+        opened = set(self.files_of_main)
+        kept = {c for c in self.unguarded if opened and self.alone.opens_to_write(c)} - opened
+        owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        given = (*owner, *call.args, *(k.value for k in call.keywords)) if opened else ()
+        is_written = any(self._writes_to(node, opened) for node in given)
+        return is_written and not any(self._writes_to(node, kept) for node in given)
 
     def asks_for_writer(self, run: Run) -> bool:
         """Whether a run is under the question for a writer that only the main process has: `if writer is not None:`."""

@@ -43,21 +43,6 @@ class Substitutes:
             if self._opens_to_write(call) and self._is_only_written(call) and self._may_differ(call):
                 yield call, call.args[0]
 
-    def writes_to(self, call: ast.Call, opened: Collection[ast.Call]) -> bool:
-        """Whether all that a call writes goes to some open files, itself or by what they were given to."""
-        owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
-        return any(self._leads_to(node, opened) for node in (*owner, *call.args, *(k.value for k in call.keywords)))
-
-    def _leads_to(self, node: ast.expr, opened: Collection[ast.Call]) -> bool:
-        made = [v.node for v in self.program.values(node) if isinstance(v, Made)]
-        calls = [m for m in made if isinstance(m, ast.Call)]
-        return bool(made) and len(calls) == len(made) and all(m in opened or self._is_given(m, opened) for m in calls)
-
-    def _is_given(self, call: ast.Call, opened: Collection[ast.Call]) -> bool:
-        """Whether a call makes what writes to an open file: `csv.writer(file)`."""
-        is_made_of_another = call not in opened and "csv_writer" in self.alone.effects.kinds.of(call)
-        return is_made_of_another and any(self._leads_to(a, opened) for a in call.args[:1])
-
     def _may_differ(self, call: ast.Call) -> bool:
         """Whether the process is known at a call, and no code reads the file afterwards."""
         is_known = self.asking.holds(call) or self.alone.is_reached(call)

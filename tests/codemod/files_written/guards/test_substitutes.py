@@ -83,3 +83,10 @@ def test_a_file_that_only_the_main_process_has_needs_no_other(used: str) -> None
     guarding = training(before=function, end=f"log = make()\n{used}\n").script.written.guarding
     assert [ast.unparse(call) for call in guarding.handed_on] == ["open('a.log', 'w')"]
     assert not guarding.files_of_main
+
+
+def test_what_may_be_written_to_another_file_is_left() -> None:
+    writes = "g = f if x.sum() else open('b.log', 'r+')\n        g.write(str(torch.rand(1)))"
+    found = training(set_up="import csv, sys\n", end=f"{ALL}{writes}").script.written.guarding
+    left = [ast.unparse(c) for c in found.unguarded if not found.is_of_main(c)]
+    assert left == ["open('b.log', 'r+')", "g.write(str(torch.rand(1)))"]

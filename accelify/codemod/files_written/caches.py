@@ -9,61 +9,42 @@ if not os.path.exists(path):              try:
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
-from accelify.codemod.files_written.existence_checks import ExistenceChecks
-from accelify.codemod.files_written.one_process import OneProcess
+from accelify.codemod.files_written.going_first import GoingFirst
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.semantics.call_conditions import with_functions
 from accelify.codemod.semantics.conditions import implied
 from accelify.codemod.semantics.effects.summary import FileUse, Summary
-from accelify.codemod.semantics.program import LEAVING, LOOPS
-from accelify.codemod.semantics.scopes import Scope, main_guard
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
-from accelify.codemod.semantics.visits.ways import Gate, Ways
-from accelify.codemod.training.certainty import asks_for_one
 
 _DEPTH = 3
-_FAR = 6  # functions through which all processes come to a place where only the library can be asked
 _LEAVING = (ast.Return, ast.Raise)
 _FOR_ALL = frozenset(
     {Effect.EXITS, Effect.WAITS, Effect.SIMULATES, Effect.READS_INPUT, Effect.CHANGES_LIBRARY}
 )  # what one process cannot do for the others
-_MAYBE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 Choice = ast.If | ast.Try
 
 
 class Caches:
     """Look at conditions that ask whether a file is there."""
 
-    def __init__(
-        self,
-        alone: OneProcess,
-        stored: Files,
-        together: Collection[ast.AST] = (),
-        held: Collection[ast.AST] = (),
-        passes: Collection[ast.AST] = (),
-        is_asked: Callable[[ast.AST], bool] = lambda node: False,
-        differs: Callable[[ast.expr], bool] = lambda node: True,
-    ) -> None:
-        self.program = alone.program
-        self.effects = alone.effects
-        self.alone = alone
+    def __init__(self, going: GoingFirst, stored: Files, held: Collection[ast.AST] = ()) -> None:
+        self.program = going.program
+        self.alone = going.alone
+        self.effects = going.alone.effects
+        self.going = going
+        self.checks = going.checks
         self.stored = stored
-        self.checks = ExistenceChecks(self.effects, stored)
         self.held = held  # under a lock between processes
-        self.together = frozenset(together)  # what the processes do together: backward passes, what is prepared
-        self.passes = frozenset(passes)  # the prepared loaders, where code goes over them: all processes have to
-        self.is_asked = is_asked  # whether the library can be asked at a node, which process this is
-        self.differs = differs  # whether ranks may have another value of an expression each
-        self.passing = frozenset(map(self.program.frame, self.passes))
 
     def find(self) -> Iterator[Choice]:
         """The outermost of them in the files that may change, where all processes come to it."""
-        return (choice for choice in self._own if not self._reads_shard(choice))
+        return (choice for choice in self._own if not self.going.reads_shard(choice))
 
     @cached_property
     def _own(self) -> tuple[Choice, ...]:
@@ -94,18 +75,12 @@ class Caches:
     @cached_property
     def of_shards(self) -> tuple[Choice, ...]:
         """Those in which all processes go over a prepared loader: none can go first."""
-        return (*filter(self._reads_shard, self._own), *filter(self._is_of_shard, self.uncached))
+        return (*filter(self.going.reads_shard, self._own), *filter(self._is_of_shard, self.uncached))
 
     def _is_of_shard(self, choice: Choice) -> bool:
         """Whether a function, perhaps behind its choice, makes the file from a shard of a loader."""
         frame = self.program.frame(choice)
-        return self._reads_shard(frame.node if frame.kind == "function" else choice)
-
-    def _reads_shard(self, node: ast.AST) -> bool:
-        """Whether some code goes over a prepared loader, itself or in a function that it calls."""
-        inside = set(ast.walk(node))
-        run = self.program.run_through(n for n in inside if isinstance(n, ast.Call))
-        return not self.passes.isdisjoint(inside) or not run.isdisjoint(self.passing)
+        return self.going.reads_shard(frame.node if frame.kind == "function" else choice)
 
     def are_written_anew(self, call: ast.Call, depth: int = _DEPTH) -> bool:
         """Whether a call writes or removes files that may be there: each process that comes later does so again."""
@@ -145,17 +120,13 @@ class Caches:
                 if not isinstance(node, Choice) or self.program.frame(node).kind != "function":
                     continue
                 if node not in self._own and self._is_made_in_function(node):
-                    function = self.program.frame(node)
-                    found = list(self._calling(function, _DEPTH))
-                    found = list(self._asking(function)) if None in found else found
-                    statements = [s for s in found if s is not None]
-                    yield node, tuple(statements) if len(statements) == len(found) else ()
+                    yield node, self.going.calling(self.program.frame(node))
 
     def _is_cache(self, choice: Choice) -> bool:
         if not self._asks(choice) or self.alone.accelerator(choice) is None or self._asking_above(choice):
             return False
         calls = [n for n in ast.walk(choice) if isinstance(n, ast.Call)]
-        if not self._stands_alone(choice) or any(map(self._is_of_all, calls)):
+        if not self.going.stands_alone(choice) or any(map(self._is_of_all, calls)):
             return False
         then, other = self.effects.of(*choice.body), self.effects.of(*_otherwise(choice))
         if isinstance(choice, ast.Try) and not self._is_same_file(other, then):
@@ -183,7 +154,7 @@ class Caches:
     def _is_made_in_function(self, choice: Choice) -> bool:
         """Whether a function makes or fetches here what is read, by the function or by the data set it belongs to."""
         frame = self.program.frame(choice)
-        if frame not in self.program.reachable or not self._asks(choice) or self._meets([frame]):
+        if frame not in self.program.reachable or not self._asks(choice) or self.going.meets([frame]):
             return False
         if isinstance(choice, ast.Try):
             return self._is_same_file(self.effects.of(*_otherwise(choice)), self.effects.of(*choice.body))
@@ -230,7 +201,7 @@ class Caches:
         if not is_asked or not is_by_all or all(use.is_folder for use in made):
             return False
         is_alike = all(map(self._does_nothing, found)) and not self._is_seen(choice, missing)
-        return is_alike and self._all_come_to(choice)
+        return is_alike and self.going.all_come_to(choice)
 
     def _tried(self, choice: ast.Try, missing: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.expr]]:
         """What runs only where files are missing that code looks for in vain, or whose folder it makes; their paths."""
@@ -264,20 +235,6 @@ class Caches:
         if summary.effects & _FOR_ALL or any(n.value is not None or self.program.inside(n, choice) for n in left):
             return True
         return self.checks.are_seen_later(statements)
-
-    def _all_come_to(self, statement: ast.stmt, depth: int = _DEPTH) -> bool:
-        """Whether every process comes to a statement, once."""
-        frame = self.program.frame(statement)
-        calls = self.program.calls_of(frame) if frame.kind == "function" else ()
-        is_run = (bool(calls and depth) or frame.kind == "module") and not any(map(self._is_maybe, calls))
-        callers = map(self.program.statement, calls)
-        return is_run and self._is_come_to(statement) and all(self._all_come_to(c, depth - 1) for c in callers)
-
-    def _is_maybe(self, call: ast.Call) -> bool:
-        """Whether its statement makes a call as often as something there says: `[load(k) for k in keys]`."""
-        statement = self.program.statement(call)
-        around = (a for a in self.program.ancestors(call) if self.program.inside(a, statement))
-        return any(isinstance(a, _MAYBE) for a in around)
 
     def _has_fetched(self, statements: list[ast.stmt]) -> bool:
         """Whether some statements fetch files, themselves or by functions."""
@@ -328,105 +285,6 @@ class Caches:
         texts = set(map(ast.unparse, written))
         return any(ast.unparse(p) in texts or any(self.stored.are_alike(p, w) for w in written) for p in opened)
 
-    def _meets(self, functions: Iterable[Scope]) -> bool:
-        """Whether some functions do what the processes do together."""
-        return not self.program.run_from(functions).isdisjoint(map(self.program.frame, self.together))
-
-    def _calling(self, function: Scope, depth: int) -> Iterator[ast.stmt | None]:
-        """The statements that call a function where the accelerator is there; None for one that cannot be found."""
-        callers = self.program.flow.callers.get(function, ()) if depth else ()
-        if not callers:
-            yield None
-        for call in callers:
-            statement, frame = self.program.statement(call), self.program.frame(call)
-            if frame not in self.program.reachable:
-                continue
-            if not self._is_run_at(call, function):
-                yield None
-            elif self.alone.accelerator(call) is not None and self.program.path(call) in self.alone.files:
-                yield statement if self._is_apart(statement) and self._may_wait(statement) else None
-            elif frame.kind == "function":
-                yield from self._calling(frame, depth - 1)
-            else:
-                yield None
-
-    def _asking(self, function: Scope, depth: int = _DEPTH) -> Iterator[ast.stmt | None]:
-        """The statements that call a function, if all processes come there and the library can be asked; else None."""
-        calls = self.program.calls_of(function) if depth and function not in self.program.flow.escaped else ()
-        if not calls:
-            yield None
-        for call in calls:
-            statement, frame = self.program.statement(call), self.program.frame(call)
-            is_run = self._is_run_at(call, function)
-            if is_run and self._may_go_first(call, statement):
-                yield statement
-            elif is_run and frame.kind == "function":
-                yield from self._asking(frame, depth - 1)
-            else:
-                yield None
-
-    def _may_go_first(self, call: ast.Call, statement: ast.stmt) -> bool:
-        """Whether one process may run the statement of a call before the others, and the library can be asked there."""
-        if not (self._may_wait(statement) and self.is_asked(call) and self._all_pass(statement)):
-            return False
-        return self._is_apart(statement) and not self._is_left_above(statement)
-
-    def _is_apart(self, statement: ast.stmt) -> bool:
-        """Whether a statement does nothing that the processes do together, and reads no shard of a process's own."""
-        inside = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
-        callees = (f for c in inside for f in self.program.flow.callees.get(c, ()))
-        is_apart = self.together.isdisjoint(ast.walk(statement)) and not self._meets(callees)
-        return is_apart and not self._reads_shard(statement)
-
-    def _is_run_at(self, call: ast.Call, function: Scope) -> bool:
-        """Whether a function is run by the time its call is over: one that yields only where all items are taken."""
-        yields = [n for n in ast.walk(function.node) if isinstance(n, (ast.Yield, ast.YieldFrom))]
-        if not any(self.program.frame(n) is function for n in yields):
-            return True
-        taker = self.program.parent(call)
-        if isinstance(taker, ast.comprehension):
-            return not isinstance(self.program.parent(taker), ast.GeneratorExp)
-        takers = self.program.called(taker) if isinstance(taker, ast.Call) else ()
-        is_taken = bool(takers) and all(names.iteration(n) and not names.gives_iterator(n) for n in takers)
-        return is_taken or (isinstance(taker, ast.For) and taker.iter is call)
-
-    def _all_pass(self, statement: ast.stmt) -> bool:
-        """Whether every process comes to a statement, once: by calls that are known, in no loop, under one answer."""
-
-        def is_open(gate: Gate) -> bool:
-            tests = [c.test for c in gate.choices]
-            is_apart = any(self.checks.questions(t) or asks_for_one(t) or self.differs(t) for t in tests)
-            return not (is_apart or gate.loops or gate.may_fail or isinstance(gate.node, LOOPS))
-
-        def is_entered(node: ast.AST) -> bool | None:
-            frame = self.program.frame(node)
-            is_known = bool(self.program.calls_of(frame)) and frame not in self.program.flow.escaped
-            return True if frame.kind == "module" else None if is_known or frame.kind == "class" else False
-
-        return self.program.once(Ways).are_open(statement, is_open, is_entered, _FAR)
-
-    def _is_left_above(self, statement: ast.stmt) -> bool:
-        """Whether a process may leave before a statement because of a file: it is there already, or not yet."""
-        block = self.program.block(statement)
-        above = (s for s in block[: block.index(statement)] if self.checks.questions(s))
-        return any(isinstance(n, LEAVING) for s in above for n in ast.walk(s))
-
-    def _may_wait(self, statement: ast.stmt) -> bool:
-        """Whether every process comes to a statement, and has its lines for it."""
-        return isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) and self._is_come_to(statement)
-
-    def _is_come_to(self, statement: ast.stmt) -> bool:
-        """Whether every process that runs a function comes to its statement, which has its lines for itself."""
-        guard = main_guard(self.program.frame(statement).root)
-        around = list(self.program.ancestors(statement))
-        own = [a for a in around[: around.index(self.program.frame(statement).node)] if a is not guard]
-        tests = [a.test for a in own if isinstance(a, ast.If)]
-        is_alike = not any(isinstance(n, ast.Call) for t in tests for n in ast.walk(t))
-        parsed, block = self.program.parsed(statement), self.program.block(statement)
-        is_shared = any(parsed.share_a_line(s, statement) for s in block if s is not statement)
-        is_plain = all(isinstance(a, (ast.With, ast.If)) for a in own)
-        return is_plain and is_alike and parsed.begins_line(statement) and not is_shared
-
     def _fetches(self, call: ast.Call) -> bool:
         is_command = any(map(names.runs_command, self.program.called(call)))
         return is_command or any(row.has(Trait.DOWNLOADS) for row in self.effects.kinds.called(call) or ())
@@ -435,14 +293,6 @@ class Caches:
         """Whether a call trains, evaluates, or saves in a way of its own."""
         called = self.program.called(call)
         return "torch.save" in called or "torch.load" in called or self.alone.runs_together(call)
-
-    def _stands_alone(self, choice: Choice) -> bool:
-        """Whether a statement has its lines for itself, and is in no loop, and under no other condition."""
-        around = list(self.program.ancestors(choice))
-        own = around[: around.index(self.program.frame(choice).node)]
-        parsed, block = self.program.parsed(choice), self.program.block(choice)
-        is_shared = any(parsed.share_a_line(s, choice) for s in block if s is not choice)
-        return parsed.begins_line(choice) and not is_shared and all(isinstance(a, (ast.With, ast.If)) for a in own)
 
 
 def _otherwise(choice: Choice) -> list[ast.stmt]:

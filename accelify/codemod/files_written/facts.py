@@ -10,6 +10,7 @@ from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
+from accelify.codemod.files_written.going_first import GoingFirst
 from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.guards.commands import Commands
 from accelify.codemod.files_written.guards.guarding import Guarding
@@ -111,7 +112,9 @@ def written_of(
     name = runtime.module.split(".")[0]
     asked = frozenset() if by_hand else reached - run.beside
     asking = Asking(program, access, run, frozenset(f for f in asked if name not in f.root.writes), clocks)
-    caches = Caches(alone, stored, together or (), locks.held, () if by_hand else passes, asking.holds, ranks.is_own)
+    checks = ExistenceChecks(effects, stored)
+    going = GoingFirst(alone, checks, together or (), () if by_hand else passes, asking.holds, ranks.is_own)
+    caches = Caches(going, stored, locks.held)
     commands = Commands(ranks)
     left_out = [*_left_out(program, files, options), *commands.left_out()]
     guarding = Guarding(alone, stored, caches, own, left_out, data.run_by_library, asking, locks)

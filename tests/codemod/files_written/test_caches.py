@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from accelify.codemod.files_written.caches import Caches
+from accelify.codemod.files_written.existence_checks import ExistenceChecks
+from accelify.codemod.files_written.going_first import GoingFirst
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests import scripts
 from tests.codemod.facts import Facts
@@ -21,7 +23,8 @@ LOAD, SAVE = "data = json.load(open('c.json'))", "data = make()\n    json.dump(d
 def cached(end: str) -> list[str]:
     """The first lines of the statements that one process runs first."""
     guarding = training(before=f"{IMPORTS}def make(): return 1\n", end=f"{end}\n").script.written.guarding
-    return [ast.unparse(choice).partition("\n")[0] for choice in Caches(guarding.alone, guarding.stored).find()]
+    going = GoingFirst(guarding.alone, ExistenceChecks(guarding.alone.effects, guarding.stored))
+    return [ast.unparse(choice).partition("\n")[0] for choice in Caches(going, guarding.stored).find()]
 
 
 @pytest.mark.parametrize(

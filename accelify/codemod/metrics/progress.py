@@ -549,9 +549,37 @@ class StepCounts:
             if callees:
                 returned = (n.value for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Return))
                 return any(value is not None and self._follows(value, whole=whole) for value in returned)
-            if sizes.measured(node) is not None:
-                return True
+            if (of := sizes.measured(node)) is not None:
+                return self._grows(of)
         return any(self._follows(n, whole=whole) for n in _parts(node))
+
+    def _grows(self, node: ast.expr, depth: int = 3 * DEPTH) -> bool:
+        """Whether the number of steps says how many items something has: a loader, a list that its rounds fill."""
+        held = [v for v in self.program.values(node) if isinstance(v, Instance)]
+        if held or self.metrics.measured.prepared.is_loader(node):
+            return not held or any(self.program.flow.method(v.cls, "__len__") is not None for v in held)
+        if not depth or sizes.shaped(node) is not None:
+            return False
+        if isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
+            return any(self._is_filled(definition, depth) for definition in found)
+        parts: list[ast.expr] = [*_parts(node)]
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            parts = [part.value for part in parts if isinstance(part, ast.Starred)]
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            parts = [generator.iter for generator in node.generators]
+        elif isinstance(node, ast.Call) and (callees := self.program.flow.callees.get(node)):
+            parts = [value for value in returned(callees) if value is not None]
+        return any(self._grows(part, depth - 1) for part in parts)
+
+    def _is_filled(self, definition: Definition, depth: int) -> bool:
+        """Whether a definition adds items in the rounds of a sharded loop, or gives something that has as many."""
+        if self.metrics.ranks.running.loop_in(definition) is not None:
+            return True
+        values = [assigned_to(self.program, definition.node)]
+        if definition.kind is Kind.PARAMETER and isinstance(definition.node, ast.arg):
+            function = self.program.scope(definition.node)
+            values = [self.chains.given(c, function, definition.node.arg) for c in self.program.calls_of(function)]
+        return any(value is not None and self._grows(value, depth - 1) for value in values)
 
     def _is_given(self, definition: Definition, whole: bool) -> bool:
         """Whether a definition gives a count of steps."""

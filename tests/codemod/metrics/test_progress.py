@@ -516,6 +516,43 @@ def test_checks_of_the_number_of_batches(check: str, found: list[str]) -> None:
     assert [t.partition(":")[0] for t in texts(StepCounts(Facts(text).script.metrics).checks())] == found
 
 
+LENGTHS = """\
+names = ["step", "loss"]
+class Log:
+    def __init__(self): self.steps = 0
+    def append(self, member):
+        assert len(names) == len(member)
+def filled(values):
+    return sorted(values)
+log, kept, count = Log(), [], 0
+for x in loader:
+    count += 1
+    kept.append(model(x).mean().item())
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [
+        ("log.append([count, 0.5])", []),  # a row of the log has two numbers, whatever they are
+        ("log.append((count, *names))", []),
+        ("log.append([n for n in (count, 2)])", []),
+        ("assert len(torch.full((count, 3), 1.0).shape) == 2", []),
+        ("log.append(kept)", ["assert len(names) == len(member)"]),
+        ("log.append([0, *kept])", ["assert len(names) == len(member)"]),
+        ("assert len(filled(kept)) == 20", ["assert len(filled(kept)) == 20"]),
+        ("assert len([k + 1 for k in kept]) == 20", ["assert len([k + 1 for k in kept]) == 20"]),
+    ],
+)
+def test_checks_of_how_many_items_the_rounds_give(end: str, found: list[str]) -> None:
+    text = script().partition("for epoch in")[0] + LENGTHS.format(end=end)
+    assert texts(StepCounts(Facts(text).script.metrics).checks()) == found
+
+
 @pytest.mark.parametrize(
     ("end", "is_shown"),
     [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from accelify.codemod.edits.values import Insert
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.preparing.reach import CURRENT, Reach, constructor, node_of
 from accelify.codemod.preparing.settings import is_default_setting
@@ -17,6 +18,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.set_by_text import setters
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, code, main_guard
+from accelify.codemod.semantics.values import External, ModuleValue
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
@@ -261,20 +263,26 @@ def gpu_choices(program: Program) -> list[ast.AST]:
 
 
 def trained_modules(program: Program, training: Training) -> frozenset[Scope]:
-    """The modules of the runs that train, with all that these import; every module where a caller is not known."""
-    every = {built.root for built in program.flow.bindings.values()}
-    queue, leading = [program.frame(b) for b in training.backwards], set[Scope]()
+    """The modules of the runs that train, with all that these import.
+
+    A function whose caller is not known may be called in any run that imports its module. One that nothing names is
+    never called, and counts only where no other function trains.
+    """
+    queue, leading, uncalled = [program.frame(b) for b in training.backwards], set[Scope](), set[Scope]()
     while queue:
         scope = queue.pop()
         if scope not in leading:
             leading.add(scope)
             calls = [*calling(program, scope)]
             if scope.kind == "function" and not calls:
-                return frozenset(every)
+                uncalled.add(scope)
             queue += [scope.parent] if scope.kind == "class" and scope.parent is not None else map(program.frame, calls)
     started = {scope for scope in leading if scope.kind == "module"}
-    runs = [imported for imported in (run_by(program, root) for root in every) if not started.isdisjoint(imported)]
-    return frozenset().union(*runs) if runs else frozenset(every)
+    started |= {scope.root for scope in uncalled if not program.is_unused(scope)}
+    started = started or {scope.root for scope in uncalled}
+    every = (built.root for built in program.flow.bindings.values())
+    runs = (imported for imported in (run_by(program, root) for root in every) if not started.isdisjoint(imported))
+    return frozenset().union(*runs)
 
 
 def run_by(program: Program, root: Scope) -> set[Scope]:
@@ -299,9 +307,24 @@ def _imports(program: Program) -> Callable[[Scope], frozenset[Scope]]:
     def of(root: Scope) -> frozenset[Scope]:
         nodes = program.parsed(root.node).nodes
         statements = (n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom)))
-        return frozenset(module for s in statements for module, _ in _imported(program, root, s))
+        return frozenset(module for s in statements for module, _ in _imported(program, root, s)) | by_calls[root]
 
+    by_calls = _imported_by_calls(program)
     return cache(of)
+
+
+def _imported_by_calls(program: Program) -> defaultdict[Scope, frozenset[Scope]]:
+    """The project's modules that calls of each module import, `import_module(name)`: any, where the name is unknown."""
+    every = frozenset(built.root for built in program.flow.bindings.values())
+    found = defaultdict[Scope, frozenset[Scope]](frozenset)
+    for call in program.calls:
+        called, values, root = program.called(call), program.values(call), program.frame(call).root
+        is_known = bool(values) and all(isinstance(v, (ModuleValue, External)) for v in values)
+        if any(map(names.is_configured, called)) or (any(map(names.imports, called)) and not is_known):
+            found[root] = every
+        elif any(map(names.imports, called)):
+            found[root] |= {v.root for v in values if isinstance(v, ModuleValue)}
+    return found
 
 
 def _imported(program: Program, root: Scope, statement: ast.stmt) -> Iterator[tuple[Scope, str]]:

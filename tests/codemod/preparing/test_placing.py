@@ -349,3 +349,38 @@ def test_only_files_of_runs_that_train_move_something_early(train: str, verify: 
     found = {root.module for root in trained_modules(facts.program, facts.training)}
     assert found == {"train.py", "learner.py", *early, *(["verify.py"] if early else [])}
     assert {facts.program.path(move) for move in facts.script.devices.moved_early} == {*early}
+
+
+PROBE = "def rate(model, loader, optimizer):\n    for x in loader: model(x).backward(); optimizer.step()\n"
+TRAIN = "from learner import Learner\nLearner().train([])\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "early"),
+    [
+        # Nothing calls `rate`: not even a module that imports its own trains by it.
+        ({"probe.py": PROBE}, []),
+        ({"probe.py": PROBE, "verify.py": "import probe\n" + VERIFY}, []),
+        ({"learner.py": LEARNER + PROBE}, []),
+        ({"train.py": PROBE + TRAIN}, []),
+        # Something may call it that is not known.
+        ({"probe.py": PROBE, "train.py": "import probe\nprint(probe.rate)\n" + TRAIN}, []),
+        ({"probe.py": PROBE, "verify.py": "import probe\n" + VERIFY + "run(probe.rate)\n"}, ["finder.py"]),
+        (
+            {
+                "probe.py": "class P:\n    " + PROBE.replace("\n", "\n    ").strip(),
+                "finder.py": "import probe\n" + FINDER,
+            },
+            1,
+        ),
+        ({"verify.py": "from importlib import import_module as i\nt = i(input())\n" + VERIFY}, ["finder.py"]),
+        ({"verify.py": "from importlib import import_module\nt = import_module('json')\n" + VERIFY}, []),
+        ({"verify.py": "from importlib import import_module\nt = import_module('train')\n" + VERIFY}, ["finder.py"]),
+    ],
+)
+def test_a_function_that_nothing_calls_trains_in_no_run(files: dict[str, str], early: list[str]) -> None:
+    texts = {"train.py": TRAIN, "learner.py": LEARNER, "finder.py": FINDER, "verify.py": VERIFY, **files}
+    facts = Facts(texts)
+    facts.named[:] = facts.files
+    found = {root.module for root in trained_modules(facts.program, facts.training)}
+    assert ("finder.py" in found) is bool(early)

@@ -177,9 +177,11 @@ def _spread(node: ast.expr) -> int | None:
     if isinstance(node, ast.Subscript):
         places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         new = [k for k, p in enumerate(places) if isinstance(p, ast.Constant) and p.value is None]
+        if len(new) != 1:  # also of `z[()]`
+            return None
         if isinstance(places[0], ast.Constant) and places[0].value is ...:  # `z[..., None, :]`
-            return {2: 1, 3: 0}.get(len(places) - new[0]) if len(new) == 1 else None
-        return new[0] if len(new) == 1 and new[0] in (0, 1) else None
+            return {2: 1, 3: 0}.get(len(places) - new[0])
+        return new[0] if new[0] in (0, 1) else None
     return None
 
 

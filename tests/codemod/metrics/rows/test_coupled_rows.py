@@ -53,6 +53,8 @@ def found(step: str, before: str = "") -> list[str]:
             ["z[..., None, :] - z[..., None, :, :]"],
         ),
         ("z = model(x)\nloss = (z[..., None] - z[..., None, :]).mean()", []),
+        ("z = model(x)\nloss = (z[()] - y[:, None]).mean()", []),
+        ("z = model(x)\nloss = (z[None, None] - z[:, None]).mean()", []),
         (
             "z = model(x)\nalike = nn.CosineSimilarity(dim=2)\nloss = alike(z[:, None], z[None]).mean()",
             ["alike(z[:, None], z[None])"],

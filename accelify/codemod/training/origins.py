@@ -128,8 +128,8 @@ class Origins:
             source = self.tracer.inside(holder.iter)
             yield from () if isinstance(source, ast.Name) and self._is_parameter(source) else (source,)
         elif isinstance(node, ast.expr):
-            value = self.tracer.assigned(node)
-            yield getattr(self.program.statement(node), "value", node) if value is None else value
+            value = self.tracer.assigned(node) or getattr(self.program.statement(node), "value", node)
+            yield from () if value is None else (value,)  # `rate: float` gives it nothing
 
     def _is_parameter(self, name: ast.Name) -> bool:
         return any(d.kind is Kind.PARAMETER for d in self.program.once(Chains).definitions(name))

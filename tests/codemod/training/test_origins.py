@@ -27,6 +27,7 @@ def origins(text: str) -> set[str]:
         "for part in DataLoader(TensorDataset(x)):\n        use(part)",
         "use(*[each + 1 for each in (x, 2)])",
         "a, b = x.chunk(2)\n    a = a + 1\n    use(a)",
+        "part: torch.Tensor\n    part = x[0]\n    use(part)",
     ],
 )
 def test_back_to_a_parameter(text: str) -> None:
@@ -70,3 +71,11 @@ def test_what_a_function_learns_from() -> None:
     backward = next(c for c in facts.program.calls if ast.unparse(c.func).endswith("backward"))
     found = Origins(facts.program, facts.roles, facts.tracer)
     assert list(map(ast.unparse, found.learned(facts.program.frame(backward), backward))) == ["(g(x) - y).sum()"]
+
+
+def test_a_field_that_is_only_declared_is_given_nothing() -> None:
+    text = "class State:\n    part: torch.Tensor\ndef f(x):\n    use(State().part, x)\n"
+    facts = Facts(HEAD + text)
+    (call,) = (c for c in facts.program.calls if ast.unparse(c.func) == "use")
+    found = Origins(facts.program, facts.roles, facts.tracer).along_results(call.args, lambda node: True)
+    assert None not in {*found}

@@ -264,7 +264,7 @@ effects=calls
 
 # --- the same values as a tensor ---
 + traits=same_values
-    torch: tensor as_tensor asarray
+    torch: tensor as_tensor asarray from_numpy
 + traits=same_values+view
     torch.autograd: Variable
 + traits=no_gradient

@@ -266,7 +266,9 @@ class Running:
     def _is_moved(self, target: ast.expr) -> bool:
         """Whether an assignment gives a place its own values in another type, or on another device."""
         value = self.program.assigned(target)[0] if isinstance(target, ast.Attribute) else None
-        return value is not None and ast.unparse(target) == ast.unparse(_without_moves(value)) and value is not target
+        if value is None or value is target:
+            return False
+        return ast.unparse(target) == ast.unparse(self._without_moves(value))
 
     def loop_that_runs(self, frame: Scope) -> Loop | None:
         """A sharded loop whose rounds call a function, themselves or through others."""
@@ -282,10 +284,23 @@ class Running:
     def _reads_itself(self, definition: Definition) -> bool:
         """Whether an assignment gives a variable a value that is made from its last one."""
         value = self.program.assigned(definition.node)[0]
-        value = _without_moves(value) if value is not None else None  # `x = x.to(device)` is what it was
+        value = self._without_moves(value) if value is not None else None  # `x = x.to(device)` is what it was
         if value is None or self._names_variable(value, definition.variable):
             return False
         return self._is_made_from(value, definition, set())
+
+    def _without_moves(self, value: ast.expr) -> ast.expr:
+        """`x` of `x.to(device)`, of `x.float().cpu()` and of `torch.from_numpy(x).type(dtype)`."""
+        while isinstance(value, ast.Call):
+            rows = self.chains.kinds.called(value) or ()
+            of_a_function = self.chains.kinds.method(value) is None and bool(value.args)
+            if of_a_function and rows and all(row.has(Trait.SAME_VALUES) for row in rows):
+                value = value.args[0]
+            elif isinstance(value.func, ast.Attribute) and _only_moves(value.func.attr):
+                value = value.func.value
+            else:
+                break
+        return value
 
     def _is_made_from(self, value: ast.expr, definition: Definition, seen: set[Definition]) -> bool:
         """Whether a value is made from what a definition gives; what an attribute keeps, by local variables, too.
@@ -392,6 +407,10 @@ def _without_moves(value: ast.expr) -> ast.expr:
             break
         value = value.func.value
     return value
+
+
+def _only_moves(method: str) -> bool:
+    return methods.keeps_values(method) or methods.moves(method)
 
 
 def _is_read(node: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:

@@ -334,7 +334,9 @@ scaler = Scaler(np.ones(3))
 )
 def test_where_a_batch_is_says_nothing_of_its_values(test: str, moved: str, is_own: bool) -> None:
     before = "import argparse\n" + SCALER.format(test=test, moved=moved)
-    assert rank("scaler.std", before=before, batch="scaler.inverse(out)").is_own is is_own
+    found = rank("scaler.std", before=before, batch="scaler.inverse(out)")
+    assert found.is_own is is_own
+    assert found.is_same is not is_own  # no count of steps either
 
 
 def test_functions_of_other_files_are_followed() -> None:

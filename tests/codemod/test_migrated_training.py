@@ -207,3 +207,66 @@ def test_a_backward_pass_of_an_accelerator_is_migrated(made: str, backward: str)
     assert found.script is not None
     assert found.script.migrated == {"train.py"}
     assert found.obstacles == ()
+
+
+READER = """\
+import os
+import torch
+def made():
+    if not os.path.isdir("kept"):
+        os.makedirs("kept")
+    pairs = torch.rand(64, 3)
+    torch.save(pairs, "kept/pairs.pt")
+    return pairs
+def load():
+    {load}
+"""
+LEARNING = """\
+import torch
+from torch import nn
+from pairs import load
+def train():
+    pairs = load()
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for i in range(8):
+        optimizer.zero_grad()
+        net(pairs[i * 8 : i * 8 + 8]).pow(2).mean().backward()
+        optimizer.step()
+    torch.save(net.state_dict(), "net.pt")
+"""
+SCORING = """\
+import torch
+from torch import nn
+from pairs import load
+def score():
+    pairs = load()
+    net = nn.Linear(3, 1)
+    net.load_state_dict(torch.load("net.pt"))
+    print(net(pairs).mean())
+"""
+CHOOSING = """\
+import sys
+from learning import train
+from scoring import score
+if __name__ == "__main__":
+    train() if sys.argv[1] == "train" else score()
+"""
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "try:\n        return torch.load('kept/pairs.pt')\n    except FileNotFoundError:\n        return made()",
+        "if not os.path.exists('kept/pairs.pt'):\n        made()\n    return torch.load('kept/pairs.pt')",
+        "if os.path.isfile('kept/pairs.pt'):\n        return torch.load('kept/pairs.pt')\n    return made()",
+    ],
+)
+def test_what_one_process_makes_first_for_two_files_is_left_alone_by_a_second_run(tmp_path: Path, load: str) -> None:
+    files = {"main.py": CHOOSING, "learning.py": LEARNING, "scoring.py": SCORING, "pairs.py": READER.format(load=load)}
+    scripts.write(tmp_path, {name: each.encode() for name, each in files.items()})
+    with scripts.inside(tmp_path):
+        results = rewritten("main.py")
+    changed = {path for path, result in results.items() if result.status is Status.MIGRATED}
+    assert changed == {"learning.py", "scoring.py"}
+    assert all(b"process_first():\n        pairs = load()\n" in results[path].after for path in changed)

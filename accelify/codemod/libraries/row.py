@@ -222,6 +222,7 @@ class Trait(_Fact):
     SWITCHES_MODE = "switches_mode"  # between training and evaluation
     PLAIN_LOADER = "plain_loader"  # torch's loader itself, of which the accelerator's is a copy
     TOGETHER = "together"  # returns once all processes of the group have called it
+    GOES_FIRST = "goes_first"  # under it, one process runs code before the others
     GROUP = "group"  # starts or ends the group of the processes
     PICKS_DEVICE = "picks_device"  # sets the device that a process works on
     KEEPS_SIGNATURE = "keeps_signature"  # a decorator that leaves parameters and results as they are

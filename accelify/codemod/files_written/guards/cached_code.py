@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from accelify.codemod.files_written.caches import Caches
@@ -32,7 +32,18 @@ class CachedCode:
     @cached_property
     def found(self) -> set[ast.AST]:
         """All the code of caches."""
-        return with_functions(self.program, {n for s in self.caches.first for n in ast.walk(s)})
+        first = [*self.caches.first, *self._told_to_go_first]
+        return with_functions(self.program, {n for s in first for n in ast.walk(s)})
+
+    @property
+    def _told_to_go_first(self) -> Iterator[ast.stmt]:
+        """The statements that a script has one process run first: `with accelerator.main_process_first():`."""
+        nodes = (n for parsed in self.program.files for n in parsed.nodes)
+        for block in (n for n in nodes if isinstance(n, ast.With)):
+            calls = [item.context_expr for item in block.items if isinstance(item.context_expr, ast.Call)]
+            rows = (row for call in calls for row in self.alone.effects.kinds.called(call) or ())
+            if any(row.has(Trait.GOES_FIRST) for row in rows):
+                yield from block.body
 
     def is_made_anew(self, call: ast.Call) -> bool:
         """Whether each process that comes to a cache later would save it again."""

@@ -52,6 +52,8 @@ effects=waits traits=spreads
     torch_xla.core.xla_model: rendezvous
 effects=waits
     <accelerator>: wait_for_everyone
+effects=waits traits=goes_first
+    <accelerator>: main_process_first local_main_process_first
 
 # --- one TPU ---
 returns=device traits=tpu
@@ -98,7 +100,8 @@ returns=process effects=starts+calls traits=spreads
 # --- Accelerate's object ---
 returns=accelerator
     accelerate accelerate.accelerator accelify.runtime: Accelerator
-    accelify.runtime: Accelerator.current
+    accelify.runtime: Accelerator.current PartialState
+    accelerate accelerate.state: PartialState
 mutates=0 effects=waits
     <accelerator>: backward clip_grad_norm_ clip_grad_value_
 returns=argument

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from accelify.codemod.files_written.guards.cached_code import CachedCode
 from tests.codemod.training_scripts import training
 
@@ -18,3 +20,21 @@ def test_only_what_makes_a_missing_file_is_run_first() -> None:
     assert isinstance(cached, CachedCode)
     dumps = [c for c in cached.program.calls if ast.unparse(c.func) == "json.dump"]
     assert [cached.holds(c) for c in dumps] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("block", "is_held"),
+    [
+        ("accelerator.main_process_first()", True),
+        ("Accelerator.current().local_main_process_first()", True),
+        ("runtime.PartialState().main_process_first()", True),
+        ("accelerator.autocast()", False),
+        ("other.main_process_first()", False),
+    ],
+)
+def test_what_a_script_has_one_process_run_first(block: str, is_held: bool) -> None:
+    imports = "import json\nimport accelify.runtime as runtime\nfrom accelify.runtime import Accelerator\n"
+    before = "accelerator = Accelerator()\ndef keep():\n    json.dump(1, open('a.json', 'w'))\n"
+    cached = training(imports=imports, before=f"{before}with {block}:\n    keep()\n").script.written.guarding.cached
+    dump = next(c for c in cached.program.calls if ast.unparse(c.func) == "json.dump")
+    assert cached.holds(dump) is is_held

@@ -61,6 +61,11 @@ def is_module(name: str | None) -> bool:
     )
 
 
+def takes_no_arguments(name: str | None) -> bool:
+    """Base classes whose subclasses are made without arguments if they have no constructor: `torch.nn.Module`."""
+    return name in ("torch.nn.Module", "torch.autograd.Function", "torch.autograd.function.Function")
+
+
 def is_loss(name: str | None) -> bool:
     """Loss modules: `torch.nn.CrossEntropyLoss`."""
     row = table.function(name)

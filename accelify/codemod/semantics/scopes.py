@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -88,8 +88,11 @@ class Scope:
         named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         return {p.arg: value for p, value in [*found, *named] if value is not None}
 
-    def accepts(self, call: ast.Call, bound: int) -> bool:
-        """Whether a function can be called so, with its first `bound` parameters given; a decorator may change that."""
+    def accepts(self, call: ast.Call, bound: int, options: Set[str] | None = None) -> bool:
+        """Whether a function can be called so, with its first `bound` parameters given; a decorator may change that.
+
+        options: the names that `**options` may give, where they are known.
+        """
         node = self.node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.decorator_list:
             return True
@@ -97,7 +100,8 @@ class Scope:
         positional = [p.arg for p in [*arguments.posonlyargs, *arguments.args]][bound:]
         known = {*positional, *(p.arg for p in arguments.kwonlyargs)}
         has_more = any(isinstance(a, ast.Starred) for a in call.args)
-        given = known if has_more or None in named else {*positional[: len(call.args)], *named}
+        is_open = has_more or (None in named and options is None)
+        given = known if is_open else {*positional[: len(call.args)], *named, *(options or ())}
         has_room = has_more or arguments.vararg is not None or len(call.args) <= len(positional)
         has_names = arguments.kwarg is not None or named <= known | {None}
         return has_room and has_names and known <= given | set(self.defaults)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -104,13 +104,32 @@ class Calls(Containers):
 
     def meant(self, node: ast.Call, callees: Values) -> Values:
         """The callees, without those that cannot be called with these arguments if others can."""
-        return frozenset(c for c in callees if self._accepts(c, node)) or callees
+        options = self._options(node) if len(callees) > 1 else None
+        if options is not None and not options and not self._settled:  # `**options`, of which nothing has come yet
+            return NOTHING
+        return frozenset(c for c in callees if self._accepts(c, node, options)) or callees
 
-    def _accepts(self, callee: Value, node: ast.Call) -> bool:
+    def _accepts(self, callee: Value, node: ast.Call, options: Set[str] | None) -> bool:
         if isinstance(callee, FunctionValue):
-            return callee.scope.accepts(node, bound=int(callee.owner is not None))
+            return callee.scope.accepts(node, bound=int(callee.owner is not None), options=options)
         init = self.method(callee.scope, "__init__") if isinstance(callee, ClassValue) else None
-        return init is None or init.accepts(node, bound=1)
+        if init is not None:
+            return init.accepts(node, bound=1, options=options)
+        bases = self.external_bases(callee.scope) if isinstance(callee, ClassValue) else []
+        gives = bool(node.args or options or any(k.arg for k in node.keywords))
+        return not (gives and bases and all(map(names.takes_no_arguments, bases)))
+
+    def _options(self, node: ast.Call) -> set[str] | None:
+        """The names that `**options` may give in a call; None where there is none, or where they are not all known."""
+        found: set[str] = set()
+        spread = [k.value for k in node.keywords if k.arg is None]
+        for value in (v for each in spread for v in self.eval(each)):
+            keys = self._keys(value.node) if isinstance(value, Collection) else NOTHING
+            known = {k.value for k in keys if isinstance(k, Constant) and isinstance(k.value, str)}
+            if not isinstance(value, Collection) or len(known) < len(keys) or self._get(("item", value.node, "*")):
+                return None
+            found |= known
+        return found if spread else None
 
     def _called(self, node: ast.Call, callee: Value, given: Given) -> Values:
         if isinstance(callee, FunctionValue):

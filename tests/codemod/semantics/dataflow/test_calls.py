@@ -570,3 +570,45 @@ def test_a_forward_pass_that_is_set_at_run_time(made: str, change: str, returned
     facts = Facts(REPLACED.format(made=made, change=change))
     assert facts.variable("y") == returned
     assert facts.variable("x", "new") == given
+
+
+@pytest.mark.parametrize(
+    ("options", "called"),
+    [
+        ("dict(a=1)", {"f", "h"}),
+        ("{'a': 1, 'b': 2}", {"f", "g", "h"}),  # `f` if one of them is taken out before
+        ("dict(c=3)", {"h", "C.__init__"}),
+        ("other(a=1)", {"f", "g", "h", "C.__init__"}),
+        ("{name: 1}", {"f", "g", "h", "C.__init__"}),
+    ],
+)
+def test_of_several_functions_those_are_called_that_options_suffice_for(options: str, called: set[str]) -> None:
+    facts = Facts(f"""\
+        import torch
+        def f(a): one()
+        def g(a, b): pass
+        @kept
+        def h(**more): pass
+        class C:
+            def __init__(self, *, c): pass
+        options = {options}
+        [f, g, h, C][n](**options)
+    """)
+    callees = facts.program.flow.callees[facts.call("[f, g, h, C][n](**options)")]
+    assert {scope.qualified_name for scope in callees} == called
+
+
+@pytest.mark.parametrize(
+    ("made", "is_picked"),
+    [("(1)", False), ("(size=1)", False), ("(**dict(size=1))", False), ("()", True), ("(**options)", True)],
+)
+def test_a_module_without_a_constructor_takes_no_arguments(made: str, is_picked: bool) -> None:
+    facts = Facts(f"""\
+        import torch
+        class Net(torch.nn.Module):
+            def __init__(self, size=1): super().__init__()
+        class Half(torch.autograd.Function): pass
+        net = [Net, Half][n]{made}
+    """)
+    assert ("a Half" in facts.variable("net")) is is_picked
+    assert "a Net" in facts.variable("net")

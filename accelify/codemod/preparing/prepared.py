@@ -54,7 +54,11 @@ class Prepared:
         is_bound = bool(chains) and all(
             any(self._is_binding(b) for b in chain) or self._is_at_key(node, chain) for chain in chains
         )
-        return is_bound or self._is_prepared_where_made(node)
+        return is_bound or self._is_prepared_where_made(node) or self._is_prepared_there(node)
+
+    def _is_prepared_there(self, node: ast.expr) -> bool:
+        """Whether a loader is prepared in the expression itself, for the loop alone that goes over it."""
+        return any(self.tracer.inside(node) is n for kind, n in self.preparation.wrapped if kind == "loader")
 
     def _is_prepared_where_made(self, node: ast.expr) -> bool:
         """Whether all that an expression may be are passes over loaders that are prepared where they are made."""

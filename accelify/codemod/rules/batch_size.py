@@ -207,13 +207,20 @@ def _in_named_file(script: Script, places: list[tuple[str, ast.AST]]) -> tuple[s
     return next((place for named in (asked, followed) for place in [*places, *loops] if place[0] in named), places[0])
 
 
+def _is_of_all(script: Script, node: ast.expr) -> bool:
+    """Whether code is in a loop over a loader of which each process takes all batches."""
+    loops = script.metrics.measured.loops_over_all(script.files, script.prepared.loops)
+    whole = {loop for loop in loops if not script.prepared.may_be_loader(loop.iter)}
+    return not whole.isdisjoint(script.program.loops_round(node))
+
+
 def _fixed(script: Script) -> Iterator[Remark]:
     """Code that takes batches of one size only, where processes may get smaller ones."""
-    fixed = tuple((script.path(node), node) for node in script.batch_sizes.fixed)
+    fixed = tuple((script.path(node), node) for node in script.batch_sizes.fixed if not _is_of_all(script, node))
     if not fixed or script.is_by_hand:
         return
     first, *others = fixed
-    size = ast.unparse(script.batch_sizes.fixed[0])
+    size = ast.unparse(first[1])
     if script.options.keep_global_batch:
         message = (
             f"this is built for batches of `{size}` samples, but each process gets only a part of each batch: "

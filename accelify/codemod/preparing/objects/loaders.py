@@ -94,9 +94,42 @@ class Loaders(Finder):
                 if not counts:
                     self.found.wrap("loader", binding.node)
             elif not binding.is_none:
-                item = self.bindings.item("loader", binding)
-                self.found.add(replace(item, among_others=item.among_others or self._is_also_listed(binding, others)))
+                self._named(binding, self.tracer.inside(source), others)
         self._note_loaders(source)
+
+    def _named(self, binding: Binding, source: ast.expr, others: Sequence[Chain]) -> None:
+        """Prepare a loader under its name, or for one loop alone where the name is also evaluated on."""
+        if self._is_whole_in_another_branch(binding, source):
+            self.found.wrap("loader", source)
+        else:
+            item = self.bindings.item("loader", binding)
+            self.found.add(replace(item, among_others=item.among_others or self._is_also_listed(binding, others)))
+
+    def _is_whole_in_another_branch(self, binding: Binding, source: ast.expr) -> bool:
+        """Whether a loop goes over a loader of its function, whose other loops run instead of it and learn nothing.
+
+        if training:
+            for x in loader:  # prepared here alone
+                step(x)
+        else:
+            for x in loader:
+                scores.append(model(x))
+        """
+        is_made = binding.kind == "assign" and isinstance(binding.value, ast.Call)
+        if not is_made or not isinstance(source, ast.Name) or self.program.frame(source) is not binding.scope:
+            return False
+        reads = [r for r in self.program.reads_of(binding.scope, binding.text) if r is not source]
+        return source.id == binding.text and bool(reads) and all(self._is_evaluated_instead(r, source) for r in reads)
+
+    def _is_evaluated_instead(self, read: ast.Name, source: ast.Name) -> bool:
+        """Whether a name is what a loop that only evaluates goes over, in the other branch of a loop's condition."""
+        loops = (
+            n for n in self.program.ancestors(read) if isinstance(n, ast.For) and self.program.inside(read, n.iter)
+        )
+        loop = next(loops, None)
+        here, there = dict(self.program.branches_round(source)), dict(self.program.branches_round(read))
+        is_other = any(there.get(condition, is_body) is not is_body for condition, is_body in here.items())
+        return loop is not None and is_other and self._evaluations.have_loop(loop.body[0])
 
     def _is_no_loader(self, value: ast.expr | None) -> bool:
         """Whether a name is given nothing to prepare: batches of a loader in a list are those of a prepared one."""

@@ -383,3 +383,70 @@ def test_an_item_of_a_tuple_that_has_no_name_is_prepared_where_it_is_made() -> N
     given = UNNAMED.format(given="both = make()").replace("for x in loader", "for x in both[0]")
     text = migrated(HEAD + given)
     assert "return accelerator.prepare(DataLoader(torch.randn(16, 4), batch_size=4)), 16" in text
+
+
+IN_BRANCHES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def run(model, rows, optimizer, training=True):
+    size = 4 if training else len(rows)
+    loader = DataLoader(TensorDataset(rows), batch_size=size)
+    if {test}:
+        losses = []
+        for {i}(x,) in {source}:
+            loss = ((model(x) - x) ** 2).mean()
+            losses.append(loss.item())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+{after}        return sum(losses) / len(losses)
+    else:
+        for (x,) in loader:
+            scores = (model(x.view({size}, 3)) - x) ** 2
+        return scores.detach().numpy()
+
+model = nn.Linear(3, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows = torch.rand(18, 3)
+for epoch in range(2):
+    print(run(model, rows, optimizer))
+print(run(model, rows, optimizer, training=False).mean())
+"""
+PREPARED = "loader = accelerator.prepare(loader)"
+
+
+@pytest.mark.parametrize(
+    ("test", "i", "source", "prepared"),
+    [
+        ("training", "", "loader", "in accelerator.prepare(loader):"),
+        ("training is True", "i, ", "enumerate(loader)", "in enumerate(accelerator.prepare(loader)):"),
+    ],
+)
+def test_a_loader_that_another_branch_evaluates_on_is_prepared_for_its_training_loop(
+    test: str, i: str, source: str, prepared: str
+) -> None:
+    result = run(IN_BRANCHES.format(test=test, i=i, source=source, after="", size="size"))
+    after = result.after.decode()
+    assert prepared in after
+    assert PREPARED not in after
+    assert 'losses = accelerator.gather_for_metrics(losses, per="batch")' in after
+    assert "        for (x,) in loader:\n" in after
+    assert not any("built for batches" in note.message for note in result.notes)
+
+
+def test_a_loader_whose_length_is_asked_keeps_its_name() -> None:
+    after = migrated(
+        IN_BRANCHES.format(
+            test="training", i="", source="loader", after="        print(sum(losses) / len(loader))\n", size="-1"
+        )
+    )
+    assert PREPARED in after
+
+
+def test_a_loader_that_both_branches_train_on_keeps_its_name() -> None:
+    text = IN_BRANCHES.format(test="training", i="", source="loader", after="", size="-1")
+    step = "            scores.mean().backward()\n            optimizer.step()\n"
+    after = migrated(text.replace("- x) ** 2\n        return scores", f"- x) ** 2\n{step}        return scores"))
+    assert PREPARED in after

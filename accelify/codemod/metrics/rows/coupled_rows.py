@@ -15,6 +15,7 @@ from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
@@ -58,8 +59,20 @@ class _Rows:
         self.loops = {loop for loops in metrics.measured.training.loops.values() for loop in loops}
 
     def are_of_a_batch(self, node: ast.expr) -> bool:
-        """Whether a value is computed from a batch that this process trains on."""
-        return any(origin.node in self.loops for origin in self.ranks.of(node).of(Mark.BATCH))
+        """Whether a value is computed from a batch that this process trains on, and not from its shape alone."""
+        is_labelled = any(origin.node in self.loops for origin in self.ranks.of(node).of(Mark.BATCH))
+        return is_labelled and self._has_values(node, set())
+
+    def _has_values(self, node: ast.expr, seen: set[ast.expr]) -> bool:
+        """Whether a value is made of more than the shape of a batch: not `embed(torch.arange(x.shape[1]))`."""
+        if node in seen or sizes.shaped(node) is not None or sizes.size(node) is not None:
+            return False
+        seen.add(node)
+        found = self.ranks.chains.definitions(node) if isinstance(node, (ast.Name, ast.Attribute)) else frozenset()
+        values = [self.program.assigned(d.node)[0] if d.kind is Kind.ASSIGNMENT else None for d in found]
+        parts = [v for v in values if v is not None] if values else [*_parts(node)]
+        parts = [part for part in parts if self.ranks.of(part).of(Mark.BATCH)]
+        return None in values or not parts or any(self._has_values(part, seen) for part in parts)
 
     def is_taken_by_place(self, node: ast.Subscript | ast.Call) -> bool:
         """`output[:labelled]`, `output.split(labelled)`: by numbers that do not depend on the size of the batch."""
@@ -156,6 +169,12 @@ class _Rows:
         if named is None and isinstance(call.func, ast.Attribute):
             named = table.members(call.func.attr)
         return any(row.has(trait) for row in named or ())
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, (ast.expr, ast.keyword)):
+            yield part.value if isinstance(part, ast.keyword) else part
 
 
 def _cut(node: ast.Subscript) -> tuple[ast.expr | None, list[ast.expr]]:

@@ -15,6 +15,9 @@ from tests.codemod.training_scripts import script, training
 
 FUNCTIONS = """\
 weights = torch.ones(3, 4)
+embed = nn.Embedding(4, 2)
+def kept(width):
+    return embed(torch.arange(width))
 def pairs(v):
     return (v @ v.T).mean()
 def apart(v, w):
@@ -62,6 +65,14 @@ def found(step: str, before: str = "") -> list[str]:
         ("z = model(x)\nloss = torch.log(torch.cumsum(z.exp(), dim=0)).mean()", ["torch.cumsum(z.exp(), dim=0)"]),
         ("z = model(x)\nz = z[y[:, 0].argsort(0)]\nloss = z.logcumsumexp(0).mean()", ["z.logcumsumexp(0)"]),
         ("z = model(x)\nloss = torch.cumsum(z, dim=1).mean()", []),
+        ("w = embed(torch.arange(x.size(1)))\nloss = (model(x).mean() * (w @ w.T)).mean()", []),
+        (
+            "n, k = x.shape\nw = embed(torch.arange(k)).view(k, -1)\nloss = model(x).mean() * (w @ w.T).mean()",
+            [],
+        ),
+        ("w = kept(x.shape[1])\nw = w.detach()\nloss = (model(x).mean() * torch.matmul(w, w.t())).mean()", []),
+        ("w = embed(x.long())[:, 0]\nloss = (model(x).mean() * (w @ w.T)).mean()", ["w @ w.T"]),
+        ("w = embed(y.long().view(x.size(0), -1))[:, 0]\nloss = (w @ w.T).mean() + model(x).mean()", ["w @ w.T"]),
         ("z = model(x)\nloss = torch.cumsum(input=z, dim=0).mean()", ["torch.cumsum(input=z, dim=0)"]),
         ("z = model(x)\nloss = torch.cumsum(**{'input': z}, dim=0).mean()", []),
         ("z = model(x + x.flip(0))\nloss = z.mean()", []),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect, Row, Trait
@@ -56,6 +56,10 @@ class Chains:
 
     def _find_reaching(self, read: ast.expr) -> frozenset[Definition]:
         found = self.facts(read).definitions(read)
+        frame = self.program.frame(read)
+        is_local = isinstance(read, ast.Name) and self.program.scope(read).owner(read.id) is frame  # of one call alone
+        if is_local and len(found) > 1 and (asked := self._lasting_answers(read)):
+            found = frozenset(d for d in found if not self._is_apart(d.node, read, asked))
         if isinstance(read, ast.Attribute) and self.variable(read) == Variable(None, read.attr, is_attribute=True):
             if methods.is_view(read.attr) and not self.program.attribute_writes.get(read.attr):
                 return frozenset()  # a tensor's, which is what the tensor is
@@ -63,6 +67,43 @@ class Chains:
                 return frozenset()
             return frozenset(d for d in found if d.variable.scope is None or self._may_be_of(read.value, d))
         return found
+
+    def _is_apart(self, node: ast.AST, read: ast.expr, asked: Mapping[str, bool]) -> bool:
+        """Whether no run comes to two places, as each needs another answer to a question of what is never set anew."""
+        if self.program.frame(node) is not self.program.frame(read):
+            return False
+        answers = self._lasting_answers(node)
+        return any(answers.get(question, holds) is not holds for question, holds in asked.items())
+
+    def _lasting_answers(self, node: ast.AST) -> dict[str, bool]:
+        """The conditions round a node whose answers last for a call of its function, each with its answer."""
+        found: dict[str, bool] = {}
+        for branching, holds in self.program.branches_round(node):
+            test = branching.test
+            while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+                test, holds = test.operand, not holds
+            if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.IsNot, ast.NotEq)):
+                is_same: ast.cmpop = ast.Is() if isinstance(test.ops[0], ast.IsNot) else ast.Eq()
+                test, holds = ast.Compare(test.left, [is_same], test.comparators), not holds
+            if self._is_lasting(test, self.program.frame(node)):
+                found[ast.unparse(test)] = holds
+        return found
+
+    def _is_lasting(self, test: ast.expr, frame: Scope) -> bool:
+        """Whether a condition compares an argument that no one sets anew with a constant, or asks an option."""
+        if isinstance(test, ast.Compare):
+            is_plain = all(isinstance(c, ast.Constant) for c in test.comparators)
+            return is_plain and self._is_kept(test.left, frame)
+        is_plain = isinstance(test, ast.Attribute) or self.kinds.of(test) <= {"number", "string", "none"}
+        return is_plain and self._is_kept(test, frame)
+
+    def _is_kept(self, node: ast.expr, frame: Scope) -> bool:
+        """Whether a name is an argument that no one sets anew, or an attribute is one of the command line's options."""
+        if isinstance(node, ast.Attribute):
+            return self.kinds.of(node.value) == {"namespace"} and not self.program.attribute_writes.get(node.attr)
+        owner = frame.owner(node.id) if isinstance(node, ast.Name) else None
+        written = self.tracer.writes(owner, node.id) if owner is frame and isinstance(node, ast.Name) else []
+        return len(written) == 1 and isinstance(written[0], ast.arg)
 
     def _is_tensors_method(self, read: ast.Attribute) -> bool:
         """Whether `mean` of `x.mean(1)` is a tensor's, and not what `self.mean = x.mean(1)` sets in an object."""

@@ -196,3 +196,61 @@ def test_an_iterator_runs_what_no_call_names(method: str, calls: str, found: set
         n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and n.attr == "n"
     )
     assert {ast.unparse(chains.program.statement(d.node)) for d in chains.definitions(read)} == found
+
+
+BEST = """\
+import argparse
+args = argparse.ArgumentParser().parse_args()
+def train(valid, mode, rows):
+    best, extra = 1.0, None
+    if mode == "long":
+        extra = valid
+    for epoch in range(3):
+        if {first}:
+            best = 2.0
+        if {second}:
+            print(best)
+train(None, "test", [])
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "count"),
+    [
+        ("valid is not None", "valid is None", 1),
+        ("valid is None", "not valid is None", 1),
+        ("mode == 'train'", "mode != 'train'", 1),
+        ("args.test", "not args.test", 1),
+        ("valid is not None", "valid is not None", 2),
+        ("mode == 'train'", "mode == 'test'", 2),  # not compared: both may be left out only by what is known of `mode`
+        ("extra is None", "extra is not None", 2),  # set anew
+        ("rows", "not rows", 2),  # which others may fill meanwhile
+        ("args.test", "args.train", 2),
+    ],
+)
+def test_a_definition_under_the_opposite_of_a_lasting_condition(first: str, second: str, count: int) -> None:
+    chains, tree = chains_of(BEST.format(first=first, second=second))
+    reads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "best" and isinstance(n.ctx, ast.Load)]
+    assert len(chains.definitions(reads[0])) == count
+
+
+ONE_CALL = """\
+class A:
+    def run(self, first):
+        if first is None:
+            self.x = 2
+        else:
+            print(self.x)
+a = A()
+a.x = 1
+a.run(None)
+a.run(3)
+"""
+
+
+def test_a_condition_lasts_for_one_call_only() -> None:
+    chains, tree = chains_of(ONE_CALL)
+    reads = [
+        n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and n.attr == "x"
+    ]
+    assert len(chains.definitions(reads[0])) == 2

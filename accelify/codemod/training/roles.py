@@ -74,9 +74,14 @@ class Roles:
         return isinstance(value, Instance) and any(names.is_scheduler(b) for b in self.flow.external_bases(value.cls))
 
     def is_loader(self, value: Value) -> bool:
-        """Something that yields batches: a `DataLoader`, a subclass, or a loader of a known library."""
+        """Something that yields batches: a `DataLoader`, a subclass, or a loader of a known library.
+
+        So is each of those that its class makes: `train, test = Loader.splits(...)`.
+        """
         if isinstance(value, Made):
             return names.is_loader(value.name)
+        if isinstance(value, Member) and isinstance(value.owner, Made) and value.name.startswith("["):
+            return names.is_loader((value.owner.name or "").rpartition(".")[0])
         return isinstance(value, Instance) and any(names.is_loader(b) for b in self.flow.external_bases(value.cls))
 
     def is_nothing_to_prepare(self, value: Value) -> bool:

@@ -60,6 +60,20 @@ def test_loaders_that_are_none_of_torch(made: str, is_other: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "is_one"),
+    [
+        ("data.BucketIterator.splits((d, e), batch_size=2)[0]", True),
+        ("data.Iterator.splits((d, e), batch_size=2)[1]", True),
+        ("data.BucketIterator(d, 2).dataset", False),
+        ("data.BucketIterator(d, 2)[0]", False),
+        ("data.TabularDataset.splits(d)[0]", False),
+    ],
+)
+def test_loaders_that_their_class_makes(made: str, is_one: bool) -> None:
+    assert is_a("loader", made, "from torchtext import data") is is_one
+
+
+@pytest.mark.parametrize(
     ("role", "expression"),
     [
         ("optimizer", "StepLR(o, 1)"),

@@ -120,7 +120,9 @@ def with_phases(program: Program, tracer: Tracer, training: Training) -> Trainin
 
 def _with_phase(program: Program, tracer: Tracer, training: Training, data: Data) -> tuple[Data, Phase | None]:
     loop = data.loop
-    if data.kind != "loaders" or not isinstance(loop, ast.For) or data.sources != (loop.iter,) or loop.orelse:
+    if data.kind != "loaders" or not isinstance(loop, ast.For) or loop.orelse:
+        return data, None
+    if [*map(tracer.inside, data.sources)] != [tracer.inside(loop.iter)]:
         return data, None
     phases, calls = Phases(program, tracer), list(_training_calls(program, training, loop))
     phase = phases.of(loop, calls)

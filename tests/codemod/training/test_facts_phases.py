@@ -38,6 +38,17 @@ def test_the_loader_that_is_trained_on() -> None:
     assert [phase.text for phase in training.phases.values()] == ["training"]
 
 
+@pytest.mark.parametrize("source", ["loader", "enumerate(loader)", "tqdm.tqdm(loader)", "enumerate(tqdm.tqdm(loader))"])
+@pytest.mark.parametrize("made", ["", "torchtext.data.BucketIterator.splits((a, b))", "build(a, b)"])
+def test_the_loader_of_a_library_that_is_trained_on(source: str, made: str) -> None:
+    text = "import torchtext, tqdm\n" + TEXT.replace(
+        "DataLoader(a), DataLoader(b)", made or "DataLoader(a), DataLoader(b)"
+    )
+    text = text.replace("in loader:", f"in {source}:")
+    training = told(text.replace("for x, y in enum", "for i, (x, y) in enum"))
+    assert [texts(d.sources) for d in training.data] == [["train_loader"]]
+
+
 def test_one_loader_for_both() -> None:
     training = told(TEXT.replace("run(test_loader", "run(train_loader"))
     assert [texts(d.sources) for d in training.data] == [["loader"]]

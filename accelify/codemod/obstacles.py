@@ -374,7 +374,7 @@ def _run_by_own_operations(program: Program) -> set[Scope]:
     """
     scopes = [s for built in program.flow.bindings.values() for s in built.root.walk()]
     classes = [s for s in scopes if s.kind == "class"]
-    own = [c for c in classes if "torch.autograd.Function" in program.flow.external_bases(c)]
+    own = [c for c in classes if any(map(names.is_operation, program.flow.external_bases(c)))]
     run = program.run_from(m for c in own for m in c.children if m.name == "backward")
     called = {c.func.attr for f in run for c in program.calls_in(f) if isinstance(c.func, ast.Attribute)}
     named = (m for c in classes for m in c.children if m.name in called and not program.flow.callers.get(m))

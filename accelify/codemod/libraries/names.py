@@ -63,7 +63,12 @@ def is_module(name: str | None) -> bool:
 
 def takes_no_arguments(name: str | None) -> bool:
     """Base classes whose subclasses are made without arguments if they have no constructor: `torch.nn.Module`."""
-    return name in ("torch.nn.Module", "torch.autograd.Function", "torch.autograd.function.Function")
+    return name == "torch.nn.Module" or is_operation(name)
+
+
+def is_operation(name: str | None) -> bool:
+    """The base class of a script's own operations, which has torch run their `forward` and `backward`."""
+    return name in ("torch.autograd.Function", "torch.autograd.function.Function")
 
 
 def is_loss(name: str | None) -> bool:

@@ -19,6 +19,7 @@ from accelify.codemod.metrics.joint_steps import JointSteps
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.effects.operations import changed_arguments
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant, External, FunctionValue, Instance, Made
@@ -30,7 +31,7 @@ def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     program = metrics.measured.program
     modules, run = _passes(program)
     for cls in modules:
-        changes = list(_changes(cls, run))
+        changes = [*_changes(cls, run), *_changes_by_operations(program, cls, run)]
         kept = _kept(program, cls) if changes else set()
         for node, name, given in changes:
             if name in kept and any(map(metrics.ranks.is_own, given)):
@@ -55,9 +56,10 @@ def agree_by_broadcast(metrics: Metrics, nodes: Iterable[ast.AST], *, weights: b
 
 def _sets_weights(program: Program, node: ast.AST) -> bool:
     """Whether a change is of an attribute that is no buffer."""
-    name, _ = _changed(node)
     cls = program.frame(node).parent
-    return cls is None or name not in _buffers(program, cls)
+    changed = {_changed(node)[0]} - {""}
+    changed |= {name for _, name, _ in _given_to_operation(program, node)} if isinstance(node, ast.Call) else set()
+    return cls is None or not changed <= _buffers(program, cls)
 
 
 def carried_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
@@ -308,6 +310,26 @@ def _changes(cls: Scope, run: Set[Scope]) -> Iterator[tuple[ast.AST, str, list[a
     methods_run = [s for s in cls.walk() if s in run and s.is_method and s.name != "__init__"]
     nodes = (n for method in methods_run for statement in method.body for n in ast.walk(statement))
     return ((node, name, given) for node in nodes for name, given in [_changed(node)] if name)
+
+
+def _changes_by_operations(
+    program: Program, cls: Scope, run: Set[Scope]
+) -> Iterator[tuple[ast.AST, str, list[ast.expr]]]:
+    """What operations of the script's own change of a class's attributes: `Lookup.apply(x, self.memory)`."""
+    methods_run = [s for s in cls.walk() if s in run and s.is_method and s.name != "__init__"]
+    for call in (c for method in methods_run for c in program.calls_in(method)):
+        yield from _given_to_operation(program, call)
+
+
+def _given_to_operation(program: Program, call: ast.Call) -> Iterator[tuple[ast.AST, str, list[ast.expr]]]:
+    for name in map(_attribute, changed_arguments(program, call)):
+        if name:
+            yield call, name, call.args
+
+
+def is_by_operation(program: Program, node: ast.AST) -> bool:
+    """Whether an operation of the script's own changes a state, in its forward or its backward pass."""
+    return isinstance(node, ast.Call) and any(changed_arguments(program, node))
 
 
 def _adds_hook(call: ast.Call) -> bool:

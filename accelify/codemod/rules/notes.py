@@ -30,6 +30,7 @@ from accelify.codemod.metrics.forward_state import (
     forward_states,
     hook_states,
     hook_totals,
+    is_by_operation,
     refreshing_passes,
     rescaled_rows,
 )
@@ -300,7 +301,9 @@ def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -
         is_broadcast = agree_by_broadcast(
             script.metrics, [node for node, _ in listed], weights=not script.options.runtime.wraps_models
         )
-        message = f"the forward pass changes {changed} from each process's own batch, " + (
+        is_operation = all(is_by_operation(script.program, node) for node, _ in listed)
+        subject = "this operation" if is_operation else "the forward pass"
+        message = f"{subject} changes {changed} from each process's own batch, " + (
             "and all processes go on with the main process's: all-reduce or gather what it is computed from, or only "
             "the main process's batches count"
             if is_broadcast

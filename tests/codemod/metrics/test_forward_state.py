@@ -12,6 +12,7 @@ from accelify.codemod.metrics.forward_state import (
     forward_states,
     hook_states,
     hook_totals,
+    is_by_operation,
     late_evaluations,
     refreshing_passes,
     rescaled_rows,
@@ -65,6 +66,39 @@ for x in DataLoader(rows, 4):
 def test_states_that_a_forward_pass_learns(changed: str, names: list[str]) -> None:
     script = Facts(SCRIPT.format(changed=changed)).script
     assert [name for _, name in forward_states(script.metrics)] == names
+
+
+OPERATION = """\
+class Keep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, kept):
+        ctx.save_for_backward(x, kept)
+        return x
+    @staticmethod
+    def backward(ctx, gradient):
+        x, kept = ctx.saved_tensors
+        {changed}
+        return gradient, None
+class Net(nn.Module):"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "given", "names"),
+    [
+        ("kept.mul_(0.9).add_(x.mean())", "x, self.mean", ["mean"]),
+        ("kept[0] = x[0]", "x, self.scale.data", ["scale"]),
+        ("kept[0] = x[0]", "x, self.mean.clone()", []),
+        ("kept = kept * 2", "x, self.mean", []),
+        ("kept.zero_()", "rows.mean(), self.mean", []),
+    ],
+)
+def test_states_that_an_operation_learns(changed: str, given: str, names: list[str]) -> None:
+    text = SCRIPT.replace("class Net(nn.Module):", OPERATION)
+    metrics = Facts(text.format(changed=changed).replace("self.keep(x)", f"Keep.apply({given})")).script.metrics
+    found = list(forward_states(metrics))
+    assert [name for _, name in found] == names
+    assert all(is_by_operation(metrics.measured.program, node) for node, _ in found)
+    assert agree_by_broadcast(metrics, [node for node, _ in found], weights=False) is (names != ["scale"])
 
 
 CODES = """\

@@ -58,6 +58,11 @@ def changes_in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
+def empties(name: str) -> bool:
+    """The method by which a list, a dictionary, a set or a deque gives up all that it holds."""
+    return name == "clear"
+
+
 def registers(name: str) -> bool:
     """Methods that give a module a buffer, a weight or a layer under a name: `register_buffer`."""
     row = table.member("module", name)

@@ -326,6 +326,7 @@ class Reports:
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
             is_state = not is_known and not self._is_sum_of_losses(origin.node) and self._is_kept(origin.node)
             is_state = is_state and not self._begins_anew(origin.node, text)
+            is_state = is_state and not self._is_emptied(self._running_at(origin.node), loss)
             if around is not None and is_state:
                 at = self.ranks.chains.facts(origin.node).at(origin.node)
                 about = About.CARRIED if any(d.kind is Kind.ASSIGNMENT for d in at) else About.STATE
@@ -378,6 +379,23 @@ class Reports:
         inner = takewhile(lambda loop: loop not in self.ranks.rounds, self.program.loops_round(node))
         return any(isinstance(loop, ast.For) and set_in_first_round(loop, text) for loop in inner)
 
+    def _is_emptied(self, updates: Sequence[Definition], loss: ast.expr) -> bool:
+        """Whether what updates change begins anew between any two backward passes: `rows = []` after each step."""
+        variables, flow = {d.variable for d in updates}, self.ranks.chains.flow(loss)
+        others = (d for v in variables for d in self.ranks.chains.facts(loss).all_of(v) if d not in updates)
+        begins = [d.node for d in others if self._begins(d) and self.program.frame(d.node) is self.program.frame(loss)]
+        is_again = len(variables) == 1 and bool(begins) and flow.reaches(loss, loss)
+        return is_again and not flow.reaches(loss, loss, without=begins)
+
+    def _begins(self, definition: Definition) -> bool:
+        """Whether a definition leaves nothing of what a variable held: `rows = []`, `rows.clear()`."""
+        node, kept = definition.node, definition.variable.name
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Attribute) and methods.empties(node.func.attr)
+        value = assigned_to(self.program, node) if definition.kind is Kind.ASSIGNMENT else None
+        read = (getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(value)) if value is not None else ()
+        return value is not None and kept not in read
+
     def _in_rounds(self, node: ast.expr, seen: set[Scope]) -> Iterator[tuple[ast.expr, Round]]:
         """The sharded loop round an expression; if there is none, its function, and those round the calls of that."""
         around: Loop | None = next((n for n in self.program.loops_round(node) if n in self.ranks.rounds), None)
@@ -409,7 +427,7 @@ class Reports:
                     values = list(self._given_by(definition, place))
                     if self._is_of_this_round(definition.node, read, place):
                         queue.extend(values)
-                    elif values and self._is_own_state(definition, read):
+                    elif values and self._is_own_state(definition, read) and not self._is_emptied([definition], root):
                         self._add_carried(definition, place)
 
     def _reaching(self, read: ast.expr, place: Round) -> frozenset[Definition]:

@@ -1141,3 +1141,40 @@ _EACH = 'for name, value in {"loss": loss.item()}.items(): '
 def test_a_writer_keeps_nothing_of_what_it_logs(batch: str, end: str, found: list[str]) -> None:
     script = script_of(training(before=WRITERS, batch=batch, end=end))
     assert [r.text for r in script.metrics.reports if not r.is_of_some_batches] == found
+
+
+TASKS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept, last, i = [], {{}}, 0
+for x, y in DataLoader(rows, batch_size=2):
+    {adds}
+    i += 1
+    if i % 4 == 0:
+        loss = {read}
+        loss.backward()
+        optimizer.step()
+        {ends}
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("adds", "read", "ends", "is_state"),
+    [
+        ("kept.append(model(x).mean())", "torch.stack(kept).sum(0)", "kept = []", False),
+        ("kept.append(model(x).mean())", "sum(kept)", "kept.clear()", False),
+        ("kept.append(model(x).detach())", "sum(k.mean() for k in kept) + model(x).mean()", "i = 0; kept = []", False),
+        ("last[i % 4] = model(x).mean()", "sum(last.values())", "last = {}", False),
+        ("kept.append(x.mean())", "sum(kept) * model(x).mean()", "pass", True),
+        ("kept.append(x.mean())", "sum(kept) * model(x).mean()", "kept = kept[-9:]", True),
+        ("kept.append(x.mean())", "sum(kept) * model(x).mean()", "if i > 9: kept = []", True),
+        ("kept.append(x.mean())", "sum(kept) * model(x).mean()", "last = {}", True),
+    ],
+)
+def test_what_begins_anew_after_each_step_is_no_state(adds: str, read: str, ends: str, is_state: bool) -> None:
+    found = Facts(TASKS.format(adds=adds, read=read, ends=ends)).script.metrics.reports
+    assert any(r.about in (About.STATE, About.CARRIED) for r in found) is is_state

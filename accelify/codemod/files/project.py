@@ -42,6 +42,7 @@ class Project:
         self._resolved: dict[tuple[str, str, int], str | None] = {}
         self._search: dict[Path, list[Path]] = {}
         self._added: dict[str, list[Path]] = {}
+        self._added_by: dict[str, list[Path]] = {}
         self._listed: dict[Path, list[Path]] = {}
         self._folders: dict[Path, None] = {}  # of the programs
         self._complete: set[str] = set()  # whose imports have been looked for in the whole repository
@@ -392,7 +393,7 @@ class Project:
             for _ in range(level - 1):
                 here = here / ".." if here.name in ("", "..") else here.parent
             return self._file(here, parts)
-        for folder in (*self._search_path(here), *self._added_to_path(importer)):
+        for folder in (*self._search_path(here), *self._added_to_path(importer), *self._added_by_imports(importer)):
             path = self._file(folder, parts)
             if path is not None and absolute(path) != absolute(importer):  # no file imports itself
                 return path
@@ -416,6 +417,21 @@ class Project:
             starts = self._search_path(Path(importer).parent)
             self._added[key] = [start / text for text in filter(None, texts) for start in starts]
         return self._added[key]
+
+    def _added_by_imports(self, importer: str) -> list[Path]:
+        """The folders that files beside a file add when it imports them: `import _init_paths`."""
+        key = absolute(importer)
+        if key not in self._added_by:
+            parsed, folders = self._parsed.get(key), self._search_path(Path(importer).parent)
+            named = [name.split(".") for node in (parsed.imports if parsed else ()) for name in _modules(node)]
+            paths = dict.fromkeys(p for parts in named for folder in folders if (p := self._file(folder, parts)))
+            adding = [p for p in paths if absolute(p) != key and self._holds(p, "sys.path") and self._try(p)]
+            self._added_by[key] = [folder for path in adding for folder in self._added_to_path(path)]
+        return self._added_by[key]
+
+    def _holds(self, path: str, word: str) -> bool:
+        data = self._given.get(absolute(path))
+        return self.disk.has(path, word) if data is None else word.encode() in data
 
     def _folders_up(self, here: Path) -> Iterator[Path]:
         yield here
@@ -455,9 +471,24 @@ def _adds_a_folder(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in _ADDING
 
 
+def _modules(node: ast.AST) -> list[str]:
+    """The modules that an import names: `lib.data`; not those of the file's own package, `from . import data`."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+
+
 def _bound(nodes: Sequence[ast.AST]) -> dict[str, list[ast.expr]]:
-    """What a file's names are given, as it is written there: in `src = root / "src"`, `for src in (...)`."""
+    """What a file's names are given, as it is written there: in `src = root / "src"`, `for src in (...)`.
+
+    Its functions' parameters, too: `add_path("src")`.
+    """
     found: dict[str, list[ast.expr]] = {}
+    functions = {n.name: n.args for n in nodes if isinstance(n, ast.FunctionDef)}
+    for call in (n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
+        taken = functions.get(call.func.id)  # type: ignore[attr-defined]  # checked
+        for parameter, argument in zip(taken.args if taken else (), call.args, strict=False):
+            found.setdefault(parameter.arg, []).append(argument)
     for node in nodes:
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
             value = node.iter if isinstance(node, ast.For) else node.value

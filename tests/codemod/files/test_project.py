@@ -86,6 +86,22 @@ def test_a_folder_that_is_not_added_or_not_known(code: str) -> None:
     assert found.resolve(found.load("books/use.py").path, "data", 0) is None
 
 
+@pytest.mark.parametrize(
+    ("paths", "imports", "is_found"),
+    [
+        (b"import sys\nsys.path.insert(0, '../lib')\n", "import paths", True),
+        (b"import sys\nsys.path.insert(0, '../lib')\n", "from paths import *", True),
+        (b"def add(path):\n    sys.path.insert(0, path)\nadd(join(here, '..', 'lib'))\n", "import paths", True),
+        (b"import sys\nsys.path.insert(0, '../lib')\n", "import torch", False),
+        (b"def add(path):\n    sys.path.insert(0, path)\nshow('../lib')\n", "import paths", False),
+    ],
+)
+def test_a_folder_that_an_imported_file_adds(paths: bytes, imports: str, is_found: bool) -> None:
+    found = project(**{"books/use": f"{imports}\nimport data\n".encode(), "books/paths": paths})
+    path = found.resolve(found.load("books/use.py").path, "data", 0)
+    assert (path and absolute(path)) == (absolute("lib/data.py") if is_found else None)
+
+
 def test_a_program_is_what_a_script_imports_and_what_that_does() -> None:
     found = project()
     train = found.load("train.py")

@@ -243,14 +243,30 @@ def _has_path(call: ast.Call) -> bool:
 
 
 def handlers_round(program: Program, make: ast.Call) -> Iterator[ast.ExceptHandler]:
-    """What a script does where a call fails because the folder is there."""
+    """What a script does where a call fails because the folder is there, which no other process has made.
+
+    None round a check that it is missing: `try: if not os.path.exists(out): os.makedirs(out)`.
+    """
     child: ast.AST = make
     for ancestor in program.ancestors(make):
+        if isinstance(ancestor, ast.If) and child in ancestor.body and _finds_missing(ancestor.test, make):
+            return
         if isinstance(ancestor, ast.Try) and child in ancestor.body:
             yield from (h for h in ancestor.handlers if h.type is None or any(map(_is_for_it, _caught_by(h))))
         if isinstance(ancestor, _OWN):
             return
         child = ancestor
+
+
+def _finds_missing(test: ast.expr, make: ast.Call) -> bool:
+    """Whether a condition is that there is no folder yet where a call makes one: `not os.path.isdir(out)`."""
+    if isinstance(test, ast.BoolOp):
+        return isinstance(test.op, ast.And) and any(_finds_missing(each, make) for each in test.values)
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    if not isinstance(asked, ast.Call) or not looks(asked.func) or not _has_path(asked):
+        return False
+    is_for_files = ast.unparse(asked.func).endswith("file")  # which a folder is not
+    return not is_for_files and ast.unparse(path_of(asked)) == ast.unparse(path_of(make))
 
 
 def _caught_by(handler: ast.ExceptHandler) -> set[str]:

@@ -34,6 +34,20 @@ def refused(code: str) -> list[tuple[str, list[str]]]:
         (MAKE + "if os.path.exists('b'):\n    sys.exit(1)\nmake('a')", []),
         ("try:\n    os.makedirs('a')\nexcept OSError:\n    raise", [("os.makedirs('a')", [])]),
         ("try:\n    os.makedirs('a')\nexcept ValueError:\n    raise", []),
+        ("try:\n    if not os.path.isdir('a'):\n        os.makedirs('a')\nexcept OSError:\n    sys.exit(1)", []),
+        ("try:\n    if rows and not os.path.exists('a'):\n        os.makedirs('a')\nexcept OSError:\n    raise", []),
+        (
+            "try:\n    if not os.path.isfile('a'):\n        os.makedirs('a')\nexcept OSError:\n    raise",
+            [("os.makedirs('a')", [])],
+        ),
+        (
+            "try:\n    if not os.path.exists('b'):\n        os.makedirs('a')\nexcept OSError:\n    raise",
+            [("os.makedirs('a')", [])],
+        ),
+        (
+            "if not os.path.exists('a'):\n    try:\n        os.makedirs('a')\n    except OSError:\n        raise",
+            [("os.makedirs('a')", []), ("if not os.path.exists('a'):", ["os.makedirs('a')"])],
+        ),
         ("if os.path.exists('a'):\n    def f():\n        raise OSError\nos.makedirs('a')", []),
         ("if not os.path.exists('a'):\n    os.makedirs('a')", []),
         ("if os.path.exists('a'):\n    print('there')\nelse:\n    os.makedirs('a')", []),

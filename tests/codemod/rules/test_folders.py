@@ -482,6 +482,14 @@ def test_all_look_for_a_free_number_before_one_makes_the_folder(lines: str, is_s
     assert not any(n.rule == "folders" for n in result.notes)
 
 
+@pytest.mark.parametrize(("asked", "is_changed"), [("exists", True), ("isdir", True), ("isfile", False)])
+def test_a_folder_that_is_made_where_it_is_missing_stops_no_script(asked: str, is_changed: bool) -> None:
+    check = f"if not os.path.{asked}('out'):\n        os.makedirs('out')"
+    result = run(script(imports=IMPORTS, before=f"try:\n    {check}\nexcept OSError as e:\n    raise SystemExit(e)"))
+    assert ("os.makedirs('out', exist_ok=True)" in result.after.decode()) is is_changed
+    assert any(n.rule == "folders" for n in result.notes) is not is_changed
+
+
 CHOOSING = """\
 def choose(base):
     i = 0

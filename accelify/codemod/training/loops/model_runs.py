@@ -9,7 +9,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Value
+from accelify.codemod.semantics.values import Constant, Value
 from accelify.codemod.training.loops.bodies import Loop, nodes_in
 from accelify.codemod.training.roles import Roles
 
@@ -40,10 +40,15 @@ class ModelRuns:
                 continue
             arguments = [*call.args, *(k.value for k in call.keywords)]
             given = [n for a in arguments for n in ast.walk(a) if isinstance(n, ast.Name)]
-            kept = [n for n in given if self._comes_from(call, n, loop)]
+            kept = [n for n in given if not self._learns(n) and self._comes_from(call, n, loop)]
             if kept:
                 return kept[0]
         return None
+
+    def _learns(self, read: ast.Name) -> bool:
+        """Whether a variable holds a model or an optimizer, which every step changes and no batch hands on."""
+        held = [v for v in self.program.values(read) if v != Constant(None)]
+        return bool(held) and all(self.roles.is_model(v) or self.roles.is_optimizer(v) for v in held)
 
     def _comes_from(self, call: ast.Call, read: ast.Name, loop: Loop) -> bool:
         """Whether a variable may hold a result of a call, or what is made of it, of an earlier round of a loop."""

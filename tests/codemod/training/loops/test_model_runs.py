@@ -85,3 +85,38 @@ def test_asks_once_where_each_variable_comes_from(monkeypatch: pytest.MonkeyPatc
         is None
     )
     assert len(asked) <= 2 * 40
+
+
+RESUMED = """\
+import torch
+from torch import nn
+data, model = torch.randn(40, 3, 4), nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+saved = torch.load("last.pt")
+model.load_state_dict(saved["model"])
+optimizer.load_state_dict(saved["optimizer"])
+losses, last = saved["losses"], saved["last"]
+def step(x, model, optimizer, last):
+    loss = model(x).mean() + last
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+for i in range(0, 40, 5):
+    x = data[i:i + 5]
+    loss = step(x, {given})
+    losses.append(loss)
+    {end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "end", "state"),
+    [
+        ("model, optimizer, 0.0", "print(loss)", None),
+        ("optimizer=optimizer, model=model, last=0.0", "print(loss)", None),
+        ("model, optimizer, last", "last = loss", "last"),
+    ],
+)
+def test_a_model_is_no_state_though_a_checkpoint_holds_it_and_losses(given: str, end: str, state: str | None) -> None:
+    (data,) = Facts(RESUMED.format(given=given, end=end)).training.data
+    assert (data.state and texts([data.state])) == (state and [state])

@@ -18,6 +18,7 @@ from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.joint_steps import JointSteps
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics import sizes
+from accelify.codemod.semantics.call_conditions import Ways
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.effects.operations import changed_arguments
 from accelify.codemod.semantics.program import Program
@@ -34,8 +35,34 @@ def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
         changes = [*_changes(cls, run), *_changes_by_operations(program, cls, run)]
         kept = _kept(program, cls) if changes else set()
         for node, name, given in changes:
-            if name in kept and any(map(metrics.ranks.is_own, given)):
+            if name in kept and any(map(metrics.ranks.is_own, given)) and _is_given_own(metrics, node, name, run):
                 yield node, name
+
+
+def _is_given_own(metrics: Metrics, node: ast.AST, name: str, run: Set[Scope]) -> bool:
+    """Whether a pass that comes to a change is given what is a rank's own, or its object has that already.
+
+    model(x, mode="train"); model(graph, mode="update")    # of which only the second changes `self.weights`
+    """
+    program, ways = metrics.measured.program, Ways(metrics.measured.program, metrics.measured.tracer)
+    nodes = [n for n in ast.walk(program.frame(node).node) if isinstance(n, ast.Attribute) and n.attr != name]
+    if any(ast.unparse(n.value) == "self" and metrics.ranks.is_own(n) for n in nodes):
+        return True
+    queue, seen = [(program.frame(node), ways.begin(node))], set[Scope]()
+    passes: list[ast.Call] = []
+    while queue:
+        frame, way = queue.pop()
+        seen.add(frame)
+        for call in program.calls_of(frame):
+            if (longer := ways.through(call, way)) is None:
+                continue
+            inner = program.frame(call)
+            if inner in run and inner not in seen:
+                queue.append((inner, longer or ways.begin(call)))
+            elif inner not in run:
+                passes.append(call)
+    given = [a for call in passes for a in (*call.args, *(k.value for k in call.keywords))]
+    return not passes or any(map(metrics.ranks.is_own, given))
 
 
 def agree_by_broadcast(metrics: Metrics, nodes: Iterable[ast.AST], *, weights: bool) -> bool:

@@ -101,6 +101,50 @@ def test_states_that_an_operation_learns(changed: str, given: str, names: list[s
     assert agree_by_broadcast(metrics, [node for node, _ in found], weights=False) is (names != ["scale"])
 
 
+MODES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows, graph
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(1, 1)
+        self.register_buffer("edges", torch.zeros(1))
+    def loss(self, x):
+        return (self.lin(x) * self.edges).mean()
+    def update(self, nodes):
+        self.edges.data = self.lin(nodes).mean(0)
+    def forward(self, *given, mode):
+        if mode == "train":
+            return self.loss(*given)
+        if mode == "update":
+            return self.update(*given)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(rows, 4):
+    optimizer.zero_grad()
+    model(x, mode="train").backward()
+    optimizer.step()
+    {update}
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "names"),
+    [
+        ("model(graph, mode='update')", []),
+        ("model(graph.nodes, mode='update')", []),
+        ("model(x, mode='update')", ["edges"]),
+        ("model(graph * x.mean(), mode='update')", ["edges"]),
+        ("model(x, mode=graph.mode)", ["edges"]),
+    ],
+)
+def test_a_mode_of_a_pass_is_given_what_its_own_calls_give(update: str, names: list[str]) -> None:
+    script = Facts(MODES.format(update=update)).script
+    assert [name for _, name in forward_states(script.metrics)] == names
+
+
 CODES = """\
 import torch
 from torch.utils.data import DataLoader

@@ -470,7 +470,7 @@ def _given_alike(script: Script) -> str:
     loops = {loop for loops in script.training.loops.values() for loop in loops}
     called = [c for c in script.program.calls if any(script.program.inside(c, loop) for loop in loops)]
     calls = list(dict.fromkeys(_making_data(script, called)))
-    fed = [c for c in calls if _feeds(script, c)]
+    fed = [c for c in calls if _feeds(script, c) and not _is_for_itself(script, c)]
     given, is_own = [a for c in fed for a in c.args], script.run.experience.holds
     if not given or any(map(is_own, given)):
         return ""
@@ -491,6 +491,12 @@ def _feeds(script: Script, call: ast.Call) -> bool:
     is_method = isinstance(call.func, ast.Attribute) and bool(script.program.flow.callees.get(call))
     run = call.func.value if is_method and isinstance(call.func, ast.Attribute) else call.func
     return any(map(script.roles.is_model, script.program.values(run)))
+
+
+def _is_for_itself(script: Script, call: ast.Call) -> bool:
+    """Whether a forward pass is run for what it changes in its model, as nothing reads its result."""
+    is_pass = any(map(script.roles.is_model, script.program.values(call.func)))
+    return is_pass and isinstance(script.program.parent(call), ast.Expr)
 
 
 def _making_data(script: Script, calls: Sequence[ast.Call]) -> Iterator[ast.Call]:

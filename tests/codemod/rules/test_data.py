@@ -219,6 +219,16 @@ def test_batches_that_all_processes_have_alike_beside_what_they_draw(slots: dict
     assert any(m.startswith("each process draws its own data") for m in messages) is not bool(alike)
 
 
+@pytest.mark.parametrize(
+    ("update", "is_alike"), [("net(graph)", False), ("net(graph, 1)", False), ("loss = loss + net(graph).mean()", True)]
+)
+def test_a_pass_whose_result_nothing_reads_is_none_of_the_training(update: str, is_alike: bool) -> None:
+    text = ALIKE.format(again="pass", batch="graph = read(step)\n    x = rows[torch.randperm(80)[:4]]", given="x")
+    messages = [n.message for n in run(text.replace("    optimizer.zero", f"    {update}\n    optimizer.zero")).notes]
+    assert any(m.startswith("every process has the same `graph`") for m in messages) is is_alike
+    assert any(m.startswith("each process draws its own data") for m in messages) is not is_alike
+
+
 EPISODES = """\
 import random
 import torch

@@ -236,6 +236,7 @@ class Trait(_Fact):
     BINDS = "binds"  # makes a method of the function and the object that it gets
     IMPORTS = "imports"  # gives the module of the name that it gets
     OWN_SEED = "own_seed"  # without a seed it takes one that no other process has
+    NO_SEED = "no_seed"  # a generator that draws from the system, whatever seed it is given
     SWEEPS = "sweeps"  # runs the script again with other settings
     BEGINS_RUN = "begins_run"  # a run of a tracker, one of each process that calls it
     OFF_BY_MODE = "off_by_mode"  # with `mode="disabled"` it goes on to work and sends nothing

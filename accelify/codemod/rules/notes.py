@@ -246,6 +246,8 @@ def _seeded_apart(script: Script) -> Iterator[Remark]:
                 "each process takes another seed here, so each draws another order of the data and takes its shard of "
                 "that: some items come several times in an epoch, and others not at all: give all of them one seed"
             )
+        rows = script.effects.kinds.called(seed.call) or ()
+        message = _OF_SYSTEM if any(row.has(Trait.NO_SEED) for row in rows) else message
         yield Remark(NAME, script.path(seed.call), seed.call, message, Tier.REVIEW)
 
 

@@ -149,6 +149,22 @@ def test_generators_that_the_set_up_draws_from(made: str, drawn: str, found: lis
     assert not seeds(made, step=STEP + drawn)
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("g = random.SystemRandom(); rows = torch.tensor(g.sample(range(40), 8))", "which no seed repeats"),
+        ("rows = torch.tensor(random.SystemRandom().sample(range(40), 8))", "which no seed repeats"),
+        ("g = random.Random(); rows = torch.tensor(g.sample(range(40), 8))", "another seed"),
+        ("g = random.Random(3); rows = torch.tensor(g.sample(range(40), 8))", None),
+    ],
+)
+def test_a_generator_of_the_system_takes_no_seed(made: str, said: str | None) -> None:
+    notes = [n.message for n in run(script(imports=IMPORTS, before=made)).notes if n.rule == "notes"]
+    assert [("another seed" in m, "no seed repeats" in m) for m in notes] == (
+        [("another" in said, "repeats" in said)] if said else []
+    )
+
+
 def test_the_note() -> None:
     text = script(imports=IMPORTS, before="torch.manual_seed(int(time.time()))\nrows = torch.randn(8, 5)")
     (note,) = [n for n in run(text).notes if "another seed" in n.message]

@@ -329,7 +329,7 @@ returns=tuple same=draw
     random: getstate
 returns=python_random role=generator traits=own_seed
     random: Random
-returns=python_random role=generator effects=draws_system traits=own_seed
+returns=python_random role=generator effects=draws_system traits=own_seed+no_seed
     random: SystemRandom
 effects=draws_given mutates=self
     <python_random>: betavariate binomialvariate choice choices expovariate gammavariate gauss getrandbits

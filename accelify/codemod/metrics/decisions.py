@@ -275,7 +275,7 @@ def skipped_apart(metrics: Metrics) -> dict[ast.Try, bool]:
 
 
 def given_up(metrics: Metrics) -> Iterator[ast.Try]:
-    """The statements before a step in which a rank's own batch may fail, so that its round ends without the step."""
+    """The statements before a step in which a rank's own batch, or its draw, may fail: its round ends without one."""
     program, training = metrics.measured.program, metrics.measured.training
     steps = JointSteps(metrics, {*training.backwards, *training.steps})
     for node in (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.Try)):
@@ -308,7 +308,8 @@ def _caught(handler: ast.ExceptHandler) -> list[str]:
 
 
 def _is_of_batch(metrics: Metrics, node: ast.AST) -> bool:
-    return isinstance(node, (ast.Name, ast.Call)) and bool(metrics.ranks.of(node).of(Mark.BATCH))
+    found = metrics.ranks.of(node).of(Mark.BATCH, *_DRAWN) if isinstance(node, (ast.Name, ast.Call)) else ()
+    return any(origin.differs for origin in found)
 
 
 def _survived(

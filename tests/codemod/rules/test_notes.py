@@ -433,6 +433,43 @@ def test_steps_left_out_for_what_fails_before_them(tried: str, is_noted: bool) -
     assert any("leaves out its step" in n.message for n in notes) is is_noted
 
 
+UNREADABLE = """\
+import random
+import torch
+from torch import nn
+def read(i):
+    return torch.load(f"{{i}}.pt")
+rows = torch.ones(80, 2)
+order = list(range(20))
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(9):
+    random.shuffle(order)
+    for i in order:
+        optimizer.zero_grad()
+        {tried}
+        loss = model(x).mean()
+        loss.backward()
+        optimizer.step()
+"""
+EXCEPT = "\n        except Exception:\n            continue\n        "
+
+
+@pytest.mark.parametrize(
+    ("tried", "is_noted"),
+    [
+        ("try:\n            x = read(i)" + EXCEPT, True),
+        ("try:\n            x = torch.load('%d.pt' % random.randrange(9))" + EXCEPT, True),
+        ("try:\n            x = rows[random.sample(range(90), 4)]" + EXCEPT, True),
+        ("x = rows[i]\n        try:\n            open('stop')" + EXCEPT, False),
+        ("try:\n            x = read(epoch)" + EXCEPT + "x = x + torch.rand(2)", False),  # alike in all processes
+    ],
+)
+def test_steps_left_out_for_what_a_process_draws(tried: str, is_noted: bool) -> None:
+    notes = run(UNREADABLE.format(tried=tried)).notes
+    assert any("leaves out its step" in n.message for n in notes) is is_noted
+
+
 IN_FUNCTION = """\
 import torch
 from torch import nn

@@ -271,6 +271,9 @@ class Ranks(Expressions):
 
     def _put_by_call(self, call: ast.Call, variable: Variable) -> Labels:
         found = NONE
+        passed = (a for a in (*call.args, *(k.value for k in call.keywords)) if self.running.variable_of(a) == variable)
+        if any(self.chains.kinds.of(each) == {"loader"} for each in passed):
+            return NONE  # a loader keeps nothing of the steps that are taken with its batches
         callees = self.program.flow.callees.get(call, set())
         for callee in callees:
             for name in self.chains.filled_parameters(callee):

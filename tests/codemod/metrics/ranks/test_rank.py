@@ -339,6 +339,43 @@ def test_where_a_batch_is_says_nothing_of_its_values(test: str, moved: str, is_o
     assert found.is_same is not is_own  # no count of steps either
 
 
+PASSED = """\
+from other import collate, device, rows, net as model
+from torch.utils.data import DataLoader
+import torch
+loader = DataLoader(rows, 4, collate_fn=collate)
+valid = DataLoader(rows, 4, collate_fn=collate)
+kept = []
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def run(model, optimizer, train, other):
+    n = 0
+    for x in train:
+        n += 1
+        x = x.to(device)
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    {end}
+for epoch in range(3):
+    run({given})
+    print({shown})
+"""
+GOES_OVER = "for x in other: print(model(x.to(device)))"
+
+
+@pytest.mark.parametrize(
+    ("end", "given", "shown", "is_same"),
+    [
+        (GOES_OVER, "model, optimizer, loader, valid", "valid", True),
+        (GOES_OVER, "model, optimizer, other=valid, train=loader", "valid", True),
+        ("other.append(n)", "model, optimizer, loader, kept", "kept", False),
+    ],
+)
+def test_a_loader_keeps_nothing_of_the_steps(end: str, given: str, shown: str, is_same: bool) -> None:
+    script = script_of(PASSED.format(end=end, given=given, shown=shown))
+    assert script.metrics.ranks.of(find(script, f"print({shown})")).is_same is is_same
+
+
 def test_functions_of_other_files_are_followed() -> None:
     others = {"other.py": "def add(a, b):\n    return a + b\n"}
     slots = {"before": "from other import add", "begin": "total = 0", "batch": "total = add(total, loss.item())"}

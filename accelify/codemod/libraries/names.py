@@ -149,12 +149,6 @@ def joins_tensors(name: str | None) -> bool:
     return row is not None and row.rows is Rows.CONCATENATES and stays_with_arguments(name)
 
 
-def gives_tensor(name: str | None) -> bool:
-    """Functions that give a tensor: `torch.zeros_like`."""
-    row = table.function(name)
-    return row is not None and row.returns == "tensor"
-
-
 def is_cuda_test(name: str | None) -> bool:
     """Calls that ask whether there is an accelerator."""
     return _has_role(name, Role.DEVICE_TEST)

@@ -19,7 +19,7 @@ from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import LOOPS
-from accelify.codemod.semantics.scopes import Scope, names_in, returned
+from accelify.codemod.semantics.scopes import Scope, names_in, parts, returned
 from accelify.codemod.semantics.values import ClassValue, Constant, Instance, Made, Value, View
 from accelify.codemod.training.loops.training import Data
 from accelify.codemod.training.losses import all_losses
@@ -226,7 +226,7 @@ class StepCounts:
                 elif (value := assigned_to(self.program, definition.node)) is not None:
                     yield value
         else:
-            yield from _parts(node)
+            yield from parts(node)
             callees = self.program.flow.callees.get(node, ()) if isinstance(node, ast.Call) else ()
             yield from (value for value in returned(callees) if value is not None)
 
@@ -388,7 +388,7 @@ class StepCounts:
     def _origins(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
         """Where the numbers in an expression come from, but for counts of steps: an option, or what was assigned."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
-            yield from (origin for part in _parts(node) for origin in self._origins(part))
+            yield from (origin for part in parts(node) for origin in self._origins(part))
         elif not self._is_count(node):
             held, name = (node.value, node.attr) if isinstance(node, ast.Attribute) else (node, "")
             yield from ((chain[-1].node, name) for chain in self.metrics.measured.tracer.chains(held))
@@ -551,7 +551,7 @@ class StepCounts:
                 return any(value is not None and self._follows(value, whole=whole) for value in returned)
             if (of := sizes.measured(node)) is not None:
                 return self._grows(of)
-        return any(self._follows(n, whole=whole) for n in _parts(node))
+        return any(self._follows(n, whole=whole) for n in parts(node))
 
     def _grows(self, node: ast.expr, depth: int = 3 * DEPTH) -> bool:
         """Whether the number of steps says how many items something has: a loader, a list that its rounds fill."""
@@ -562,14 +562,14 @@ class StepCounts:
             return False
         if isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
             return any(self._is_filled(definition, depth) for definition in found)
-        parts: list[ast.expr] = [*_parts(node)]
+        made_of = [*parts(node)]
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-            parts = [part.value for part in parts if isinstance(part, ast.Starred)]
+            made_of = [part.value for part in made_of if isinstance(part, ast.Starred)]
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            parts = [generator.iter for generator in node.generators]
+            made_of = [generator.iter for generator in node.generators]
         elif isinstance(node, ast.Call) and (callees := self.program.flow.callees.get(node)):
-            parts = [value for value in returned(callees) if value is not None]
-        return any(self._grows(part, depth - 1) for part in parts)
+            made_of = [value for value in returned(callees) if value is not None]
+        return any(self._grows(part, depth - 1) for part in made_of)
 
     def _is_filled(self, definition: Definition, depth: int) -> bool:
         """Whether a definition adds items in the rounds of a sharded loop, or gives something that has as many."""
@@ -622,14 +622,6 @@ def _is_threshold(node: ast.Compare) -> bool:
 
 def _is_remainder(node: ast.AST) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
-
-
-def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    for part in ast.iter_child_nodes(node):
-        if isinstance(part, ast.keyword):
-            yield part.value
-        elif isinstance(part, ast.expr):
-            yield part
 
 
 def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:

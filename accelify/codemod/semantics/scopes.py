@@ -390,6 +390,13 @@ def own_statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from own_statements(ast.iter_child_nodes(node))
 
 
+def parts(node: ast.expr) -> Iterator[ast.expr]:
+    """The expressions that an expression is directly made of: `f`, `x` and `y` of `f(x, k=y)`."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, (ast.expr, ast.keyword)):
+            yield part.value if isinstance(part, ast.keyword) else part
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """An assignment of a value to one target: `x = 1`, `x: int = 1`, `(x := 1)`."""

@@ -17,6 +17,7 @@ from accelify.codemod.semantics.scopes import (
     names_in,
     names_read_in,
     names_written_in,
+    parts,
     returned,
 )
 from tests.codemod.facts import Facts, texts
@@ -296,3 +297,10 @@ def test_what_assigns_to_one_target(text: str, expected: tuple[str, str] | None)
     statement = ast.parse(text).body[0]
     found = assignment(statement.value if isinstance(statement, ast.Expr) else statement)
     assert (found and (ast.unparse(found.target), ast.unparse(found.value))) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "found"), [("f(x, k=y)", ["f", "x", "y"]), ("a.b[c]", ["a.b", "c"]), ("x + 1", ["x", "1"]), ("x", [])]
+)
+def test_parts_of_an_expression(code: str, found: list[str]) -> None:
+    assert [ast.unparse(part) for part in parts(ast.parse(code, mode="eval").body)] == found

@@ -400,15 +400,6 @@ def _stored_or_renamed(function: ast.AST) -> Iterator[ast.expr]:
             yield node.value
 
 
-def _without_moves(value: ast.expr) -> ast.expr:
-    """`x` of `x.to(device)` and of `x.float().cpu()`."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if not methods.keeps_values(value.func.attr) and not methods.moves(value.func.attr):
-            break
-        value = value.func.value
-    return value
-
-
 def _only_moves(method: str) -> bool:
     return methods.keeps_values(method) or methods.moves(method)
 

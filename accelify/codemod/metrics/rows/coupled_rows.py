@@ -19,6 +19,7 @@ from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import parts
 from accelify.codemod.semantics.values import template
 from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.row_means import adds_up_rows, is_transposed
@@ -70,9 +71,9 @@ class _Rows:
         seen.add(node)
         found = self.ranks.chains.definitions(node) if isinstance(node, (ast.Name, ast.Attribute)) else frozenset()
         values = [self.program.assigned(d.node)[0] if d.kind is Kind.ASSIGNMENT else None for d in found]
-        parts = [v for v in values if v is not None] if values else [*_parts(node)]
-        parts = [part for part in parts if self.ranks.of(part).of(Mark.BATCH)]
-        return None in values or not parts or any(self._has_values(part, seen) for part in parts)
+        made_of = [v for v in values if v is not None] if values else [*parts(node)]
+        made_of = [part for part in made_of if self.ranks.of(part).of(Mark.BATCH)]
+        return None in values or not made_of or any(self._has_values(part, seen) for part in made_of)
 
     def is_taken_by_place(self, node: ast.Subscript | ast.Call) -> bool:
         """`output[:labelled]`, `output.split(labelled)`: by numbers that do not depend on the size of the batch."""
@@ -169,12 +170,6 @@ class _Rows:
         if named is None and isinstance(call.func, ast.Attribute):
             named = table.members(call.func.attr)
         return any(row.has(trait) for row in named or ())
-
-
-def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    for part in ast.iter_child_nodes(node):
-        if isinstance(part, (ast.expr, ast.keyword)):
-            yield part.value if isinstance(part, ast.keyword) else part
 
 
 def _cut(node: ast.Subscript) -> tuple[ast.expr | None, list[ast.expr]]:

@@ -697,6 +697,11 @@ def is_copy(name: str | None) -> bool:
     return row is not None and row.passes == "same" and row.returns in ("list", "tuple")
 
 
+def copies(name: str | None) -> bool:
+    """`copy.deepcopy`: functions that give another object like their argument."""
+    return _has_trait(name, Trait.COPIES)
+
+
 def converts(name: str | None) -> bool:
     """`int`, `float`, `bool`, `str`: another kind of number, or a text, of one value."""
     row = table.function(name)

@@ -72,7 +72,9 @@ def agree_by_broadcast(metrics: Metrics, nodes: Iterable[ast.AST], *, weights: b
     """
     program = metrics.measured.program
     modules, _ = _passes(program)
-    prepared = {v.cls for v in metrics.measured.prepared.preparation.models if isinstance(v, Instance)}
+    models = metrics.measured.prepared.preparation.models
+    prepared = {v.cls for v in models if isinstance(v, Instance)}
+    prepared |= {part.cls for v in models for part in program.flow.modules_inside(v)}
     forwards = {cls: program.flow.method(cls, "forward") for cls in (*modules, *prepared)}
     run = program.run_from(f for cls, f in forwards.items() if f is not None and cls in prepared)
     others = [f for f in forwards.values() if f is not None and f not in run and f in program.reachable]

@@ -549,7 +549,8 @@ class Program:
 
     def run_through(self, calls: Iterable[ast.Call]) -> set[Scope]:
         """The project's functions that calls name, the functions inside these, and all that they may run."""
-        return self.run_from(function for call in calls for function in self.flow.callees.get(call, ()))
+        relations = (self.flow.callees, self.flow.run_inside)
+        return self.run_from(function for call in calls for runs in relations for function in runs.get(call, ()))
 
     @cached_property
     def _handed_on(self) -> dict[Scope, list[Scope]]:
@@ -557,6 +558,8 @@ class Program:
         found: dict[Scope, list[Scope]] = {}
         for node, function in self.flow.handed_on:
             found.setdefault(self.frame(node), []).append(function)
+        for call, run in self.flow.run_inside.items():
+            found.setdefault(self.frame(call), []).extend(run)
         return found
 
 

@@ -132,6 +132,7 @@ from accelify.codemod.libraries import names, vocabulary
         (names.reads_variable, "os.environ.get os.getenv", "os.environ.pop sys.argv os.putenv"),
         (names.is_progress, "tqdm.tqdm rich.progress.track", "enumerate"),
         (names.is_copy, "list tuple sorted", "set iter dict"),
+        (names.copies, "copy.copy copy.deepcopy", "list torch.nn.ModuleList"),
     ],
 )
 def test_what_a_name_stands_for(is_so: Callable[[str | None], bool], yes: str, no: str) -> None:

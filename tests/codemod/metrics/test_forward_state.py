@@ -511,3 +511,29 @@ def test_all_wait_before_such_an_evaluation() -> None:
     assert (
         "        accelerator.wait_for_everyone()\n        evaluate()\n" in run(BY_STEPS.format(**PASS)).after.decode()
     )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "nn.Sequential(Net(), nn.ReLU())",
+        "nn.Sequential(nn.Sequential(*[Net() for _ in range(2)]))",
+        "Wide([Net()])",
+    ],
+)
+def test_states_of_modules_in_containers(made: str) -> None:
+    wide = (
+        "class Wide(nn.Module):\n    def __init__(self, parts): super().__init__(); self.parts = nn.ModuleList(parts)\n"
+    )
+    wide += "    def forward(self, x):\n        for part in self.parts: x = part(x)\n        return x\n"
+    text = SCRIPT.format(changed="self.mean = 0.9 * self.mean + 0.1 * x.mean()")
+    script = Facts(text.replace("model = Net()", f"{wide}model = {made}")).script
+    found = list(forward_states(script.metrics))
+    assert [name for _, name in found] == ["mean"]
+    assert agree_by_broadcast(script.metrics, [node for node, _ in found], weights=False)
+
+
+def test_a_module_that_no_pass_runs_learns_nothing() -> None:
+    text = SCRIPT.format(changed="self.mean = 0.9 * self.mean + 0.1 * x.mean()")
+    text = text.replace("model = Net()", "unused = nn.Sequential(Net())\nmodel = nn.Sequential(nn.Linear(1, 1))")
+    assert not list(forward_states(Facts(text).script.metrics))

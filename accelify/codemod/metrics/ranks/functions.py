@@ -77,6 +77,8 @@ class Functions(Solver):
             given = self.chains.given(call, key.scope, key.name)
             labels = self._resolved(self._passed(call, key.scope, key.name))
             found |= self._without_count(labels) if given is not None and self._is_object(given) else labels
+        for call in self.program.flow.run_inside_by.get(key.scope, ()):  # by a container that is given this
+            found |= self._resolved(self._without_place(self._all([*call.args, *call.keywords])))
         return found
 
     def _passed(self, call: ast.Call, callee: Scope, name: str) -> Labels:

@@ -275,8 +275,7 @@ class Running:
         for loop in (*self.shards.loops, *self.shards.rounds):
             if loop not in self._run_by:
                 calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-                callees = {f for c in calls for f in self.program.flow.callees.get(c, ())}
-                self._run_by[loop] = self.program.run_from(callees)
+                self._run_by[loop] = self.program.run_through(calls)
             if frame in self._run_by[loop]:
                 return loop
         return None

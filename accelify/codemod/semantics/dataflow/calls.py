@@ -140,6 +140,8 @@ class Calls(Containers):
             name = "forward" if self.is_module_class(callee.cls) else "__call__"
             method = self.method(callee.cls, name)
             found = self._enter(node, method, callee, given) if method is not None else frozenset({Made(node, None)})
+            if method is None:
+                self._run_parts(node, callee)
             return found | self._run_instead(node, callee, name, given)
         if isinstance(callee, External):
             return self._library(node, callee.name, given.arguments, given.keywords)
@@ -150,8 +152,20 @@ class Calls(Containers):
                 return self._call_of_partial(node, callee.node, given)
             if callee.name == "collections.namedtuple":
                 return self._named_tuple(node, _fields_named(callee.node), given)
+        self._run_parts(node, callee)
         found = frozenset({Made(node, None)})
         return found | self._run_instead(node, callee, "forward", given) if isinstance(callee, Made) else found
+
+    def _run_parts(self, call: ast.Call, called: Value) -> None:
+        """Run the modules that a library's container calls, or that stand in one: `nn.Sequential(Scale(), head)`.
+
+        What they are called with is not known, but that it comes of what the container is called with.
+        """
+        for part in self.modules_inside(called):
+            forward = self.method(part.cls, "forward")
+            if forward is not None:
+                self._runs_inside.add((call, forward))
+                self._wake(forward)
 
     def _run_instead(self, node: ast.Call, called: Instance | Made, name: str, given: Given) -> Values:
         """What functions return that replace a method: `Net.forward = f`, `net.forward = MethodType(f, net)`."""
@@ -286,6 +300,8 @@ class Calls(Containers):
                 self._keep(instance, name, *part)
         if any(table.kind_made_by(base) == "dict" for base in self.external_bases(cls)):
             self._keep_given(node, instance, given.arguments)
+        if init is None and self._is_container(instance):
+            self._add(("part", instance), frozenset[Value]().union(*given.arguments))
         for method in self._methods(cls):
             if is_run_unasked(method):
                 self._wake(method)
@@ -358,6 +374,8 @@ class Calls(Containers):
             return only(arguments[0], Element) if arguments else NOTHING
         if table.kind_made_by(name) == "dict":
             self._keep_given(node, Made(node, name), arguments)
+        if table.kind_made_by(name) == "container":
+            self._add(("part", Made(node, name)), frozenset[Value]().union(*arguments, *(v for _, v in keywords)))
         if table.kind_made_by(name) == "defaultdict":
             for factory in (value for values in arguments[:1] for value in values):
                 self._add(("item", Made(node, name), "*"), self._made_unasked(node, factory))
@@ -385,6 +403,8 @@ class Calls(Containers):
             for attribute in arguments[1] if listed is None else ():
                 if isinstance(attribute, Constant) and isinstance(attribute.value, str):
                     self._keep(owner, attribute.value, arguments[2], node.args[2:])
+            if isinstance(owner, Instance) and not arguments[1] and self.is_module_class(owner.cls):
+                self._put_into(owner, "*", arguments[2])
 
     def _items_gone_over(self, node: ast.Call) -> ast.expr | None:
         """`options`, of `for name, value in options.items(): setattr(self, name, value)`."""
@@ -460,6 +480,8 @@ class Calls(Containers):
             if attributes:
                 for attribute in attributes:
                     found |= self._member(owner, attribute)
+            elif isinstance(owner, Instance) and self.is_module_class(owner.cls):
+                found |= self._get(("item", owner, "*"))  # `self.add_module(f"block{i}", block)`
             elif isinstance(owner, External):
                 found.add(External(f"{owner.name}.?"))
             elif isinstance(owner, ModuleValue):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.semantics.dataflow.memory import Key, Memory, Source
 from accelify.codemod.semantics.scopes import Scope, begun_by_method, gone_over
 from accelify.codemod.semantics.values import (
@@ -287,6 +287,38 @@ class Containers(Memory):
             found |= self._get(("return", getter))
         return frozenset(found) | {Element(value)}
 
+    # Modules in containers.
+
+    def _is_container(self, value: Value) -> bool:
+        """Whether a value is a library's container of modules, or of a class that inherits from one."""
+        made_by = self.external_bases(value.cls) if isinstance(value, Instance) else [getattr(value, "name", None)]
+        return any(table.kind_made_by(name) == "container" for name in made_by if name)
+
+    def modules_inside(self, whole: Value) -> Iterator[Instance]:
+        """The modules of the project's own that a container of a library holds, or others inside of it."""
+        queue, seen = [whole], {whole}
+        while queue:
+            value = queue.pop()
+            if isinstance(value, Instance) and value is not whole and not self._is_container(value):
+                if self.is_module_class(value.cls):
+                    yield value
+                continue
+            new = set(self._held_inside(value)) - seen
+            seen |= new
+            queue += new
+
+    def _held_inside(self, value: Value) -> Values:
+        if isinstance(value, Element) or (isinstance(value, Member) and value.name.startswith("[")):
+            return frozenset({value.owner})
+        if isinstance(value, Collection):
+            return self._items(value.node, "*")
+        if isinstance(value, View):
+            return self.elements(value)
+        if isinstance(value, Made) and isinstance(value.node, ast.Call) and names.copies(value.name):
+            return frozenset(v for given in value.node.args[:1] for v in self.values.get(given, NOTHING))
+        is_container = isinstance(value, (Instance, Made)) and self._is_container(value)
+        return self._get(("part", value)) | self._get(("item", value, "*")) if is_container else NOTHING
+
     # Views.
 
     def _view(self, node: ast.Call, kind: str, name: str, arguments: list[Values]) -> Values:
@@ -321,7 +353,11 @@ class Containers(Memory):
         return frozenset(v for a in sources for v in self.values.get(a, NOTHING))
 
     def _mutated(self, node: ast.Call, function: ast.Attribute, arguments: list[Values]) -> None:
-        """`items.append(x)` and its like fill a collection."""
+        """`items.append(x)` and its like fill a collection, `super().__init__(x, y)` a container of modules."""
+        if function.attr == "__init__":
+            made = (Instance(v.owner) for v in self.values.get(function.value, NOTHING) if isinstance(v, SuperOf))
+            for container in filter(self._is_container, made):
+                self._add(("part", container), frozenset[Value]().union(*arguments))
         if not methods.puts_in(function.attr):
             return
         for owner in self.values.get(function.value, NOTHING):

@@ -77,13 +77,21 @@ class Flow(Expressions):
 
     def _list_calls(self) -> None:
         """Who calls whom, in the order of the text: what is found first, and reported, is the same in every run."""
+        self.callees, self.callers = self._listed(self._runs)
+        self.run_inside, self.run_inside_by = self._listed(self._runs_inside - self._runs)
+
+    def _listed(
+        self, runs: Set[tuple[ast.Call, Scope]]
+    ) -> tuple[dict[ast.Call, Set[Scope]], dict[Scope, Set[ast.Call]]]:
         callees: dict[ast.Call, dict[Scope, None]] = {}
         callers: dict[Scope, dict[ast.Call, None]] = {}
-        for call, scope in sorted(self._runs, key=self._place_of_run):
+        for call, scope in sorted(runs, key=self._place_of_run):
             callees.setdefault(call, {})[scope] = None
             callers.setdefault(scope, {})[call] = None
-        self.callees = {call: found.keys() for call, found in callees.items()}
-        self.callers = {scope: found.keys() for scope, found in callers.items()}
+        return (
+            {call: found.keys() for call, found in callees.items()},
+            {scope: found.keys() for scope, found in callers.items()},
+        )
 
     def plain_methods(self) -> frozenset[ast.AST]:
         """What a class only groups: undecorated functions that are called on the class, with no instance of it.

@@ -55,6 +55,9 @@ class Memory:
         self.callees: dict[ast.Call, Set[Scope]] = {}  # in the order of the text
         self.callers: dict[Scope, Set[ast.Call]] = {}  # likewise
         self._runs: set[tuple[ast.Call, Scope]] = set()
+        self._runs_inside: set[tuple[ast.Call, Scope]] = set()
+        self.run_inside: dict[ast.Call, Set[Scope]] = {}  # what containers of modules run that are called: `forward`
+        self.run_inside_by: dict[Scope, Set[ast.Call]] = {}
         self._open_partials: list[ast.Call] = []  # whose functions are being called
         self.escaped: set[Scope] = set()  # functions that are passed on as values
         self.rebound: set[ast.Name] = set()  # reads of a module's name that has got another value by then

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.semantics.dataflow.calls import Calls
@@ -612,3 +614,61 @@ def test_a_module_without_a_constructor_takes_no_arguments(made: str, is_picked:
     """)
     assert ("a Half" in facts.variable("net")) is is_picked
     assert "a Net" in facts.variable("net")
+
+
+CONTAINED = """\
+import copy
+from collections import OrderedDict
+from torch import nn
+from names import A
+class Scale(nn.Module):
+    def forward(self, x): return x
+class Stack(nn.Sequential):
+    def __init__(self): super().__init__(Scale(), nn.ReLU())
+class Own(nn.Sequential): pass
+class Net(nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.first, self.parts = first, nn.ModuleList()
+        for i in range(2):
+            {fill}
+    def forward(self, x):
+        {run}
+        return x
+def block(): return nn.Sequential(nn.ReLU(), Scale())
+{made}
+y = net(4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "fill", "run", "calls"),
+    [
+        ("net = nn.Sequential(Scale(), nn.ReLU())", "pass", "pass", {"net(4)"}),
+        ("net = nn.Sequential(OrderedDict([('a', Scale()), ('b', nn.ReLU())]))", "pass", "pass", {"net(4)"}),
+        ("layers = []\nlayers += [Scale()]\nnet = nn.Sequential(*layers)", "pass", "pass", {"net(4)"}),
+        ("net = nn.Sequential(*[block() for _ in range(2)])", "pass", "pass", {"net(4)"}),
+        ("net = nn.Sequential()\nnet.add_module('a', Scale())", "pass", "pass", {"net(4)"}),
+        ("net = Stack()", "pass", "pass", {"net(4)"}),
+        ("net = Own(Scale())", "pass", "pass", {"net(4)"}),
+        ("net = Net(block())", "pass", "x = self.first(x)", {"self.first(x)"}),
+        ("net = Net(nn.ModuleList([Scale()]))", "pass", "x = self.first[0](x)", {"self.first[0](x)"}),
+        ("net = Net(nn.ModuleDict({'a': Scale()}))", "pass", "x = self.first['a'](x)", {"self.first['a'](x)"}),
+        (
+            "net = Net(nn.ModuleList(copy.deepcopy(Scale()) for _ in range(2)))",
+            "pass",
+            "for _, f in enumerate(self.first): x = f(x)",
+            {"f(x)"},
+        ),
+        ("net = Net(None)", "self.parts.append(block())", "for f in self.parts: x = f(x)", {"f(x)"}),
+        ("net = Net(None)", "self.add_module(f'a{i}', Scale())", "x = getattr(self, A)(x)", {"getattr(self, A)(x)"}),
+        ("net = Net(None)", "setattr(self, f'a{i}', Scale())", "x = getattr(self, A)(x)", {"getattr(self, A)(x)"}),
+        ("unused = nn.Sequential(Scale())\nnet = nn.Sequential(nn.ReLU())", "pass", "pass", set()),
+        ("net = Net(nn.ModuleList([Scale()]))", "pass", "x = len(self.first)", set()),
+    ],
+)  # fmt: skip
+def test_a_container_runs_its_modules(made: str, fill: str, run: str, calls: set[str]) -> None:
+    flow = Facts(CONTAINED.format(made=made, fill=fill, run=run)).program.flow
+    relations = (*flow.callees.items(), *flow.run_inside.items())
+    runs = (call for call, scopes in relations for s in scopes if s.qualified_name == "Scale.forward")
+    assert set(map(ast.unparse, runs)) == calls

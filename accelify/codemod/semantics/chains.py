@@ -195,7 +195,8 @@ class Chains:
     def _viewed(self, node: ast.expr) -> ast.expr | None:
         if not isinstance(node, ast.Attribute) or not methods.is_view(node.attr):
             return None
-        return node.value if self.kinds.of(node.value) == {"tensor"} else None
+        held = self.kinds.of(node.value)
+        return node.value if held and held <= {"tensor", "parameter"} else None
 
     def _owner(self, call: ast.Call) -> ast.expr | None:
         """The object whose method a call runs."""

@@ -433,6 +433,21 @@ def test_a_state_that_gets_other_values_in_place(last: str, reported: list[str])
     assert [(r.text, r.is_pooled) for r in found if r.about is About.STATE] == [(text, True) for text in reported]
 
 
+@pytest.mark.parametrize(
+    ("made", "last", "reported"),
+    [
+        ("nn.Parameter(torch.ones(1), requires_grad=False)", "kept.data.fill_(loss.item())", ["kept"]),
+        ("nn.Parameter(torch.ones(1), False)", "kept.data.copy_(loss.detach())", ["kept"]),
+        ("other.kept = nn.Parameter(torch.ones(1))", "kept.data.fill_(loss.item())", ["kept"]),
+        ("nn.Parameter(torch.ones(1), requires_grad=False)", "kept.data.fill_(0.5)", []),
+    ],
+)
+def test_a_frozen_parameter_that_gets_other_values_in_place(made: str, last: str, reported: list[str]) -> None:
+    text = IN_PLACE.format(first="pass", last=last).replace("optimizer = ", f"kept = {made}\noptimizer = ")
+    found = Facts(text.replace("kept, seen = torch.zeros(1), ", "seen = ")).script.metrics.reports
+    assert [(r.text, r.is_pooled) for r in found if r.about is About.STATE] == [(text, True) for text in reported]
+
+
 @pytest.mark.parametrize("first", ["kept.copy_(x.mean())", "kept.data = x.mean(0)[:1]", "kept[0] = x.mean()"])
 def test_what_gets_other_values_in_place_before_the_loss_is_of_its_batch(first: str) -> None:
     assert not Facts(IN_PLACE.format(first=first, last="pass")).script.metrics.reports

@@ -56,8 +56,15 @@ class Sinks:
         for parsed in self.program.files:
             nodes = (n for n in parsed.parents if isinstance(n, _LEAVING))
             for node in sorted(nodes, key=self.program.position):
-                if self.program.frame(node) in self.program.reachable and not conditions.is_off(node):
+                if self._is_run(node) and not conditions.is_off(node):
                     yield from self._at(node)
+
+    def _is_run(self, node: ast.AST) -> bool:
+        """Whether a node may run: in a function, or in a lambda, whatever made that."""
+        scope = self.program.scope(node)
+        while scope.kind == "comprehension" and scope.parent is not None:
+            scope = scope.parent
+        return not self.program.reachable.isdisjoint((scope, self.program.frame(node)))
 
     def _at(self, node: ast.AST) -> Iterator[Sink]:
         if isinstance(node, ast.Call):

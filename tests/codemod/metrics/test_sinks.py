@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.metrics.sinks import Sinks, Way
+from tests.codemod.facts import Facts
 from tests.codemod.metrics.facts import script_of, training
 
 
@@ -53,3 +54,20 @@ def test_values_that_are_shown_side_by_side_are_told_apart(shown: str) -> None:
 )
 def test_a_value_that_stays(statement: str) -> None:
     assert ways(statement) == set()
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        ("self.say = lambda x: print('>', x)", "x"),
+        ("self.say = lambda xs: [print(x) for x in xs]", "x"),
+        ("self.say = lambda x: x; self.other = lambda x: print('>', x)", None),
+    ],
+)
+def test_a_lambda_shows_what_an_imported_object_hands_it(made: str, shown: str | None) -> None:
+    log = f"class Log:\n    def __init__(self): {made}\n    def info(self, x): self.say(x)\nlog = Log()\n"
+    used = "from log import log\ndef report(x): log.info(x)\n"
+    text = "from used import report\n" + training(end="report(epoch)")
+    chains = Facts({"train.py": text, "used.py": used, "log.py": log}).script.metrics.measured.chains
+    found = {ast.unparse(s.value) for s in Sinks(chains).find() if chains.program.path(s.node) == "log.py"}
+    assert (shown in found) if shown else not found

@@ -22,7 +22,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import COMPREHENSIONS
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Generated, Instance, Value
+from accelify.codemod.semantics.values import Element, External, Generated, Instance, ModuleValue, Value
 from accelify.codemod.semantics.visits.first_rounds import set_in_first_round
 from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.origins import Origins
@@ -425,9 +425,10 @@ class Reports:
                 seen.add(read)
                 for definition in sorted(self._reaching(read, place), key=lambda d: self.program.position(d.node)):
                     values = list(self._given_by(definition, place))
-                    if self._is_of_this_round(definition.node, read, place):
-                        queue.extend(values)
-                    elif values and self._is_own_state(definition, read) and not self._is_emptied([definition], root):
+                    is_of_this = self._is_of_this_round(definition.node, read, place)
+                    queue.extend(values if is_of_this else ())
+                    is_left = values and (not is_of_this or self._is_set_once(definition, place))
+                    if is_left and self._is_own_state(definition, read) and not self._is_emptied([definition], root):
                         self._add_carried(definition, place)
 
     def _reaching(self, read: ast.expr, place: Round) -> frozenset[Definition]:
@@ -486,6 +487,12 @@ class Reports:
         for child in ast.iter_child_nodes(node):
             yield from self._reads(child)
 
+    def _is_set_once(self, definition: Definition, place: Round) -> bool:
+        """Whether a round sets a variable only where it has no value yet: `if first is None: first = loss.detach()`."""
+        around = (b for b, _ in self.program.branches_round(definition.node) if self.program.inside(b, place))
+        reads = (n for b in around for n in ast.walk(b.test) if isinstance(n, (ast.Name, ast.Attribute)))
+        return any(self.ranks.chains.variable(n) == definition.variable for n in reads)
+
     def _given_by(self, definition: Definition, place: Round) -> Iterator[ast.expr]:
         """The expressions from which a definition in the function of a loop, or in one, makes a value."""
         node = definition.node
@@ -517,7 +524,15 @@ class Reports:
     def _has_no_graph(self, node: ast.expr) -> bool:
         kinds = self.ranks.chains.kinds
         calls = (kinds.called(n) or () for n in ast.walk(node) if isinstance(n, ast.Call))
-        return kinds.of(node) == {"number"} or any(r.has(Trait.LEAVES_GRAPH) for rows in calls for r in rows)
+        is_cut = kinds.of(node) == {"number"} or any(r.has(Trait.LEAVES_GRAPH) for rows in calls for r in rows)
+        return is_cut or self._is_of_items(node)
+
+    def _is_of_items(self, node: ast.expr) -> bool:
+        """Whether a library computes a value from nothing else than numbers and what a loader yields."""
+        read = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+        held = [self.program.values(n) for n in read if self.ranks.chains.kinds.of(n) != {"number"}]
+        known = (Element, External, ModuleValue)
+        return all(values and all(isinstance(v, known) for v in values) for values in held)
 
     def _loop_round(self, node: ast.AST) -> Loop | None:
         """The sharded loop during which a node is run."""

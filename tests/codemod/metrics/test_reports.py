@@ -448,6 +448,42 @@ def test_a_frozen_parameter_that_gets_other_values_in_place(made: str, last: str
     assert [(r.text, r.is_pooled) for r in found if r.about is About.STATE] == [(text, True) for text in reported]
 
 
+@pytest.mark.parametrize(
+    ("first", "reported"),
+    [
+        ("kept += torch.bincount(y.long().view(-1), minlength=2)", ["kept"]),
+        ("kept += (y > 0).sum(0)", ["kept"]),
+        ("kept = kept + (y > 0).sum(0)", ["kept"]),
+        ("kept.add_((y > 0).sum(0))", ["kept"]),
+        ("kept.scatter_add_(0, y.long(), torch.ones(2))", ["kept"]),
+        # A sum of losses, on which the backward pass runs, and counts that are the same on all ranks.
+        ("kept = kept + model(x).mean()", []),
+        ("kept += len(y)", []),
+        ("kept += torch.bincount(torch.ones(2).long())", []),
+    ],
+)
+def test_counts_of_what_batches_hold_are_a_state(first: str, reported: list[str]) -> None:
+    found = Facts(IN_PLACE.format(first=first, last="pass")).script.metrics.reports
+    assert [r.text for r in found if r.about in (About.STATE, About.CARRIED)] == reported
+
+
+@pytest.mark.parametrize(
+    ("first", "reported"),
+    [
+        ("if start is None: start = model(x).mean().item()", ["start"]),
+        ("if not start: start = x.mean().item()", ["start"]),
+        ("start = x.mean().item() if start is None else start", ["start"]),
+        ("if start is None: start = 1.0", []),
+        ("if len(x) > 1: start = x.mean().item()\n    else: start = x.sum().item()", []),
+    ],
+)
+def test_what_the_first_round_alone_sets(first: str, reported: list[str]) -> None:
+    text = IN_PLACE.format(first=first, last="pass").replace("(1 + kept).sum()", "start")
+    found = Facts(text.replace("kept, seen", "start, kept, seen").replace("= torch.zeros(1)", "= None, 1"))
+    listed = [r.text for r in found.script.metrics.reports if r.about in (About.STATE, About.CARRIED)]
+    assert listed == reported
+
+
 @pytest.mark.parametrize("first", ["kept.copy_(x.mean())", "kept.data = x.mean(0)[:1]", "kept[0] = x.mean()"])
 def test_what_gets_other_values_in_place_before_the_loss_is_of_its_batch(first: str) -> None:
     assert not Facts(IN_PLACE.format(first=first, last="pass")).script.metrics.reports

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Rows
 from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.scopes import returned
 from accelify.codemod.training.row_means import RowMeans
@@ -71,7 +72,7 @@ class Pooling:
 
     def _pools(self, node: ast.expr) -> bool:
         if self.chains.kinds.of(node) == {"number"}:
-            return True
+            return sizes.size(node) is None  # the places to draw, `randperm(x.size(0))`, are a row each
         if not isinstance(node, ast.Call):
             return False
         is_loss = any(map(names.gives_loss, self.program.called(node)))

@@ -50,6 +50,9 @@ for x, y in DataLoader(rows, batch_size=2):
         ("kept = row_norms(z)", False),
         ("kept = torch.max(z, torch.zeros_like(z))", False),
         ("out, h = cell(x, h); kept = h.detach()", False),
+        ("z = z[torch.randperm(x.size(0))]; kept = torch.cat((kept, z))[z.size(0) :]", False),
+        ("z = z[torch.randperm(x.size(0))]; kept = torch.cat((kept, z))[len(z) :]", False),
+        ("kept = z[torch.randperm(x.shape[0]).argsort()]", False),
         ("kept = model(x - x.mean(0)).detach()", False),
         ("kept = nn.functional.mse_loss(out, y, reduction='none').detach()", False),
         # The same on all ranks.

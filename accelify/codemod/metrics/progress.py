@@ -179,7 +179,10 @@ class StepCounts:
         return self._trains(choice) or any(self.program.inside(s, choice) for s in steps)
 
     def in_losses(self) -> Iterator[ast.expr]:
-        """The parts of losses that follow a count of steps: a weight, a temperature, a number for the model."""
+        """The parts of losses that follow a count of steps: a weight, a temperature, a number for the model.
+
+        And the conditions under which a part is added from some step on: `if step > 500: loss += penalty`.
+        """
         waiting = all_losses(self.program, self.metrics.measured.training.backwards)
         seen: set[ast.expr] = set()
         while waiting:
@@ -190,9 +193,25 @@ class StepCounts:
             if self._is_mean_so_far(node):
                 waiting.append(node.left)
             elif not self._is_of_steps(node):
+                yield from self._begun_late(node)
                 waiting.extend(self._made_of(node))
             elif self.counts(node):
                 yield node
+
+    def _begun_late(self, node: ast.expr) -> Iterator[ast.expr]:
+        """The conditions under which a variable gets its value before some count of steps, or after it."""
+        found = self.chains.definitions(node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+        for place in (d.node for d in found if d.kind in (Kind.ASSIGNMENT, Kind.AUGMENTED)):
+            for branching, _ in self.program.branches_round(place):
+                compared = [n for n in ast.walk(branching.test) if isinstance(n, ast.Compare) and _is_threshold(n)]
+                if not any(map(self._is_place, compared)) and any(map(self._is_at_counts, compared)):
+                    yield branching.test
+
+    def _is_place(self, test: ast.expr) -> bool:
+        """Whether a condition asks for a place in the data, of which each process has its own: `if i + 4 > len(x):`."""
+        found = (d for n in ast.walk(test) if isinstance(n, ast.Name) for d in self.chains.definitions(n))
+        loops = (a for d in found if d.kind is Kind.LOOP for a in self.program.ancestors(d.node))
+        return any(map(self.metrics.measured.prepared.is_sharded_sequence, loops))
 
     def _is_mean_so_far(self, node: ast.expr) -> TypeGuard[ast.BinOp]:
         """`total / n`: a sum over the steps so far is divided by their number, so that it is none of the two."""

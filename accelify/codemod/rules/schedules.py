@@ -5,6 +5,7 @@
     group["lr"] = base * min(1, step / 1000)    follows a count of steps, of which an epoch has 1/N
     loss = error + min(1, step / 1000) * kl     so does a weight, a temperature, a chance of teacher forcing
     if step > 1000: critic_optimizer.step()     and what is trained from some step on
+    if step > 1000: loss = loss + penalty       or becomes a part of the loss then
 
 Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
 diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs, and so does
@@ -149,7 +150,8 @@ def _is_divisor(parent: ast.AST | None, node: ast.expr) -> bool:
 def _annealed(script: Script, counts: StepCounts) -> Iterator[ast.expr]:
     """The values in a loss, and phases, that follow a count of steps, unless the training is as long as they assume."""
     is_limited = any(True for _ in counts.limits())
-    found = (n for n in (*counts.in_losses(), *counts.phases()) if script.path(n) in script.files)
+    said = dict.fromkeys((*counts.in_losses(), *counts.phases()))
+    found = (n for n in said if script.path(n) in script.files)
     yield from () if is_limited else sorted(found, key=script.program.position)
 
 

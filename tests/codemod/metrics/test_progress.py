@@ -340,6 +340,56 @@ def test_phases_that_begin_or_end_at_a_count_of_steps(inside: str, within: str, 
     assert texts(StepCounts(facts.script.metrics).phases()) == found
 
 
+ADDED = """\
+step, weight, shown, pool = 0, 1.0, 0.0, []
+for epoch in range(3):
+    for i, (x, y) in enumerate(loader):
+        step += 1
+        out = model(x)
+        loss = weight * (out - y).pow(2).mean()
+        {inside}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "found"),
+    [
+        ("if step > 500: loss += out.abs().mean()", ["step > 500"]),
+        ("if i >= args.late and args.both: loss = loss + out.abs().mean()", ["i >= args.late and args.both"]),
+        ("loss = loss + out.mean() if step < 500 else loss", ["step < 500"]),
+        ("if step > 500: weight = 0.5", ["step > 500"]),
+        ("if step % 3 > 1: loss += out.abs().mean()", []),
+        ("if epoch > 1: loss += out.abs().mean()", []),
+        ("if i > 0: loss += out.abs().mean()", []),
+        ("if i < len(loader) - 1: loss += out.abs().mean()", []),
+        ("if step > 500: shown = out.mean().item()", []),
+        ("if step < 500: pool.append(out)\n        loss += pool[0].mean()", []),
+    ],
+)
+def test_parts_of_a_loss_that_begin_or_end_at_a_count_of_steps(inside: str, found: list[str]) -> None:
+    facts = Facts(script().partition("for epoch")[0] + ADDED.format(inside=inside))
+    assert texts(StepCounts(facts.script.metrics).in_losses()) == found
+
+
+PLACES = """\
+for i in range(0, len(x), 6):
+    {rows}
+    loss = model(rows).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_place_in_the_data_is_no_count_of_steps() -> None:
+    rows = "if i + 6 > len(x): rows = x[i:]\n    else: rows = x[i : i + 6]"
+    facts = Facts(script(set_up="x = torch.rand(20, 4)").partition("for epoch")[0] + PLACES.format(rows=rows))
+    assert texts(StepCounts(facts.script.metrics).in_losses()) == []
+
+
 COUNTING = """\
 size = 2
 total, count = 0.0, 0

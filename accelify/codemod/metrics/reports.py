@@ -451,7 +451,15 @@ class Reports:
         )
         node = definition.node
         is_own = is_left and self.ranks.given_by(definition).is_own and self._is_kept(node)
-        return is_own and not self._is_sum_of_losses(node) and not self._asks_for_data(node)
+        is_of_loss = self._is_sum_of_losses(node) or self._begins_sum_of_losses(definition, read)
+        return is_own and not is_of_loss and not self._asks_for_data(node)
+
+    def _begins_sum_of_losses(self, definition: Definition, read: ast.expr) -> bool:
+        """Whether the losses of later rounds are added to a value, `loss = first`, then `loss += other`."""
+        value = assigned_to(self.program, definition.node)
+        others = self.ranks.chains.definitions(read) - {definition}
+        is_added = any(self._adds_losses(d.node) for d in others if d.variable == definition.variable)
+        return is_added and value is not None and not self._has_no_graph(value)
 
     def _whole(self, read: ast.expr) -> ast.expr:
         """`state["weight"]`, where `state` is read."""
@@ -507,10 +515,22 @@ class Reports:
             yield from [value] if isinstance(value, ast.expr) else []
 
     def _is_sum_of_losses(self, node: ast.AST) -> bool:
-        """Whether a sum is of tensors with their graphs, on which a backward pass runs."""
+        """Whether a sum is of tensors with their graphs, on which a backward pass runs, or a part of it: `loss / n`."""
+        return self._adds_losses(node) or self._goes_on_with_loss(node)
+
+    def _adds_losses(self, node: ast.AST) -> bool:
         added = addition(self.ranks.chains, node)
         is_graph = added is not None and not all(map(self._has_no_graph, added.parts))
         return is_graph and without_gradients(self.program, node) is None
+
+    def _goes_on_with_loss(self, node: ast.AST) -> bool:
+        """Whether the variable of a backward pass is made of what it was, to which losses were added."""
+        value = assigned_to(self.program, node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if value is None or ast.unparse(node) not in map(ast.unparse, self.losses):
+            return False
+        parts = (n for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute)))
+        before = [n for n in parts if ast.unparse(n) == ast.unparse(node)]
+        return any(self._adds_losses(d.node) for n in before for d in self.ranks.chains.definitions(n))
 
     def _is_kept(self, node: ast.AST) -> bool:
         """Whether an update keeps what it is given: a module has done with it after its forward pass."""

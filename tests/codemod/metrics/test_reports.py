@@ -1229,3 +1229,41 @@ for x, y in DataLoader(rows, batch_size=2):
 def test_what_begins_anew_after_each_step_is_no_state(adds: str, read: str, ends: str, is_state: bool) -> None:
     found = Facts(TASKS.format(adds=adds, read=read, ends=ends)).script.metrics.reports
     assert any(r.about in (About.STATE, About.CARRIED) for r in found) is is_state
+
+
+SUMMED = """\
+is_first, total = True, 0.0
+for n, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    error = (model(x) - y).pow(2).mean()
+    if n % 4:
+        if is_first:
+            {first}
+            is_first = False
+        else:
+            {then}
+    else:
+        {last}
+        is_first = True
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "last", "is_state"),
+    [
+        ("loss = error", "loss += error", "loss = loss / 4", False),
+        ("loss = error * 2", "loss = loss + error", "loss = 0.25 * loss", False),
+        ("loss = error", "loss += error", "loss = loss * 0.25 + error", False),
+        ("total = error", "total += error", "loss = total / 4", False),
+        ("loss = error.detach()", "loss += error", "loss = loss / 4 + error", True),
+        ("kept = error", "kept = 2 * error", "loss = error + kept", True),
+    ],
+)
+def test_losses_that_are_added_up_for_one_backward_pass_are_no_state(
+    first: str, then: str, last: str, is_state: bool
+) -> None:
+    text = script().partition("for epoch")[0] + SUMMED.format(first=first, then=then, last=last)
+    found = script_of(text).metrics.reports
+    assert any(r.about in (About.STATE, About.CARRIED) for r in found) is is_state

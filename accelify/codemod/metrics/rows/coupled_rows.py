@@ -128,9 +128,9 @@ class _Rows:
         if isinstance(node, ast.BinOp):
             meet = self._multiply if isinstance(node.op, ast.MatMult) else self._meet
             return (node.left, node.right) if meet(node.left, node.right) else ()
-        if self._is(node, Trait.COUPLES):
-            return tuple(node.args[:1])
         given = self._given(node)
+        if self._is(node, Trait.COUPLES):
+            return tuple(g for g in given[:2] if self.kinds.of(g) != {"number"})
         if self._is_along_rows(node, given):
             return tuple(given[:1])
         if "torch.einsum" in (called := self.program.called(node)):

@@ -80,6 +80,11 @@ def found(step: str, before: str = "") -> list[str]:
         ("z = model(x)\nloss = nn.functional.linear(z, weights).mean()", []),
         ("z = model(x)\nloss = torch.mm(z, z.t().view(4, 2)).mean()", []),
         ("z = model(x)\nloss = torch.cdist(z, z).mean()", ["torch.cdist(z, z)"]),
+        ("z = model(x)\nloss = torch.cdist(z, y, 1).mean()", ["torch.cdist(z, y, 1)"]),
+        ("z = model(x)\nloss = nn.functional.pdist(z, 2).mean()", ["nn.functional.pdist(z, 2)"]),
+        ("z = model(x)\nloss = z.cov().mean()", ["z.cov()"]),
+        ("z = model(x)\nloss = torch.cdist(z, nn.functional.normalize(weights)).mean()", []),
+        ("z = model(x)\nloss = torch.cdist(model.weight, z).mean()", []),
         ("z = model(x)\nloss = (z[None] - z[:, None]).mean()", ["z[None] - z[:, None]"]),
         (
             "z = model(x)\nc = z.mean(1)\nloss = torch.cosine_similarity(z.unsqueeze(2), c[None].unsqueeze(0)).mean()",

@@ -11,6 +11,7 @@ from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.reports import About, Report, Reports
 from tests.codemod.facts import Facts
 from tests.codemod.metrics.facts import script_of, training
+from tests.codemod.pairs import run
 from tests.codemod.training_scripts import script
 
 
@@ -1267,3 +1268,38 @@ def test_losses_that_are_added_up_for_one_backward_pass_are_no_state(
     text = script().partition("for epoch")[0] + SUMMED.format(first=first, then=then, last=last)
     found = script_of(text).metrics.reports
     assert any(r.about in (About.STATE, About.CARRIED) for r in found) is is_state
+
+
+LAYERED = """\
+class Layered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        self.shares = None
+    def forward(self, x):
+        for layer in self.layers:
+            {set}
+            self.shares = torch.softmax(self.shares, -1)
+            x = {next}
+        return x.mean(1, keepdim=True)
+    def loss(self, out, y):
+        return (out - y).pow(2).mean() + self.shares.pow(2).mean()
+layered = Layered()
+optimizer = torch.optim.SGD(layered.parameters(), lr=0.1)
+"""
+TRAIN_LAYERED = "loss = layered.loss(layered(x), y); optimizer.zero_grad(); loss.backward(); optimizer.step()"
+
+
+@pytest.mark.parametrize(
+    ("given", "then", "is_state"),
+    [
+        ("self.shares = layer(x)", "x * self.shares", False),
+        ("self.shares = layer(x)", "x * self.shares.detach() + x", False),
+        ("if self.shares is None: self.shares = layer(x)", "x * self.shares", True),
+        ("self.shares = self.shares + layer(x)", "x * self.shares", True),
+    ],
+)
+def test_what_each_pass_sets_for_its_layers_is_no_state(given: str, then: str, is_state: bool) -> None:
+    before = LAYERED.replace("{set}", given).replace("{next}", then)
+    notes = [note.message for note in run(training(before=before, batch=TRAIN_LAYERED)).notes]
+    assert any("later losses" in n or "from one batch to the next" in n for n in notes) is is_state

@@ -310,7 +310,9 @@ class Running:
         for read in ast.walk(value):
             found = self.chains.definitions(read) if _is_read(read) else ()
             if definition in found:
-                return True
+                if not self._is_set_in_call(read, found):
+                    return True
+                continue
             local = [d for d in found if is_kept and d.kind is Kind.ASSIGNMENT and d not in seen]
             seen.update(local)
             for each in local:
@@ -318,6 +320,19 @@ class Running:
                 if made is not None and self._is_made_from(made, definition, seen):
                     return True
         return False
+
+    def _is_set_in_call(self, read: ast.AST, found: Iterable[Definition]) -> bool:
+        """Whether a function, all in one round, sets an attribute before it reads it: no earlier call's value is read.
+
+        Not by the statement of the read itself, but by one that came before.
+        """
+        frame = self.program.frame(read)
+        if not frame.is_function or any(n in self.rounds for n in self.program.loops_round(read)):
+            return False
+        here = self.program.statement(read)
+        kept = [d.node for d in found if d.variable.is_attribute and d.kind is Kind.ASSIGNMENT]
+        before = [n for n in kept if self.program.frame(n) is frame and self.program.statement(n) is not here]
+        return bool(before) and self.chains.flow(frame.node).is_covered(before, read)
 
     def _names_variable(self, node: ast.expr, variable: Variable) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute)) and self.chains.variable(node) == variable

@@ -40,6 +40,7 @@ from accelify.codemod.edits.values import (
     When,
     Wrap,
 )
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -641,14 +642,14 @@ def taken_out(changes: Iterable[Change]) -> set[ast.AST]:
     out: set[ast.AST] = set()
     for edit in edits_of(changes):
         if isinstance(edit, Remove):
-            out.update(ast.walk(edit.node))
+            out.update(walk(edit.node))
         elif isinstance(edit, DropArgument):
-            out.update(ast.walk(edit.argument))
+            out.update(walk(edit.argument))
         elif isinstance(edit, Unwrap):
-            out.update(n for part in edit.gone for n in ast.walk(part))
+            out.update(n for part in edit.gone for n in walk(part))
         elif isinstance(edit, Replace):
-            kept = {n for k in edit.keeps for n in ast.walk(k)}
-            out.update(n for n in ast.walk(edit.node) if n not in kept)
+            kept = {n for k in edit.keeps for n in walk(k)}
+            out.update(n for n in walk(edit.node) if n not in kept)
     return out
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.program import Program
@@ -99,10 +100,10 @@ class EarlyUses:
             return False
         writes = [w for w in frame.writes[text] if isinstance(w, ast.expr)]
         moved: set[ast.AST] = {w for w in writes if self.program.inside(w, start)}
-        read = next((n for n in ast.walk(start) if isinstance(n, ast.Name) and n.id == text and n not in moved), None)
+        read = next((n for n in walk(start) if isinstance(n, ast.Name) and n.id == text and n not in moved), None)
         if read is not None and not moved:
             moved = set(self.program.reaching(read, writes))
-        reads = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == text]
+        reads = [n for n in walk(node) if isinstance(n, ast.Name) and n.id == text]
         return bool(moved and reads) and all(moved.isdisjoint(self.program.reaching(n, writes)) for n in reads)
 
     def _is_asked_where(self, parameters: ast.Call) -> bool:
@@ -137,7 +138,7 @@ class EarlyUses:
             return False
         values = {v for part in given(call) for v in self.program.values(part)}
         run = {*self.program.flow.callees.get(call, ()), *(v.scope for v in values if isinstance(v, FunctionValue))}
-        inner = [n for part in given(call) for n in ast.walk(part) if isinstance(n, ast.Call)]  # `lambda m: ...`
+        inner = [n for part in given(call) for n in walk(part) if isinstance(n, ast.Call)]  # `lambda m: ...`
         return any(draws(self.program, c) for c in (call, *inner)) or any(function_draws(self.program, f) for f in run)
 
     def _is_copied(self, text: str, start: ast.stmt, end: ast.stmt, calls: Iterable[ast.Call]) -> bool:

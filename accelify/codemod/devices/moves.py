@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.devices.early_uses import EarlyUses
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.settings import is_default_setting
@@ -192,7 +193,7 @@ class Moves:
 
     def is_of_round(self, device: ast.expr, depth: int = 3) -> bool:
         """Whether a device is another in each round of a loop: that of a setting to be tried, of a CPU and a GPU."""
-        for name in (n for n in ast.walk(device) if isinstance(n, ast.Name) and depth):
+        for name in (n for n in walk(device) if isinstance(n, ast.Name) and depth):
             owner = self.program.scope(name).owner(name.id)
             writes = self.program.reaching(name, self.tracer.writes(owner, name.id)) if owner is not None else ()
             for write in writes:
@@ -210,7 +211,7 @@ class Moves:
         """`"cpu" if workers else model.device`, written here or returned by a function of the script's."""
         called = self.program.flow.callees.get(value, ()) if isinstance(value, ast.Call) else ()
         given = [value, *(r for r in returned(called) if r is not None)]
-        choices = (n for g in given for n in ast.walk(g) if isinstance(n, ast.IfExp))
+        choices = (n for g in given for n in walk(g) if isinstance(n, ast.IfExp))
         sides = (side for choice in choices for side in (choice.body, choice.orelse))
         owners = [self.program.values(s.value) for s in sides if isinstance(s, ast.Attribute) and s.attr == "device"]
         return any(not held or any(map(self.roles.is_module, held)) for held in owners)
@@ -385,7 +386,7 @@ class Moves:
 def _gives_another(statement: ast.stmt, text: str) -> bool:
     """Whether a statement binds a name to something else than what it holds: `net = Net().to(device)`."""
     value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-    return value is not None and text not in {ast.unparse(n) for n in ast.walk(value) if isinstance(n, ast.expr)}
+    return value is not None and text not in {ast.unparse(n) for n in walk(value) if isinstance(n, ast.expr)}
 
 
 def _received(statement: ast.AST | None, call: ast.Call, returned: ast.expr, text: str) -> str | None:
@@ -397,7 +398,7 @@ def _received(statement: ast.AST | None, call: ast.Call, returned: ast.expr, tex
     if isinstance(returned, ast.Tuple) and isinstance(target, ast.Tuple) and len(returned.elts) == len(target.elts):
         given, taken = returned.elts, target.elts
     places = [t for g, t in zip(given, taken, strict=True) if ast.unparse(g) == text]
-    is_once = sum(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(returned)) == 1
+    is_once = sum(isinstance(n, ast.expr) and ast.unparse(n) == text for n in walk(returned)) == 1
     return ast.unparse(places[0]) if places and is_once else None
 
 

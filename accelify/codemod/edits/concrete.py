@@ -13,6 +13,7 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from accelify.codemod.edits.values import AddParameter, DropParameter, Edit, Insert, Wrap
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files.parse import Parsed
 from accelify.errors import CannotParse
 
@@ -278,7 +279,7 @@ class _Folder:
 
     def _indent(self) -> str:
         """The first indentation of the file, which its new blocks get too."""
-        for node in ast.walk(self.parsed.tree):
+        for node in walk(self.parsed.tree):
             found = self._indent_of(node) if isinstance(node, ast.stmt) else ""
             if found:
                 return found

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Set
 import libcst as cst
 
 from accelify.codemod.edits.apply import Applied
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files.notebook import without_sources
 from accelify.codemod.files.parse import Parsed, nodes_of, parse, parse_text, without_warnings
 from accelify.codemod.semantics.control_flow import ControlFlow
@@ -221,7 +222,7 @@ def _unpacked(nodes: list[ast.AST]) -> set[ast.AST]:
     """Names that a tuple is unpacked into, or that a loop counts by: a script may well want only some of them."""
     targets: list[ast.expr] = [n.target for n in nodes if isinstance(n, (ast.For, ast.AsyncFor))]
     targets += [n for n in nodes if isinstance(n, (ast.Tuple, ast.List)) and isinstance(n.ctx, ast.Store)]
-    return {n for t in targets for n in ast.walk(t)}
+    return {n for t in targets for n in walk(t)}
 
 
 def _unused(scope: Scope, found: Counter[str], unpacked: set[ast.AST], read: set[tuple[Scope | None, str]]) -> None:

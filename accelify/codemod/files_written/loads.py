@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files_written.one_process import opened_round
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries.row import Effect, Trait
@@ -101,7 +102,7 @@ def _comes_first(files: Files, load: ast.Call, save: ast.Call) -> bool:
 
 def lists_files(effects: Effects, node: ast.AST) -> bool:
     """Whether code asks which files there are, itself or by a function: `os.listdir(folder)`."""
-    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    calls = (n for n in walk(node) if isinstance(n, ast.Call))
     asked = {use.call for call in calls for use in effects.of_call(call).files_read}
     return any(row.has(Trait.LISTS) for call in asked for row in effects.kinds.called(call) or ())
 

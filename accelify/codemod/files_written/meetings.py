@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.guards.guarding import Guarding, Run
 from accelify.codemod.files_written.loads import leads_to, lists_files
@@ -66,7 +67,7 @@ class Meetings:
         Or it removes one from a folder that they may still be listing: each would find other files.
         """
         guarding, program = self.guarding, self.guarding.program
-        inner = {n for s in run for n in ast.walk(s)}
+        inner = {n for s in run for n in walk(s)}
         calls = [n for n in inner if isinstance(n, ast.Call)]
         written = {guarding.uses.place_of(p): c for c in calls if guarding.alone.writes(c) for p in self._written(c)}
         removed = {c: paths for c in calls if (paths := self._removed(c))}
@@ -95,7 +96,7 @@ class Meetings:
         loops = [n for n in self.guarding.program.loops_round(first) if isinstance(n, ast.For) and self._is_own(n)]
         found = loops[-1] if loops else first
         lists = isinstance(found, ast.For) and any(
-            isinstance(n, ast.Call) and self._has(n, Trait.LISTS) for n in ast.walk(found.iter)
+            isinstance(n, ast.Call) and self._has(n, Trait.LISTS) for n in walk(found.iter)
         )
         return first if lists else found
 
@@ -167,7 +168,7 @@ class Meetings:
                 break
             if isinstance(around, ast.With) and any(_opens(i.context_expr) for i in around.items):
                 found = around
-            is_asked = isinstance(around, ast.If) and any(map(_asks_for_a_file, ast.walk(around.test)))
+            is_asked = isinstance(around, ast.If) and any(map(_asks_for_a_file, walk(around.test)))
             if isinstance(around, ast.If) and is_asked and program.block(around) != [found]:
                 found = around
             if isinstance(around, ast.If) and (asking := self._asked_above(around, around.test, writes)):
@@ -181,7 +182,7 @@ class Meetings:
 
     def are_in(self, statements: Iterable[ast.stmt], writes: Collection[ast.Call]) -> bool:
         """Whether one of some writes happens in some statements."""
-        calls = (n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call))
+        calls = (n for s in statements for n in walk(s) if isinstance(n, ast.Call))
         return any(c is w or leads_to(self.checks.stored, c, w) for c in calls for w in writes)
 
     def _asked_above(self, statement: ast.stmt, asking: ast.AST, writes: Collection[ast.Call]) -> ast.stmt | None:
@@ -214,7 +215,7 @@ class Meetings:
 
     def giving(self, node: ast.AST) -> Iterator[ast.stmt]:
         """The statements that give the names which some code reads their values."""
-        reads = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        reads = (n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
         definitions = (d for read in reads for d in self.ranks.chains.definitions(read))
         return (self.guarding.program.statement(d.node) for d in definitions)
 
@@ -225,7 +226,7 @@ class Meetings:
         """
         loops = self.guarding.program.loops_round(statement)
         own = [n for n in loops if isinstance(n, ast.stmt) and self._is_own(n)]
-        calls = [n for loop in own[-1:] for n in ast.walk(loop) if isinstance(n, ast.Call)]
+        calls = [n for loop in own[-1:] for n in walk(loop) if isinstance(n, ast.Call)]
         is_within = any(c is w or leads_to(self.checks.stored, c, w) for c in calls for w in writes)
         if is_within or statement in self.guarding.locks.held:
             return None
@@ -282,7 +283,7 @@ class Meetings:
         """The outermost loop round a statement in which nothing reads, nor is done together; else the statement."""
         alone, stored, found = self.guarding.alone, self.checks.stored, statement
         for loop in self.guarding.program.loops_round(statement):
-            inner = list(ast.walk(loop))
+            inner = list(walk(loop))
             calls = [n for n in inner if isinstance(n, ast.Call)]
             sources = [n.iter for n in inner if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension))]
             is_read = any(c is read or leads_to(stored, c, read) or alone.runs_together(c) for c in calls)

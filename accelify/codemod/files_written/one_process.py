@@ -13,6 +13,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
 from accelify.codemod.libraries.row import Effect as Does
@@ -73,7 +74,7 @@ class OneProcess:
 
     def does(self, statement: ast.stmt) -> Effect:
         """The strongest effect that a statement has."""
-        effects = [self.effect(n) for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        effects = [self.effect(n) for n in walk(statement) if isinstance(n, ast.Call)]
         return max((e for e in effects if e is not None), key=lambda e: e.value, default=Effect.NOTHING)
 
     def only_plots(self, statement: ast.stmt) -> bool:
@@ -327,14 +328,14 @@ class OneProcess:
 
     def is_calm(self, node: ast.expr) -> bool:
         """Whether evaluating an expression changes nothing and needs no other process."""
-        for part in ast.walk(node):
+        for part in walk(node):
             if isinstance(part, ast.Call) and self.effect(part) is None:
                 return False
             if isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
                 return False
             if isinstance(part, ast.comprehension) and self.hands_out_data(part.iter):
                 return False
-        filled = {n.id for c in ast.walk(node) if isinstance(c, ast.Call) for n in self.filled(c)}
+        filled = {n.id for c in walk(node) if isinstance(c, ast.Call) for n in self.filled(c)}
         summary = self.effects.of(node)
         changed = frozenset(place for place in summary.writes if place.name not in filled)
         return self._is_ones_own(replace(summary, writes=changed))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.ranks.shards import Loop
 from accelify.codemod.metrics.sums.reductions import bound_in
@@ -27,7 +28,7 @@ def counted_off(metrics: Metrics) -> Iterator[tuple[str, ast.expr]]:
     shards = metrics.ranks.shards
     for loop in (*shards.loops, *(r for r in shards.rounds if r not in shards.drawn)):
         counters = _counters(metrics, loop)
-        for node in (n for s in loop.body for n in ast.walk(s)):
+        for node in (n for s in loop.body for n in walk(s)):
             number = _number(metrics, loop, node, counters) if isinstance(node, ast.Subscript) else None
             asks = isinstance(node, ast.Call) and _asks_a_whole(metrics.measured, node)
             if (number is not None or asks) and _is_trained_on(metrics.measured, node, loop):
@@ -50,7 +51,7 @@ def _counters(metrics: Metrics, loop: Loop) -> set[str]:
     found: set[str] = set()
     if isinstance(loop, (ast.For, ast.AsyncFor)) and loop not in metrics.ranks.shards.loops:
         found |= names_in(loop.target)
-    for node in ast.walk(loop):
+    for node in walk(loop):
         is_read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
         if is_read and isinstance(node, ast.Name) and metrics.ranks.of(node).steps:
             found.add(node.id)
@@ -61,12 +62,12 @@ def _counters(metrics: Metrics, loop: Loop) -> set[str]:
 
 def _is_counted(value: ast.expr, counters: set[str]) -> bool:
     """`i * 4`, `order[i * 4 : i * 4 + 4]`, which is no data yet."""
-    is_plain = not any(isinstance(n, ast.Call) for n in ast.walk(value))
+    is_plain = not any(isinstance(n, ast.Call) for n in walk(value))
     return is_plain and bool(names_in(value) & counters)
 
 
 def _assigned(loop: Loop) -> Iterator[tuple[ast.expr, Set[str]]]:
-    for node in ast.walk(loop):
+    for node in walk(loop):
         if isinstance(node, ast.Assign):
             yield node.value, names_in(*node.targets) - {"_"}
 
@@ -80,7 +81,7 @@ def _asks_a_whole(measured: Measured, call: ast.Call) -> bool:
     made = [v.scope for v in program.values(iterator) if isinstance(v, Generated)]
     held = program.values(call)
     is_loaded = any(isinstance(v, Element) and measured.roles.is_loader(v.owner) for v in held)
-    read = (n for f in made for n in ast.walk(f.node) if isinstance(n, (ast.Name, ast.Attribute)))
+    read = (n for f in made for n in walk(f.node) if isinstance(n, (ast.Name, ast.Attribute)))
     is_loaded = is_loaded or any(map(measured.prepared.may_be_loader, read))
     return bool(made) and not is_loaded and not any(function_draws(program, f) for f in made)
 
@@ -97,7 +98,7 @@ def _is_trained_on(measured: Measured, picked: ast.AST, loop: Loop) -> bool:
     named: set[str] = {*names_in(*statement.targets)} - {"_"} if isinstance(statement, ast.Assign) else set()
     for _ in range(_DEPTH):
         named |= {name for value, names in _assigned(loop) for name in names if _is_made_of(value, named)}
-    computed = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and _computes(measured, n))
+    computed = (n for n in walk(loop) if isinstance(n, ast.Call) and _computes(measured, n))
     given = [a for call in computed for a in [*call.args, *(k.value for k in call.keywords)]]
     weighs = measured.prepared.is_sharded_sequence(loop)  # an item's weight; by a batch's number, a schedule's
     backwards = (b for b in measured.training.backwards if weighs and measured.program.inside(b, loop))
@@ -107,6 +108,6 @@ def _is_trained_on(measured: Measured, picked: ast.AST, loop: Loop) -> bool:
 
 def _is_made_of(value: ast.expr, named: Set[str]) -> bool:
     """Whether a value is made of what some names hold, other than by picking what they number."""
-    picking = {n for s in ast.walk(value) if isinstance(s, ast.Subscript) for n in ast.walk(s.slice)}
-    parts = (n for n in ast.walk(value) if n not in picking)
+    picking = {n for s in walk(value) if isinstance(s, ast.Subscript) for n in walk(s.slice)}
+    parts = (n for n in walk(value) if n not in picking)
     return any(isinstance(n, ast.Name) and n.id in named for n in parts)

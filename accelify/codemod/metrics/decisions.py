@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import partial
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.comparisons import Answer, LossComparisons, NumberChecks
@@ -110,7 +111,7 @@ def drawn_keys(metrics: Metrics, apart: Sequence[Choice], alike: Container[Choic
     """
     program, chains, training = metrics.measured.program, metrics.measured.chains, metrics.measured.training
     taken = [*training.steps, *(c for c in program.calls if metrics.ranks.shards.is_loader(program.iterator(c) or c))]
-    keys = (n.slice for c in taken for n in ast.walk(c) if isinstance(n, ast.Subscript))
+    keys = (n.slice for c in taken for n in walk(c) if isinstance(n, ast.Subscript))
     others = {c for c in apart if c not in alike}
     for key in (k for k in keys if isinstance(k, ast.Name) and _are_draws(metrics, k)):
         found = [d.node for d in chains.definitions(key)]
@@ -128,7 +129,7 @@ def _are_draws(metrics: Metrics, node: ast.expr) -> bool:
 
 def _asked_of(metrics: Metrics, test: ast.expr) -> set[Definition]:
     """Where a condition's variables get the values that are a process's own."""
-    asked = [n for n in ast.walk(test) if isinstance(n, ast.Name) and metrics.ranks.is_own(n)]
+    asked = [n for n in walk(test) if isinstance(n, ast.Name) and metrics.ranks.is_own(n)]
     return {d for n in asked for d in metrics.measured.chains.definitions(n)}
 
 
@@ -171,7 +172,7 @@ def repeated_by_length(metrics: Metrics, others: Container[ast.For]) -> Iterator
 def _is_of_episode(metrics: Metrics, listed: ast.expr) -> bool:
     """Whether ranks put items into a list, which is not drawn from, some more often than others."""
     program, chains = metrics.measured.program, metrics.measured.chains
-    nodes = list(ast.walk(listed))
+    nodes = list(walk(listed))
     is_asked = any(program.flow.callees.get(n) for n in nodes if isinstance(n, ast.Call))
     if is_asked or program.once(Effects).of(listed).draws:  # `random.sample(memory, 8)`
         return False
@@ -249,7 +250,7 @@ class FileQuestions:
 
     def are_in(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression looks for a file, itself, by a variable or by a function of the project's own."""
-        return any(self._is_one(n, depth) for n in ast.walk(node) if isinstance(n, (ast.Call, ast.Name)))
+        return any(self._is_one(n, depth) for n in walk(node) if isinstance(n, (ast.Call, ast.Name)))
 
     def _is_one(self, node: ast.Call | ast.Name, depth: int) -> bool:
         if isinstance(node, ast.Call):
@@ -279,10 +280,10 @@ def given_up(metrics: Metrics) -> Iterator[ast.Try]:
     program, training = metrics.measured.program, metrics.measured.training
     steps = JointSteps(metrics, {*training.backwards, *training.steps})
     for node in (n for parsed in program.files for n in parsed.parents if isinstance(n, ast.Try)):
-        inside = [n for s in node.body for n in ast.walk(s)]
+        inside = [n for s in node.body for n in walk(s)]
         if program.frame(node) not in program.reachable or steps.holds(inside):
             continue
-        left = (n for h in _errors(program, node, inside) for n in ast.walk(h) if isinstance(n, _GOES_ON))
+        left = (n for h in _errors(program, node, inside) for n in walk(h) if isinstance(n, _GOES_ON))
         if any(steps.are_left(n, node) for n in left) and any(_is_of_batch(metrics, n) for n in inside):
             yield node
 
@@ -304,7 +305,7 @@ def _is_stop(handler: ast.ExceptHandler) -> bool:
 
 
 def _caught(handler: ast.ExceptHandler) -> list[str]:
-    return [ast.unparse(n) for n in ast.walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
+    return [ast.unparse(n) for n in walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
 
 
 def _is_of_batch(metrics: Metrics, node: ast.AST) -> bool:
@@ -336,7 +337,7 @@ def _survived(
 def _goes_on(program: Program, handler: ast.ExceptHandler, is_step: bool) -> bool:
     """Whether a script may go on after an error of a step, or train again; what stops a run by hand is no error."""
     kinds = _GOES_ON if is_step else (ast.Continue,)
-    leaves = any(isinstance(n, kinds) for n in ast.walk(handler))
+    leaves = any(isinstance(n, kinds) for n in walk(handler))
     is_again = is_step or bool(program.loops_round(handler))
     return not _is_stop(handler) and is_again and (leaves or program.control_flow(handler).completes(handler.body[-1]))
 
@@ -365,9 +366,7 @@ def goes_by_size(metrics: Metrics, test: ast.expr) -> bool:
 def _asks_what_is_left(metrics: Metrics, test: ast.expr) -> bool:
     """Whether a condition asks how much of a batch a function of the script's own left: `len(x) > 1`, `x is None`."""
     asked = metrics.ranks.of(test).of(Mark.ROWS)
-    for compared in (
-        n for n in ast.walk(test) if isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.Is, ast.IsNot))
-    ):
+    for compared in (n for n in walk(test) if isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.Is, ast.IsNot))):
         if _may_be_none(metrics, compared.left):
             return True
         asked |= metrics.ranks.of(compared.left).of(Mark.BATCH)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries.row import SHOWN
 from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.facts import Metrics
@@ -41,7 +42,7 @@ class JointSteps:
 
     def are_in(self, loop: ast.For) -> bool:
         """Whether a round of a loop takes steps."""
-        return self.holds(n for s in loop.body for n in ast.walk(s))
+        return self.holds(n for s in loop.body for n in walk(s))
 
     def only_end_by(self, choice: Choice) -> bool:
         """Whether a condition takes no step, but leaves loops and functions that do."""
@@ -65,8 +66,8 @@ class JointSteps:
 
     def _only_leaves_out(self, side: Sequence[ast.stmt], other: Sequence[ast.stmt], choice: Choice) -> bool:
         """Whether one side of a condition leaves out a step of the other, or of what follows, and changes no object."""
-        left = [n for s in side for n in ast.walk(s) if self._are_left_by(n, choice)]
-        is_step = bool(left) or self.holds(n for s in other for n in ast.walk(s))
+        left = [n for s in side for n in walk(s) if self._are_left_by(n, choice)]
+        is_step = bool(left) or self.holds(n for s in other for n in walk(s))
         if not is_step or any(isinstance(n, ast.Raise) for n in left):
             return False
         done = [s for s in side if not (isinstance(s, ast.Expr) and self._clears_gradients(s.value))]
@@ -111,7 +112,7 @@ class JointSteps:
     def _holds_inside(self, statement: ast.AST) -> bool:
         """Whether something in a statement takes steps."""
         if statement not in self._holding:
-            self._holding[statement] = self.holds(ast.walk(statement))
+            self._holding[statement] = self.holds(walk(statement))
         return self._holding[statement]
 
     def _are_run_by(self, call: ast.Call) -> bool:

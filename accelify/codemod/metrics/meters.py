@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.rows.lists import Collected, Lists
 from accelify.codemod.metrics.rows.places import variable_of
@@ -73,7 +74,7 @@ class Metering:
 
     def _updates(self, loop: Loop) -> Iterator[tuple[ast.Call, str, Meter]]:
         """The updates of meters by what is not the time; a meter is a variable, or stands in one at a literal key."""
-        for call in (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)):
+        for call in (n for s in loop.body for n in walk(s) if isinstance(n, ast.Call)):
             updated = self.meters.updated_by(call)
             if updated is None:
                 continue
@@ -95,7 +96,7 @@ class Metering:
             for w in self.tracer.writes(frame, n)
             if (v := _value(self.tracer, w)) is not None
         ]
-        calls = [n for v in [value, *assigned] for n in ast.walk(v) if isinstance(n, ast.Call)]
+        calls = [n for v in [value, *assigned] for n in walk(v) if isinstance(n, ast.Call)]
         return any(names.is_clock(n) for c in calls for n in self.program.called(c))
 
     def _reads_after(self, name: str, loop: Loop) -> list[ast.Name]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import TypeGuard
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import SHOWN
 from accelify.codemod.metrics.facts import Loop, Metrics
@@ -44,7 +45,7 @@ def _bars(metrics: Metrics) -> Iterator[tuple[ast.expr, bool]]:
         updates = _updates(metrics, loop)
         heads = [a.items for a in program.ancestors(loop) if isinstance(a, (ast.With, ast.AsyncWith))]
         places = (loop.iter, *(item.context_expr for items in heads for item in items), *updates)
-        for call in dict.fromkeys(n for place in places for n in ast.walk(place) if isinstance(n, ast.Call)):
+        for call in dict.fromkeys(n for place in places for n in walk(place) if isinstance(n, ast.Call)):
             total = next((k.value for k in call.keywords if k.arg == "total"), None)
             if total is None or not _is_bar(metrics, call) or _is_length(metrics, total, loop):
                 continue
@@ -55,7 +56,7 @@ def _bars(metrics: Metrics) -> Iterator[tuple[ast.expr, bool]]:
 def _updates(metrics: Metrics, loop: Loop) -> dict[ast.Call, list[ast.expr]]:
     """The bars that a loop updates, each with what it adds: `n` of `bar.update(n)`."""
     found: dict[ast.Call, list[ast.expr]] = {}
-    for call in (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Call)):
+    for call in (n for statement in loop.body for n in walk(statement) if isinstance(n, ast.Call)):
         if isinstance(call.func, ast.Attribute) and call.func.attr == "update":
             for value in metrics.measured.program.values(call.func.value):
                 if isinstance(value, Made) and isinstance(value.node, ast.Call) and _is_bar(metrics, value.node):
@@ -71,7 +72,7 @@ def _is_length(metrics: Metrics, total: ast.expr, loop: ast.AST) -> bool:
     """Whether a number is the length of the very loader that a loop iterates over."""
     counted = sizes.measured(total)
     over = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
-    is_it = counted is not None and over is not None and ast.unparse(counted) in map(ast.unparse, ast.walk(over))
+    is_it = counted is not None and over is not None and ast.unparse(counted) in map(ast.unparse, walk(over))
     return is_it and not metrics.measured.prepared.is_sharded_sequence(loop)
 
 
@@ -156,7 +157,7 @@ class StepCounts:
     def intervals(self) -> Iterator[ast.AST]:
         """The conditions in training loops that come true at some counts of steps, but for those that step."""
         for loop in self.metrics.shared_loops:
-            for node in ast.walk(loop):
+            for node in walk(loop):
                 steps = isinstance(node, ast.If) and any(
                     self.program.inside(s, node) for s in self.metrics.measured.training.steps
                 )
@@ -169,7 +170,7 @@ class StepCounts:
         ends = {limit.test for limit in self.limits()}
         choices = (n for parsed in self.program.files for n in parsed.nodes if isinstance(n, ast.If))
         for choice in (c for c in choices if c.test not in ends):
-            compared = [n for n in ast.walk(choice.test) if isinstance(n, ast.Compare) and _is_threshold(n)]
+            compared = [n for n in walk(choice.test) if isinstance(n, ast.Compare) and _is_threshold(n)]
             if any(map(self._is_at_counts, compared)) and self._steps(choice):
                 yield choice.test
 
@@ -344,7 +345,7 @@ class StepCounts:
 
     def _is_sum(self, node: ast.expr) -> bool:
         """Whether a variable in an expression is a sum over the rounds of a loop."""
-        parts = (n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)))
+        parts = (n for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute)))
         found = (d for part in parts for d in self.chains.definitions(part))
         return any(self.metrics.ranks.running.loop_in(d) is not None for d in found)
 
@@ -375,7 +376,7 @@ class StepCounts:
         around = (loop for loops in self.metrics.measured.training.loops.values() for loop in loops)
         shared = filter(self._trains, self.metrics.shared_loops)
         within: list[ast.AST] = list(dict.fromkeys([*shared, *around]))
-        for node in dict.fromkeys(n for loop in within for n in ast.walk(loop)):
+        for node in dict.fromkeys(n for loop in within for n in walk(loop)):
             ends = self._ends(node, within) if isinstance(node, ast.If) else node in within
             if isinstance(node, (ast.If, ast.While)) and ends and self._is_at_counts(node.test):
                 yield node
@@ -383,14 +384,14 @@ class StepCounts:
     def _trains(self, loop: ast.AST) -> bool:
         """Whether a round of a loop learns, and does not just look at a batch."""
         program, backwards = self.program, self.metrics.measured.training.backwards
-        run = program.run_through([n for n in ast.walk(loop) if isinstance(n, ast.Call)])
+        run = program.run_through([n for n in walk(loop) if isinstance(n, ast.Call)])
         return any(program.inside(b, loop) or program.frame(b) in run for b in backwards)
 
     def caps(self) -> Iterator[ast.expr]:
         """The numbers of batches, alike in all processes, after which the head of a training loop ends it."""
         for loop in filter(self._trains, self.metrics.shared_loops):
             if not self.metrics.measured.prepared.is_sharded_sequence(loop):
-                calls = (n for n in ast.walk(loop.iter) if isinstance(n, ast.Call))
+                calls = (n for n in walk(loop.iter) if isinstance(n, ast.Call))
                 found = (n for call in calls for n in stops(self.chains, call))
                 yield from (n for n in found if not self._is_count(n) and not _is_none(n))
 
@@ -438,7 +439,7 @@ class StepCounts:
             return False
         if isinstance(loop, ast.While):
             return self._is_at_counts(loop.test)
-        parts = [n for n in ast.walk(loop.iter) if isinstance(n, ast.expr)]
+        parts = [n for n in walk(loop.iter) if isinstance(n, ast.expr)]
         is_range = any(isinstance(n, ast.Call) and n.args and _is_range(self.metrics, n) for n in parts)
         return is_range and loop.iter not in data.sources and not any(map(self._is_count, parts))
 
@@ -448,14 +449,14 @@ class StepCounts:
             for node in parsed.parents:
                 if not isinstance(node, (ast.Assert, ast.If)) or self.program.frame(node) not in self.program.reachable:
                     continue
-                parts = [n for n in ast.walk(node.test) if isinstance(n, ast.expr)]
+                parts = [n for n in walk(node.test) if isinstance(n, ast.expr)]
                 is_of_length = any(_has_length(self.metrics, part) for part in parts)
                 if (isinstance(node, ast.Assert) or _raises(node)) and is_of_length and self._is_at_counts(node.test):
                     yield node
 
     def _ends(self, node: ast.If, loops: Collection[ast.AST]) -> bool:
         """Whether a branch of a condition leaves one of some loops."""
-        leaving = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
+        leaving = [n for branch in (node.body, node.orelse) for s in branch for n in walk(s)]
         frame = self.program.frame(node)
         return any(
             isinstance(n, (ast.Break, ast.Return))
@@ -466,7 +467,7 @@ class StepCounts:
 
     def _is_at_counts(self, test: ast.expr) -> bool:
         """Whether a condition counts steps, and not only up to the first."""
-        for node in ast.walk(test):
+        for node in walk(test):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self.counts(node):
                 return True
             if isinstance(node, ast.Compare) and not _is_remainder(node.left) and self.counts(node):
@@ -491,12 +492,12 @@ class StepCounts:
         )
 
     def _is_group(self, node: ast.expr) -> bool:
-        if any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node)):
+        if any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in walk(node)):
             return True
         found = self.chains.definitions(node) if isinstance(node, ast.Name) else frozenset()
         holders = (self.program.parent(d.node) for d in found if d.kind in (Kind.LOOP, Kind.ASSIGNMENT))
         heads = [h.iter if isinstance(h, ast.For) else h.value for h in holders if isinstance(h, (ast.For, ast.Assign))]
-        return any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for h in heads for n in ast.walk(h))
+        return any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for h in heads for n in walk(h))
 
     def _steps_behind(self, node: ast.Assign | ast.AugAssign, depth: int = DEPTH) -> ast.AST | None:
         """Where a count of steps says what is set, or whether: the place itself, or a call under a condition."""
@@ -518,7 +519,7 @@ class StepCounts:
 
     def _is_by_count(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether a value is one part of as many as there are steps: `(high / low) ** (1 / len(loader))`."""
-        for part in ast.walk(node):
+        for part in walk(node):
             is_ratio = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div)
             if isinstance(part, ast.BinOp) and is_ratio and self._is_count(part.right):
                 return not self._is_count(part.left)
@@ -566,7 +567,7 @@ class StepCounts:
         if isinstance(node, ast.Call):
             callees = self.program.flow.callees.get(node, ())
             if callees:
-                returned = (n.value for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Return))
+                returned = (n.value for c in callees for n in walk(c.node) if isinstance(n, ast.Return))
                 return any(value is not None and self._follows(value, whole=whole) for value in returned)
             if (of := sizes.measured(node)) is not None:
                 return self._grows(of)
@@ -620,8 +621,8 @@ class StepCounts:
 
 def _ends_with_its_data(loop: ast.AST) -> bool:
     """Whether what catches the end of an iterator leaves the loop."""
-    handlers = (n for n in ast.walk(loop) if isinstance(n, ast.ExceptHandler))
-    return any(isinstance(n, (ast.Break, ast.Return)) for handler in handlers for n in ast.walk(handler))
+    handlers = (n for n in walk(loop) if isinstance(n, ast.ExceptHandler))
+    return any(isinstance(n, (ast.Break, ast.Return)) for handler in handlers for n in walk(handler))
 
 
 def _raises(node: ast.If) -> bool:
@@ -636,7 +637,7 @@ def _is_none(node: ast.expr) -> bool:
 def _is_threshold(node: ast.Compare) -> bool:
     """Whether a comparison asks which of two numbers is greater, and not in turns: `step % 3 > 1`."""
     is_ordered = any(isinstance(op, (ast.Gt, ast.GtE, ast.Lt, ast.LtE)) for op in node.ops)
-    return is_ordered and not any(map(_is_remainder, ast.walk(node)))
+    return is_ordered and not any(map(_is_remainder, walk(node)))
 
 
 def _is_remainder(node: ast.AST) -> bool:
@@ -676,9 +677,9 @@ def _is_overlong(metrics: Metrics, loop: Loop | ast.While, count: ast.expr) -> b
     """Whether a loop with a number of rounds asks for more batches than a process has of a shard."""
     if metrics.ranks.of(count).of(Mark.STEPS):
         return False
-    called = metrics.measured.program.run_through([n for n in ast.walk(loop) if isinstance(n, ast.Call)])
+    called = metrics.measured.program.run_through([n for n in walk(loop) if isinstance(n, ast.Call)])
     bodies = (loop, *sorted((f.node for f in called), key=metrics.measured.program.position))
-    asked = dict.fromkeys(n for body in bodies for n in ast.walk(body))
+    asked = dict.fromkeys(n for body in bodies for n in walk(body))
     return any(_runs_out(metrics, n, loop, called, _counts_all(metrics, count)) for n in asked)
 
 
@@ -756,7 +757,7 @@ def _ends(metrics: Metrics, sampler: ast.expr, depth: int = DEPTH) -> bool:
 def _is_finite(metrics: Metrics, sampler: Value, depth: int) -> bool:
     if isinstance(sampler, Instance):
         method = metrics.measured.program.flow.method(sampler.cls, "__iter__")
-        nodes = [*ast.walk(method.node)] if method is not None else []
+        nodes = [*walk(method.node)] if method is not None else []
         given = [n.iter for n in nodes if isinstance(n, (ast.For, ast.comprehension))]
         if not given or any(isinstance(n, ast.While) for n in nodes):
             return False
@@ -780,7 +781,7 @@ def _has_length(metrics: Metrics, number: ast.expr) -> bool:
 
 def _counts_all(metrics: Metrics, total: ast.expr) -> bool:
     """Whether a number is worked out from something else than the length of a prepared loader."""
-    nodes = [n for part in (total, *_given(metrics, total)) for n in ast.walk(part)]
+    nodes = [n for part in (total, *_given(metrics, total)) for n in walk(part)]
     counted = [of for n in nodes if (of := sizes.measured(n)) is not None]
     is_worked_out = bool(counted) or any(isinstance(n, ast.BinOp) for n in nodes)
     return is_worked_out and not any(map(metrics.measured.prepared.is_loader, counted))
@@ -807,7 +808,7 @@ class Ends:
         whole: list[Loop] = [d.loop for d in self.metrics.sharded if d.phase is None]
         whole += [n for n in self.metrics.shared_loops if self.metrics.measured.prepared.is_sharded_sequence(n)]
         for loop in whole:
-            pairs = (pair for s in loop.body for n in ast.walk(s) if (pair := self._measured(n, loop)) is not None)
+            pairs = (pair for s in loop.body for n in walk(s) if (pair := self._measured(n, loop)) is not None)
             yield from itertools.islice(pairs, 1)
 
     def _measured(self, node: ast.AST, loop: Loop) -> tuple[ast.expr, ast.expr] | None:
@@ -833,7 +834,7 @@ class Ends:
         return [g for call in calls for g in (*call.args, *(k.value for k in call.keywords))]
 
     def _is_length(self, node: ast.expr, source: str) -> bool:
-        named = [value for n in ast.walk(node) if isinstance(n, ast.Name) for value in _given(self.metrics, n)]
+        named = [value for n in walk(node) if isinstance(n, ast.Name) for value in _given(self.metrics, n)]
         return any(ast.unparse(of) == source for whole in (node, *named) for of in sizes.measured_in(whole))
 
     def _is_shown(self, node: ast.expr) -> bool:
@@ -844,5 +845,5 @@ class Ends:
 def _counters_of(loop: Loop) -> set[str]:
     """The variables that number the rounds of a loop: the first of `enumerate`, and those that grow by a constant."""
     numbered = loop.target.elts[:1] if isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.Call) else []
-    grown = (n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and isinstance(n.value, ast.Constant))
+    grown = (n for n in walk(loop) if isinstance(n, ast.AugAssign) and isinstance(n.value, ast.Constant))
     return {n.id for n in (*numbered, *(g.target for g in grown)) if isinstance(n, ast.Name)}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries.kinds import SEQUENCES
 from accelify.codemod.libraries.row import Rows, Trait
 from accelify.codemod.metrics.sums.zeros import is_zero
@@ -329,12 +330,12 @@ def _kept(test: ast.expr, taken: ast.AST, left: ast.AST, text: str) -> str | Non
 
 
 def _names(node: ast.AST, text: str) -> bool:
-    return any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(node))
+    return any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in walk(node))
 
 
 def additions_in(chains: Chains, loop: ast.AST) -> Iterator[Addition]:
     """The additions that a loop makes, in no function inside it."""
-    for node in ast.walk(loop):
+    for node in walk(loop):
         is_target = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store)
         if is_target or isinstance(node, ast.Call):
             found = addition(chains, node)
@@ -348,7 +349,7 @@ def additions_in(chains: Chains, loop: ast.AST) -> Iterator[Addition]:
 def added_in(loop: ast.AST) -> dict[str, list[ast.AugAssign | ast.Assign]]:
     """The variables to which a loop adds, with the statements that do."""
     found: dict[str, list[ast.AugAssign | ast.Assign]] = {}
-    for node in ast.walk(loop):
+    for node in walk(loop):
         target = _added_to(node)
         if target is not None:
             assert isinstance(node, (ast.AugAssign, ast.Assign))
@@ -397,7 +398,7 @@ class Renewals:
 
     def _are_set(self, call: ast.Call, name: str, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
         owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-        body = [n for s in loop.body for n in ast.walk(s)]
+        body = [n for s in loop.body for n in walk(s)]
         is_read = any(isinstance(n, ast.Attribute) and n.attr == name and ast.unparse(n.value) == owner for n in body)
         if not owner or is_read or call not in body:
             return False
@@ -439,7 +440,7 @@ class Renewals:
     def _uses(self, method: Scope, name: str) -> tuple[list[ast.Call], list[ast.Attribute], list[ast.AST]]:
         """The calls of a method that its own object gets, and the reads and stores of one attribute."""
         own = method.parameters[0].arg if method.parameters else ""
-        nodes = [n for s in method.body for n in ast.walk(s)]
+        nodes = [n for s in method.body for n in walk(s)]
         parts = [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == name and ast.unparse(n.value) == own]
         stores: list[ast.AST] = [n for n in parts if self._is_replaced(n)]
         calls = [n for n in nodes if isinstance(n, ast.Call) and _object(n) in (own, "super()")]

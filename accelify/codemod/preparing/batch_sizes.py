@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Role, Row, Rows, Trait
 from accelify.codemod.preparing.objects.preparation import Preparation
@@ -249,7 +250,7 @@ class _Fixed:
     def _steps(self) -> frozenset[ast.Call]:
         """The calls that a training step makes, also in the functions that it runs."""
         loops = (loop for loops in self.training.loops.values() for loop in loops)
-        calls = {n for loop in loops for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)}
+        calls = {n for loop in loops for s in loop.body for n in walk(s) if isinstance(n, ast.Call)}
         run = self.program.run_through(calls)
         return frozenset(calls.union(*(self.program.calls_in(f) for f in run)))
 
@@ -305,7 +306,7 @@ class _Fixed:
     def _reads_of_bound(self, statement: ast.AST) -> Iterator[ast.expr]:
         """Where the names are read that an assignment binds."""
         targets = statement.targets if isinstance(statement, ast.Assign) else []
-        for name in (n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)):
+        for name in (n for t in targets for n in walk(t) if isinstance(n, ast.Name)):
             owner = self.program.scope(name).owner(name.id)
             reads = self.program.reads_of(owner, name.id) if owner is not None else []
             yield from (r for r in reads if name in self.program.reaching(r, [name]))
@@ -332,7 +333,7 @@ class _Fixed:
 
     def _find_is_of_batch(self, node: ast.AST, depth: int = 4) -> bool:
         """Whether an expression has the rows of a batch of a prepared loader."""
-        reads = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        reads = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         held = {v for n in reads for v in self.program.values(n)}
         if any(isinstance(v, Element) and v.owner in self.loaders for v in held):
             return True
@@ -426,7 +427,7 @@ class _Fixed:
     def _comparisons(self) -> tuple[ast.Compare, ...]:
         """What the training compares."""
         loops = sorted({loop for loops in self.training.loops.values() for loop in loops}, key=self.program.position)
-        return tuple(dict.fromkeys(n for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Compare)))
+        return tuple(dict.fromkeys(n for loop in loops for n in walk(loop) if isinstance(n, ast.Compare)))
 
 
 def is_same_size(tracer: Tracer, size: ast.expr, given: ast.expr, name: str = "") -> bool:

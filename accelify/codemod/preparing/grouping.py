@@ -9,6 +9,7 @@ from functools import cache
 
 from accelify.codemod.edits.inserted import Inserted
 from accelify.codemod.edits.values import Insert
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.effects import Effects
@@ -106,7 +107,7 @@ class Grouper:
     def _meets_batch(self, item: Item, statements: Sequence[ast.stmt]) -> bool:
         """Whether statements run a model on a loader's batch, and have not moved it before."""
         plain = [s for s in statements if not isinstance(s, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))]
-        calls = [n for s in plain if item.kind == "model" for n in ast.walk(s) if isinstance(n, ast.Call)]
+        calls = [n for s in plain if item.kind == "model" for n in walk(s) if isinstance(n, ast.Call)]
         run = [c for c in calls if ast.unparse(c.func) == item.text and any(map(self._is_of_batch, c.args))]
         moved = [c for c in calls if isinstance(c.func, ast.Attribute) and methods.moves_to_device(c.func.attr)]
         moved = [
@@ -126,12 +127,12 @@ class Grouper:
 
     def _is_of_batch(self, given: ast.expr) -> bool:
         """Whether something may be (a part of) what a loader gives, where it is read."""
-        names = [n for n in ast.walk(given) if isinstance(n, ast.Name)]
+        names = [n for n in walk(given) if isinstance(n, ast.Name)]
         bound = [w for n in names for w in self.program.reaching(n, self._writes(self.program.frame(n), n.id))]
         statements = {self.program.statement(w) for w in bound}
         return any(isinstance(v, Element) for n in names for v in self.program.values(n)) and any(
             isinstance(s, (ast.For, ast.AsyncFor))
-            or (isinstance(s, ast.Assign) and any(map(self.program.iterator, ast.walk(s.value))))
+            or (isinstance(s, ast.Assign) and any(map(self.program.iterator, walk(s.value))))
             for s in statements
         )
 
@@ -207,7 +208,7 @@ class Grouper:
         if frame not in self._targets:
             found: dict[str, list[ast.expr]] = {}
             of_module = frame.kind == "module"
-            for node in self.program.parsed(frame.node).nodes if of_module else ast.walk(frame.node):
+            for node in self.program.parsed(frame.node).nodes if of_module else walk(frame.node):
                 is_target = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
                     node.ctx, ast.Store
                 )
@@ -223,8 +224,8 @@ class Grouper:
 
     def _is_needed_in(self, node: ast.stmt, item: Item) -> bool:
         """Whether a branch trains, or iterates over a loader that one of them binds: `batches = iter(make())`."""
-        plain = [s for s in ast.walk(node) if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], item.text)]
-        headers = [s.iter for s in ast.walk(node) if isinstance(s, (ast.For, ast.AsyncFor))]
+        plain = [s for s in walk(node) if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], item.text)]
+        headers = [s.iter for s in walk(node) if isinstance(s, (ast.For, ast.AsyncFor))]
         return any(self._uses(s, item) for s in [*plain, *headers])
 
     def _is_elif(self, node: ast.If) -> bool:
@@ -302,7 +303,7 @@ class Grouper:
     def _gives_another(self, statement: ast.stmt, text: str) -> bool:
         """Whether a statement gives a name a value that is not made of the one that it held."""
         is_bound = isinstance(statement, ast.Assign) and self._binds([statement], text)
-        return is_bound and not any(ast.unparse(n) == text for n in ast.walk(statement.value))  # type: ignore[attr-defined]  # an assignment
+        return is_bound and not any(ast.unparse(n) == text for n in walk(statement.value))  # type: ignore[attr-defined]  # an assignment
 
     def _is_before(self, group: Group, block: list[ast.stmt]) -> bool:
         """Whether a group that is made already is on every way to a block: it stands there, or in one round it."""
@@ -325,7 +326,7 @@ class Grouper:
         """Whether a statement draws weights of some models anew: `net.apply(init)`, `net.reset_parameters()`."""
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
-        parts = list(ast.walk(statement))
+        parts = list(walk(statement))
         calls = [n for n in parts if isinstance(n, ast.Call)]
         owners = {text.rpartition(".")[0] for text in models}  # `self`, of `self.net`
         if any(self._runs_on_parts(c, owners) for c in calls):
@@ -353,14 +354,14 @@ class Grouper:
         if item.kind == "loader":
             base = item.text.split("[")[0]
             members = {
-                n.value for n in ast.walk(statement) if isinstance(n, ast.Attribute)
+                n.value for n in walk(statement) if isinstance(n, ast.Attribute)
             }  # `loader.dataset` needs nothing
             return any(
                 isinstance(n, (ast.Name, ast.Attribute))
                 and isinstance(n.ctx, ast.Load)
                 and n not in members
                 and ast.unparse(n) == base
-                for n in ast.walk(statement)
+                for n in walk(statement)
             )
         if trains(self.program, self.training, statement):
             return True
@@ -378,7 +379,7 @@ def trains(program: Program, training: Training, statement: ast.AST) -> bool:
     """Whether a statement has a backward pass, or calls what has one."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
         return False
-    if any(n in training.backwards for n in ast.walk(statement) if isinstance(n, ast.Call)):
+    if any(n in training.backwards for n in walk(statement) if isinstance(n, ast.Call)):
         return True
     return not training.frames.isdisjoint(_called_in(program, statement))
 
@@ -390,7 +391,7 @@ def any_trains(program: Program, training: Training, block: Sequence[ast.stmt]) 
 
 def _called_in(program: Program, statement: ast.AST) -> set[Scope]:
     """The functions that the calls in a statement may run."""
-    calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+    calls = (n for n in walk(statement) if isinstance(n, ast.Call))
     return {function for call in calls for function in program.flow.callees.get(call, ())}
 
 
@@ -402,19 +403,19 @@ def _unparsed(text: str) -> str:
 
 def _read_in(statement: ast.AST) -> Iterator[ast.expr]:
     """The variables that a statement reads."""
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
             yield node
 
 
 def _simple_in(statement: ast.stmt) -> list[ast.AST]:
     """The statements in another one that hold no others, and what its loops go over."""
-    inside = [n for n in ast.walk(statement) if isinstance(n, ast.stmt)]
+    inside = [n for n in walk(statement) if isinstance(n, ast.stmt)]
     simple = [s for s in inside if not any(isinstance(c, ast.stmt) for c in ast.iter_child_nodes(s))]
     return [*simple, *(s.iter for s in inside if isinstance(s, (ast.For, ast.AsyncFor)))]
 
 
 def _column(item: Item) -> int:
     """Where in its statement an item gets its name; -1 where it does not."""
-    named = [n for n in ast.walk(item.statement or ast.Pass()) if isinstance(n, (ast.Name, ast.Attribute))]
+    named = [n for n in walk(item.statement or ast.Pass()) if isinstance(n, (ast.Name, ast.Attribute))]
     return min((n.col_offset for n in named if ast.unparse(n) == item.text), default=-1)

@@ -24,6 +24,7 @@ from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Loaded, Obstacle, Remark, Replace
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files_written.facts import Save
 from accelify.codemod.files_written.loads import (
     is_loaded_later,
@@ -234,7 +235,7 @@ def _taken(script: Script) -> set[ast.AST]:
     seen = set[ast.AST]()
     while wanted:
         node = wanted.pop()
-        found |= {n for n in ast.walk(node) if isinstance(n, ast.Call) and "torch.load" in script.program.called(n)}
+        found |= {n for n in walk(node) if isinstance(n, ast.Call) and "torch.load" in script.program.called(n)}
         given = {
             s.iter if isinstance(s, (ast.For, ast.AsyncFor)) else s for s in script.written.meetings.giving(node)
         } - seen
@@ -358,9 +359,7 @@ def _waits_after(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Ca
     left = [s for s in saves if any(is_loaded_later(script.written.stored, load, path, s) for load, path in loads)]
     for frame in _trained_in(script):
         for statement in reversed(getattr(frame.node, "body", [])):
-            calls = (
-                [] if isinstance(statement, ast.Return) else [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
-            )
+            calls = [] if isinstance(statement, ast.Return) else [n for n in walk(statement) if isinstance(n, ast.Call)]
             done = [s for s in left if any(c is s or leads_to(script.written.stored, c, s) for c in calls)]
             if done:
                 left = [s for s in left if s not in done]

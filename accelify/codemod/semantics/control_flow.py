@@ -15,6 +15,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.semantics.flow_graph import (
     Frame,
     Graph,
@@ -57,7 +58,7 @@ class Choice:
 
     def nodes(self) -> Iterator[ast.AST]:
         """All that the condition decides about."""
-        return (n for part in self.parts for n in ast.walk(part))
+        return (n for part in self.parts for n in walk(part))
 
 
 def choices(node: ast.AST) -> Iterator[Choice]:

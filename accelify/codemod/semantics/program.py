@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import TypeVar, cast
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.libraries import methods, names, table
@@ -43,6 +44,8 @@ class Program:
             self.flow = Flow(files, project, named, plain)
         self.files = list(files)
         self.named = list(named)
+        self._scope_of = self.flow.scope_of
+        self._parents = files[0].parents if len(files) == 1 else _united([f.parents for f in files])
         self._once: dict[Callable[[Program], object], object] = {}
 
     def once(self, make: Callable[[Program], T]) -> T:
@@ -61,17 +64,11 @@ class Program:
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""
-        found = self.flow.scope_of.get(node)
+        found = self._scope_of.get(node)
         while found is None:
-            node = self._parent_of_unvisited(node)
-            found = self.flow.scope_of.get(node)
+            node = self._parents[node]
+            found = self._scope_of.get(node)
         return found
-
-    def _parent_of_unvisited(self, node: ast.AST) -> ast.AST:
-        for parsed in self.files:
-            if node in parsed.parents:
-                return parsed.parents[node]
-        raise LookupError(node)
 
     def frame(self, node: ast.AST) -> Scope:
         """The function, class or module that a node's statement belongs to."""
@@ -83,11 +80,11 @@ class Program:
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node that holds a node."""
-        return self.parsed(node).parents.get(node)
+        return self._parents.get(node)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes round a node, from the inside out."""
-        parents = self.parsed(node).parents
+        parents = self._parents
         current = parents.get(node)
         while current is not None:
             yield current
@@ -95,13 +92,16 @@ class Program:
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that holds a node."""
-        if isinstance(node, ast.stmt):
-            return node
-        return next(a for a in self.ancestors(node) if isinstance(a, ast.stmt))
+        while not isinstance(node, ast.stmt):
+            node = self._parents[node]
+        return node
 
     def inside(self, node: ast.AST, outer: ast.AST) -> bool:
         """Whether a node is (in) another."""
-        return node is outer or any(a is outer for a in self.ancestors(node))
+        current: ast.AST | None = node
+        while current is not None and current is not outer:
+            current = self._parents.get(current)
+        return current is not None
 
     def in_rounds(self, node: ast.AST, loop: ast.AST) -> bool:
         """Whether a node is in a loop, but not in an `else` that always runs once its rounds are over."""
@@ -110,7 +110,7 @@ class Program:
     def after_rounds(self, loop: ast.AST) -> list[ast.stmt]:
         """The `else` of a loop that nothing breaks out of."""
         orelse = loop.orelse if isinstance(loop, LOOPS) else []
-        breaks = (n for n in ast.walk(loop) if isinstance(n, ast.Break)) if orelse else ()
+        breaks = (n for n in walk(loop) if isinstance(n, ast.Break)) if orelse else ()
         return [] if any(self.loops_round(n)[0] is loop for n in breaks) else orelse
 
     def binding(self, target: ast.AST) -> tuple[tuple[int, ...], ast.AST | None]:
@@ -561,6 +561,14 @@ class Program:
         for call, run in self.flow.run_inside.items():
             found.setdefault(self.frame(call), []).extend(run)
         return found
+
+
+def _united(parents: Sequence[dict[ast.AST, ast.AST]]) -> dict[ast.AST, ast.AST]:
+    """What holds each node of several files."""
+    found: dict[ast.AST, ast.AST] = {}
+    for each in parents:
+        found.update(each)
+    return found
 
 
 def _is_given(value: Value) -> bool:

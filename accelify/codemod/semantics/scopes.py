@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from accelify.codemod.files.nodes import walk
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -344,20 +346,20 @@ def method_of_call(node: ast.AST | None) -> str:
 
 def names_in(*nodes: ast.AST) -> frozenset[str]:
     """The names in expressions or statements, read or written."""
-    return frozenset(n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
+    return frozenset(n.id for node in nodes for n in walk(node) if isinstance(n, ast.Name))
 
 
 def names_read_in(*nodes: ast.AST) -> frozenset[str]:
     """The names whose values expressions or statements use."""
     return frozenset(
-        n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        n.id for node in nodes for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     )
 
 
 def names_written_in(*nodes: ast.AST) -> frozenset[str]:
     """The names that statements give a value to."""
     return frozenset(
-        n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id for node in nodes for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     )
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.options import Runtime
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer
@@ -157,6 +158,6 @@ def _training_calls(program: Program, training: Training, loop: ast.For) -> Iter
     """The backward passes and steps of a loop, and the calls of functions that hold some."""
     trains = [*training.backwards, *training.steps]
     frames = {program.frame(c) for c in trains}
-    for node in (n for s in loop.body for n in ast.walk(s)):
+    for node in (n for s in loop.body for n in walk(s)):
         if isinstance(node, ast.Call) and (node in trains or program.run_through([node]) & frames):
             yield node

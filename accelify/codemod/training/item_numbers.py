@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.effects.effects import Effects
@@ -58,10 +59,10 @@ def read_behind(program: Program, loop: Loop, source: ast.expr) -> Iterator[ast.
     """The state of an iterator that a loop reads and that is already at later items: `data.where`."""
     making = set(_making(program, source))
     written = {(maker, place) for maker in making for place in _set_for_each(program, maker)}
-    calls = (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call))
+    calls = (n for s in loop.body for n in walk(s) if isinstance(n, ast.Call))
     called = {f for call in calls for f in program.flow.callees.get(call, ())}
     frames = sorted(program.run_from(called) - making, key=lambda f: f.qualified_name) if written else []
-    nodes = dict.fromkeys(n for part in (*loop.body, *(f.node for f in frames)) for n in ast.walk(part))
+    nodes = dict.fromkeys(n for part in (*loop.body, *(f.node for f in frames)) for n in walk(part))
     for node in (n for n in nodes if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)):
         if any(_is_at(program, node, maker, place) for maker, place in written):
             yield node
@@ -69,7 +70,7 @@ def read_behind(program: Program, loop: Loop, source: ast.expr) -> Iterator[ast.
 
 def _making(program: Program, source: ast.expr) -> Iterator[Scope]:
     """The project's functions that make the items of something."""
-    for value in (v for n in ast.walk(source) if isinstance(n, ast.expr) for v in program.values(n)):
+    for value in (v for n in walk(source) if isinstance(n, ast.expr) for v in program.values(n)):
         if isinstance(value, Generated):
             yield value.scope
         elif isinstance(value, Instance):
@@ -79,7 +80,7 @@ def _making(program: Program, source: ast.expr) -> Iterator[Scope]:
 
 def _set_for_each(program: Program, maker: Scope) -> frozenset[Place]:
     """The state that a function writes for each item: a generator in its loops, `__next__` altogether."""
-    loops = [n for s in maker.body for n in ast.walk(s) if isinstance(n, LOOPS)] if maker.generates else maker.body
+    loops = [n for s in maker.body for n in walk(s) if isinstance(n, LOOPS)] if maker.generates else maker.body
     return program.once(Effects).of(*loops).writes if maker.generates or maker.name != "__iter__" else frozenset()
 
 
@@ -112,7 +113,7 @@ class ItemNumbers:
         for node in nodes_in(loop):
             if isinstance(node, ast.If) and (names_in(node.test) & numbers or _sizes(node.test) & sliced):
                 steers = self._steers(node, leaving=loop)
-                if steers or any(isinstance(n, (ast.Mod, ast.Eq)) for n in ast.walk(node.test)):
+                if steers or any(isinstance(n, (ast.Mod, ast.Eq)) for n in walk(node.test)):
                     yield node, steers  # else it only finds where the data end
             elif sets_learning_rate(node) and names_in(node.value) & numbers:
                 yield node, True
@@ -122,7 +123,7 @@ class ItemNumbers:
         sources = OwnData(self.program, self.roles, self.tracer, Iterables(self.program, self.roles, self.tracer))
         for test in sources.chosen(loop):
             sides = [test.left, *test.comparators]
-            named = [[n for n in ast.walk(side) if isinstance(n, ast.Name)] for side in sides]
+            named = [[n for n in walk(side) if isinstance(n, ast.Name)] for side in sides]
             if all(any(map(self.tracer.is_numbered, each)) for each in named):
                 yield test
 
@@ -133,7 +134,7 @@ class ItemNumbers:
         for node in nodes_in(loop):
             if not isinstance(node, ast.If):
                 continue
-            for test in (n for n in ast.walk(node.test) if isinstance(n, ast.Compare) and len(n.ops) == 1):
+            for test in (n for n in walk(node.test) if isinstance(n, ast.Compare) and len(n.ops) == 1):
                 sides = [test.left, test.comparators[0]]
                 whole = [s for s in sides if self._named(s) & told or self._is_whole(s, is_own)]
                 counted = [s for s in sides if names_in(s) & rounds]
@@ -159,7 +160,7 @@ class ItemNumbers:
                 continue
             if any(is_own(of) for t in strides[:1] for of in sizes.measured_in(t)):
                 continue
-            numbers = {name for name, value in assigned_in(loop) if total in ast.walk(value)}
+            numbers = {name for name, value in assigned_in(loop) if total in walk(value)}
             held = calculated(numbers, loop) if numbers else numbers
             tests = [n for n in nodes_in(loop) if isinstance(n, ast.If) and _picks(n.test, held, total)]
             if tests:
@@ -169,12 +170,12 @@ class ItemNumbers:
         """Whether a term multiplies the number of another loop's round: `epoch * batches`, `(epoch - 1) * batches`."""
         if not isinstance(term, ast.BinOp) or not isinstance(term.op, ast.Mult):
             return False
-        named = [n for n in ast.walk(term) if isinstance(n, ast.Name)]
+        named = [n for n in walk(term) if isinstance(n, ast.Name)]
         return any(n.id not in rounds and self.tracer.is_numbered(n) for n in named)
 
     def _named(self, node: ast.expr) -> set[str]:
         """The variables in an expression; not `config` of `config.patience`, which is another of its numbers."""
-        named = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+        named = (n for n in walk(node) if isinstance(n, ast.Name))
         return {n.id for n in named if not isinstance(self.program.parent(n), ast.Attribute)}
 
     @staticmethod
@@ -200,7 +201,7 @@ class ItemNumbers:
     def _item_numbers(self, loop: ast.For) -> set[str]:
         """The variables that number the items that are sharded: `i` of `for i in bar`, where `bar = tqdm(range(n))`."""
         held = set(self._looked_through(self.program.values(self.tracer.inside(loop.iter, "reversed"))))
-        targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+        targets = [n for n in walk(loop.target) if isinstance(n, ast.Name)]
         return {t.id for t in targets if _are_numbers(self.program.values(t), held)}
 
     def _looked_through(self, values: Values, depth: int = _DEPTH) -> Iterator[Value]:
@@ -219,7 +220,7 @@ class ItemNumbers:
             if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name) and ast.unparse(n.value) == "1"
         }
         if isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple):
-            called = [self.program.called(n) for n in ast.walk(loop.iter) if isinstance(n, ast.Call)]
+            called = [self.program.called(n) for n in walk(loop.iter) if isinstance(n, ast.Call)]
             found |= names_in(loop.target.elts[0]) if any("enumerate" in names for names in called) else set()
         return found
 
@@ -228,13 +229,9 @@ class ItemNumbers:
         if not isinstance(loop, ast.For):
             return set()
         made = [c[-1].value for c in self.tracer.chains(self.tracer.inside(loop.iter)) if c[-1].value is not None]
-        given = [a for m in made for n in ast.walk(m) if isinstance(n, ast.Call) for a in n.args]
+        given = [a for m in made for n in walk(m) if isinstance(n, ast.Call) for a in n.args]
         makers = (
-            f
-            for m in made
-            for n in ast.walk(m)
-            if isinstance(n, ast.Call)
-            for f in self.program.flow.callees.get(n, ())
+            f for m in made for n in walk(m) if isinstance(n, ast.Call) for f in self.program.flow.callees.get(n, ())
         )
         asked = {name for f in makers for name in f.reads if not f.binds(name)}
         is_prepared = any(self.roles.is_loader(v) for m in made for v in self.program.values(m))
@@ -242,7 +239,7 @@ class ItemNumbers:
 
     def _is_whole(self, node: ast.expr, is_own: Callable[[ast.expr], bool], depth: int = _DEPTH) -> bool:
         """Whether an expression counts all the data: it asks for the length of what is no prepared loader."""
-        for each in ast.walk(node):
+        for each in walk(node):
             counted = sizes.measured(each)
             if counted is not None:
                 if not is_own(counted) and not self.roles.is_part_of_a_batch(counted):
@@ -263,7 +260,7 @@ class ItemNumbers:
             or sets_learning_rate(inner)
             or (isinstance(inner, ast.Call) and self._steps(inner))
             for statement in [*node.body, *node.orelse]
-            for inner in ast.walk(statement)
+            for inner in walk(statement)
         )
 
     def _leaves(self, leaving: ast.AST, node: ast.If, loop: Loop) -> bool:
@@ -271,7 +268,7 @@ class ItemNumbers:
         around = [a for a in self.program.ancestors(leaving) if isinstance(a, LOOPS)]
         if not isinstance(leaving, (ast.Break, ast.Continue)) or around[0] is loop:
             return True
-        calls = (n for n in ast.walk(around[0]) if isinstance(n, ast.Call))
+        calls = (n for n in walk(around[0]) if isinstance(n, ast.Call))
         trains = any(call in self.training.backwards or self._steps(call) for call in calls)
         return trains and not self.program.inside(around[0], node)
 
@@ -302,7 +299,7 @@ def _terms(total: ast.expr) -> Iterator[ast.expr]:
 
 def _picks(test: ast.expr, numbers: Collection[str], total: ast.AST) -> bool:
     """Whether a condition holds for some values of a number alone: `step % 100 == 0`."""
-    nodes = list(ast.walk(test))
+    nodes = list(walk(test))
     is_asked = total in nodes or not names_in(test).isdisjoint(numbers)
     return is_asked and any(isinstance(n, (ast.Mod, ast.Eq)) for n in nodes)
 
@@ -310,7 +307,7 @@ def _picks(test: ast.expr, numbers: Collection[str], total: ast.AST) -> bool:
 def _sizes(test: ast.expr) -> set[str]:
     """The variables whose length a condition asks for: `len(x)`, `x.shape[0]`, `x.size(0)`."""
     found: set[str] = set()
-    for node in ast.walk(test):
+    for node in walk(test):
         if isinstance(node, ast.Attribute) and (methods.is_about(node.attr) or methods.is_size(node.attr)):
             found |= names_in(node.value)
         elif (rows := sizes.measured(node)) is not None:

@@ -6,6 +6,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
 from accelify.codemod.semantics import sizes
@@ -120,7 +121,7 @@ def is_for_inputs(
     `net(image).sum().backward()`, then `image.data.add_(image.grad)`, and `net.zero_grad()` before the next step.
     """
     flow, frame = program.control_flow(backward), program.frame(backward)
-    owners = [n.value for n in ast.walk(frame.node) if isinstance(n, ast.Attribute) and n.attr == "grad"]
+    owners = [n.value for n in walk(frame.node) if isinstance(n, ast.Attribute) and n.attr == "grad"]
     read = [n for n in owners if not is_alike(n) and flow.reaches(backward, n)]
     calls = program.calls_in(frame)
     clearing = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "zero_grad"]

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.libraries.row import Trait
@@ -33,7 +34,7 @@ class CachedCode:
     def found(self) -> set[ast.AST]:
         """All the code of caches."""
         first = [*self.caches.first, *self._told_to_go_first]
-        return with_functions(self.program, {n for s in first for n in ast.walk(s)})
+        return with_functions(self.program, {n for s in first for n in walk(s)})
 
     @property
     def _told_to_go_first(self) -> Iterator[ast.stmt]:
@@ -62,21 +63,21 @@ class CachedCode:
 
     def _is_made_by_all(self, statement: ast.stmt) -> bool:
         """Whether a statement makes a file where it is missing that no wait follows: each process makes it, then."""
-        calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        calls = [n for n in walk(statement) if isinstance(n, ast.Call)]
         run = self.program.run_through(calls) if self._uncached else frozenset()
-        is_within = not self._uncached.isdisjoint(ast.walk(statement))
+        is_within = not self._uncached.isdisjoint(walk(statement))
         return is_within or any(self.program.frame(choice) in run for choice in self.caches.uncached)
 
     @cached_property
     def _uncached(self) -> set[ast.AST]:
-        return {n for choice in self.caches.uncached for s in self.caches.parts(choice) for n in ast.walk(s)}
+        return {n for choice in self.caches.uncached for s in self.caches.parts(choice) for n in walk(s)}
 
     def is_written_anew(self, node: ast.AST, *, in_all: bool = False) -> bool:
         """Whether code of a cache writes or removes files that the process which came first has made; it does so again.
 
         in_all: all that it writes.
         """
-        written = [c for c in ast.walk(node) if isinstance(c, ast.Call) and self._may_come_again(c)]
+        written = [c for c in walk(node) if isinstance(c, ast.Call) and self._may_come_again(c)]
         anew = map(self.caches.are_written_anew, written)
         return bool(written) and (all(anew) if in_all else any(anew))
 

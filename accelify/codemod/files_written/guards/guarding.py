@@ -9,6 +9,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.guards.asking import Asking
 from accelify.codemod.files_written.guards.cached_code import CachedCode
@@ -253,14 +254,14 @@ class Guarding:
                 asked = [
                     p for c in self._calls_behind(around.test, _DEPTH) if c not in covered for p in self.uses.read(c)
                 ]
-                calls = (n for n in ast.walk(around) if isinstance(n, ast.Call)) if asked else ()
+                calls = (n for n in walk(around) if isinstance(n, ast.Call)) if asked else ()
                 written = [p for c in calls if self.alone.writes(c) for p in self.uses.written(c)]
                 if any(self.uses.place_of(p) in map(self.uses.place_of, written) for p in asked):
                     yield from run
 
     def _calls_behind(self, node: ast.AST, depth: int) -> Iterator[ast.Call]:
         """The calls in an expression, and those that give the variables in it."""
-        parts = list(ast.walk(node))
+        parts = list(walk(node))
         yield from (n for n in parts if isinstance(n, ast.Call))
         for name in (n for n in parts if isinstance(n, ast.Name) and depth):
             owner = self.program.scope(name).owner(name.id)
@@ -366,8 +367,8 @@ class Guarding:
     def _nodes(self, runs: Iterable[Run]) -> set[ast.AST]:
         """All that is in some runs, but for what all processes compute first."""
         statements = [statement for run in runs for statement in run]
-        computed = (n for s in statements for call in self.first.calls(s) for n in ast.walk(call))
-        return {n for s in statements for n in ast.walk(s)}.difference(computed)
+        computed = (n for s in statements for call in self.first.calls(s) for n in walk(call))
+        return {n for s in statements for n in walk(s)}.difference(computed)
 
     def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
         """The statements of a block, those on one line together; none where the block stands behind its head."""
@@ -390,7 +391,7 @@ class Guarding:
 
     def _without_reading(self, statements: list[ast.stmt]) -> list[list[ast.stmt]]:
         """The parts between the statements that read a file behind the last that writes, which all processes may do."""
-        calls = [[n for n in ast.walk(s) if isinstance(n, ast.Call)] for s in statements]
+        calls = [[n for n in walk(s) if isinstance(n, ast.Call)] for s in statements]
         end = max((i + 1 for i, made in enumerate(calls) if any(map(self.alone.writes, made))), default=0)
         parts = [statements[:end]]
         for statement, made in zip(statements[end:], calls[end:], strict=True):
@@ -424,7 +425,7 @@ class Guarding:
         start = max((i + 1 for i in plots if i < others[0]), default=0)
         end = min((i for i in plots if i > others[-1]), default=len(statements))
         before = names_written_in(*statements[:start])
-        kept = [n for s in statements[start:end] for n in ast.walk(s) if isinstance(n, ast.Name)]
+        kept = [n for s in statements[start:end] for n in walk(s) if isinstance(n, ast.Name)]
         is_filled = any(n.id in before and self.alone.is_addition(n) for n in kept)
         return statements[:end] if is_filled else statements[start:end]
 
@@ -434,7 +435,7 @@ class Guarding:
 
     def _is_after(self, statement: ast.stmt, before: list[ast.stmt]) -> bool:
         """Whether a statement only reads what those before it have found out about a file: `print(size)`."""
-        found = [s for s in before if any(c in self.alone.looked_at for c in ast.walk(s))]
+        found = [s for s in before if any(c in self.alone.looked_at for c in walk(s))]
         return bool(names_read_in(statement) & names_written_in(*found))
 
     def _is_for(self, statement: ast.stmt, following: list[ast.stmt]) -> bool:
@@ -449,7 +450,7 @@ class Guarding:
 
     def _at_fault(self, statement: ast.stmt, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that bind what is read outside of the runs, set up an object, or close what all have drawn."""
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name) and (isinstance(node.ctx, ast.Store) or self.alone.is_addition(node)):
                 if self._is_read_elsewhere(node, covered):
                     yield self.program.statement(node)

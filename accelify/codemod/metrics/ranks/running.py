@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.metrics.ranks.shards import Loop, Shards
@@ -80,13 +81,13 @@ class Running:
         """Whether `next(batches)` asks what reads a loader (a generator, a prefetcher): its place in that changes."""
         asked = self.program.values(self.program.iterator(node))
         made = [v.scope if isinstance(v, Generated) else v.cls for v in asked if isinstance(v, (Generated, Instance))]
-        read = (n for each in made for n in ast.walk(each.node) if isinstance(n, (ast.Name, ast.Attribute)))
+        read = (n for each in made for n in walk(each.node) if isinstance(n, (ast.Name, ast.Attribute)))
         return any(map(self.shards.is_loader, read))
 
     def _is_replaced_before(self, definition: Definition, loop: Loop) -> bool:
         """Whether each round of a loop gives an attribute another value, before it calls what changes that."""
         frame, flow = self.program.frame(definition.node), self.program.flow
-        calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+        calls = [n for s in loop.body for n in walk(s) if isinstance(n, ast.Call)]
         changing = [c for c in calls if frame in self.program.run_through([c])]
         givers = {c: flow.callees.get(c, ()) for c in calls if self.program.statement(c) in loop.body}
         begins: list[ast.AST] = [c for c, run in givers.items() if any(self._gives(f, definition) for f in run)]
@@ -127,7 +128,7 @@ class Running:
         variable = definition.variable
         if not variable.is_attribute:
             return self.is_of_others(definition)
-        is_named = any(isinstance(n, ast.Attribute) and n.attr == variable.name for n in ast.walk(definition.node))
+        is_named = any(isinstance(n, ast.Attribute) and n.attr == variable.name for n in walk(definition.node))
         return is_named and (variable.scope is not None or not self._is_of_parameter(definition.node))
 
     def _is_of_parameter(self, node: ast.AST) -> bool:
@@ -172,7 +173,7 @@ class Running:
         if self._is_in_another_part(node):
             return False
         value, text, holder = self.program.assigned(node)[0], ast.unparse(node), ast.unparse(node.value)
-        parts = [n for n in ast.walk(value) if isinstance(n, ast.expr)] if value is not None else []
+        parts = [n for n in walk(value) if isinstance(n, ast.expr)] if value is not None else []
         asked = [n.func.value for n in parts if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
         return all(ast.unparse(n) != text for n in parts) and all(ast.unparse(n) != holder for n in asked)
 
@@ -226,7 +227,7 @@ class Running:
         """Whether a function changes an argument by `self.loss = x` alone, and `self.loss` is read after that only."""
         calls = self.program.calls_in(function)
         by_calls = (_first_name(n) for c in calls for n in (*self.chains.changed_by(c), *_set_by(c)))
-        parts = [n for n in ast.walk(function.node) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == name]
+        parts = [n for n in walk(function.node) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == name]
         stores = [
             n for n in parts if isinstance(n.ctx, ast.Store) and isinstance(self.program.statement(n), ast.Assign)
         ]
@@ -274,7 +275,7 @@ class Running:
         """A sharded loop whose rounds call a function, themselves or through others."""
         for loop in (*self.shards.loops, *self.shards.rounds):
             if loop not in self._run_by:
-                calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+                calls = [n for s in loop.body for n in walk(s) if isinstance(n, ast.Call)]
                 self._run_by[loop] = self.program.run_through(calls)
             if frame in self._run_by[loop]:
                 return loop
@@ -307,7 +308,7 @@ class Running:
         So is `hidden` of `out, hidden = self.rnn(x, self.hidden)`, of which `self.hidden = hidden.detach()` is made.
         """
         frame, is_kept = self.program.frame(definition.node), definition.variable.is_attribute
-        for read in ast.walk(value):
+        for read in walk(value):
             found = self.chains.definitions(read) if _is_read(read) else ()
             if definition in found:
                 if not self._is_set_in_call(read, found):
@@ -374,7 +375,7 @@ class Running:
         conditions = self.program.once(Conditions)
         if all(conditions.truth_in(test, worlds_where(has_gpu=each)) is not None for each in (False, True)):
             return True
-        nodes, bound = list(ast.walk(test)), {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and _is_store(n)}
+        nodes, bound = list(walk(test)), {n.id for n in walk(loop) if isinstance(n, ast.Name) and _is_store(n)}
         attributes = (n for n in nodes if isinstance(n, ast.Attribute) and not self.is_options(n.value))
         is_known = not any(self.program.attribute_writes.get(n.attr) for n in attributes)
         return is_known and not names_in(test) & bound and not any(isinstance(n, ast.Call) for n in nodes)
@@ -407,7 +408,7 @@ def _set_by(call: ast.Call) -> list[ast.expr]:
 
 def _stored_or_renamed(function: ast.AST) -> Iterator[ast.expr]:
     """What a function stores something in, or gives another name."""
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
             yield node
         elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):

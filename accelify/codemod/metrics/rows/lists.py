@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Rows
 from accelify.codemod.metrics.ranks.expressions import is_self
@@ -147,7 +148,7 @@ class Lists:
 
     def _ends(self, loop: Loop) -> bool:
         """Whether a round may be the last, or may end early."""
-        for node in ast.walk(loop):
+        for node in walk(loop):
             if isinstance(node, (ast.Return, ast.Raise)):
                 return True
             if isinstance(node, (ast.Break, ast.Continue)) and self.program.loops_round(node)[0] is loop:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
 from accelify.codemod.metrics.rows.empty_batches import takes_no_rows
@@ -58,7 +59,7 @@ class Summand:
         """Whether a variable that the loop or function gives a value is as long as the batch; None where not known."""
         values = [
             node.value
-            for node in ast.walk(self.around)
+            for node in walk(self.around)
             if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
         ]
         others = [value for value in values if not _is_same(value, name)]
@@ -101,7 +102,7 @@ class Summand:
             is_joined = bool(rows) and all(row.rows is Rows.CONCATENATES for row in rows)
             return self._listed(node.args[0]) if is_joined else []
         if isinstance(node, ast.Name):
-            assigned = (n for n in ast.walk(self.around) if isinstance(n, ast.Assign))
+            assigned = (n for n in walk(self.around) if isinstance(n, ast.Assign))
             values = [n.value for n in assigned if node.id in map(ast.unparse, n.targets)]
             return [*self._listed(values[0]), *self._appended(node.id)] if len(values) == 1 else []
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
@@ -109,14 +110,14 @@ class Summand:
         return node.elts if isinstance(node, (ast.List, ast.Tuple)) else []
 
     def _appended(self, name: str) -> Iterator[ast.expr]:
-        for call in ast.walk(self.around):
+        for call in walk(self.around):
             if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{name}.append":
                 yield from call.args
 
     def _returns_sum(self, call: ast.Call, depth: int) -> bool:
         """Whether a function of the project's own surely returns a sum over rows."""
         callees = self.program.flow.callees.get(call, ()) if depth else ()
-        returned = [(c, n.value) for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Return)]
+        returned = [(c, n.value) for c in callees for n in walk(c.node) if isinstance(n, ast.Return)]
         sums = [v is not None and Summand(self.program, c.node).is_of_rows(v, depth - 1) for c, v in returned]
         return bool(sums) and all(sums)
 
@@ -286,7 +287,7 @@ def _said_again(
     name = _variable_of(_added(statement))
     again = _again(summand, name or "", statement)
     is_whole = trim is None or not trim.names or summand.program.before(statement, trim.first)
-    loss = next((n for n in ast.walk(_added(statement)) if isinstance(n, ast.Name) and n.id == name), None)
+    loss = next((n for n in walk(_added(statement)) if isinstance(n, ast.Name) and n.id == name), None)
     return (loss, again) if again is not None and is_whole and loss is not None else None
 
 
@@ -319,13 +320,13 @@ def _trim_of_names(
     if any(s not in program.block(first) for s in adding) or not all(map(rows.take, others)):
         return None
     counted_in = [*adding, *updates, *rows.derived]
-    if any(_averages(program, n) for s in counted_in for n in ast.walk(s)):
+    if any(_averages(program, n) for s in counted_in for n in walk(s)):
         return None  # a process may have no row that counts, and of none there is no mean
     is_safe = all(takes_no_rows(program, s) for s in counted_in)
     if not is_safe and any(isinstance(_added(s), ast.Constant) for s in every):
         return None  # what is computed of no rows is left out, and would be counted nevertheless
     # Other uses of these names from there on would see fewer rows.
-    counted = {n for s in counted_in for n in ast.walk(s)}
+    counted = {n for s in counted_in for n in walk(s)}
     frame = program.frame(loop)
     for name in {*rows.names, *names_written_in(*rows.derived)}:
         reads = [r for r in frame.reads.get(name, ()) if r not in counted]
@@ -387,7 +388,7 @@ def _summed_parts(program: Program, value: ast.expr) -> list[ast.expr] | None:
 
 def _keeps_every_row(program: Program, part: ast.expr) -> bool:
     """Whether each row of the batch is one of an expression, in the same order, as far as its calls are known."""
-    calls = [n for n in ast.walk(part) if isinstance(n, ast.Call)]
+    calls = [n for n in walk(part) if isinstance(n, ast.Call)]
     return _keeps_rows_first(part) and all(is_of_each_row(program, call) for call in calls)
 
 
@@ -407,7 +408,7 @@ def is_of_each_row(program: Program, call: ast.Call) -> bool:
 
 def _means(summand: Summand, adding: Sequence[ast.stmt]) -> list[ast.expr]:
     """The factors in what is added that were taken of all rows before: `loss.item()` of `loss.item() * len(y)`."""
-    nodes = [n for s in adding for n in ast.walk(s) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
+    nodes = [n for s in adding for n in walk(s) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
     factors = [side for n in nodes for side in (n.left, n.right)]
     return [
         f
@@ -435,7 +436,7 @@ class _Rows:
 
     def take(self, value: ast.expr) -> bool:
         """Take in what an expression is computed from; False where it is not known which of it has rows."""
-        names = [n for n in ast.walk(value) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        names = [n for n in walk(value) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         rows = [n for n in names if _has_rows(self.program, n)]
         is_clear = not any(self._may_have_rows(n) for n in names if n not in rows)
         return is_clear and _keeps_rows_first(value) and all(map(self._take_name, rows))
@@ -485,7 +486,7 @@ def _keeps_rows_first(value: ast.expr) -> bool:
     """Whether the rows stay along the first dimension: nothing is transposed, and no part of it is cut out."""
     return not any(
         (isinstance(n, ast.Attribute) and methods.reorders(n.attr)) or (isinstance(n, ast.Subscript) and _is_cut_out(n))
-        for n in ast.walk(value)
+        for n in walk(value)
     )
 
 
@@ -600,7 +601,7 @@ def _averages(program: Program, node: ast.AST) -> bool:
 
 
 def _holds_rows(program: Program, node: ast.AST) -> bool:
-    return any(_has_rows(program, n) for n in ast.walk(node))
+    return any(_has_rows(program, n) for n in walk(node))
 
 
 def _is_compared(program: Program, node: ast.AST) -> bool:

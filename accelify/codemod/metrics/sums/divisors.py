@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeGuard
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.rank import Ranks
@@ -87,17 +88,17 @@ class Divisors:
     @staticmethod
     def _is_in_head(divisor: ast.expr, loop: Loop) -> bool:
         """Whether a number says how many rounds a loop has: `n` of `for i in range(1, n + 1)`."""
-        return ast.unparse(divisor) in (ast.unparse(n) for n in ast.walk(loop.iter) if isinstance(n, ast.expr))
+        return ast.unparse(divisor) in (ast.unparse(n) for n in walk(loop.iter) if isinstance(n, ast.expr))
 
     def _is_limit(self, node: ast.AST, loop: Loop) -> bool:
         """Whether a number is that of the rounds after which each process ends a loop: `islice(loader, limit)`."""
         return any(ast.unparse(limit) == ast.unparse(node) for limit in self._limits(loop))
 
     def _limits(self, loop: Loop) -> Iterator[ast.expr]:
-        held = [v for n in ast.walk(loop.iter) if isinstance(n, ast.Name) for v in self.given_to(n, 1)]
-        calls = (n for head in (loop.iter, *held) for n in ast.walk(head) if isinstance(n, ast.Call))
+        held = [v for n in walk(loop.iter) if isinstance(n, ast.Name) for v in self.given_to(n, 1)]
+        calls = (n for head in (loop.iter, *held) for n in walk(head) if isinstance(n, ast.Call))
         yield from (limit for call in calls for limit in stops(self.chains, call))
-        breaks = [n for n in ast.walk(loop) if isinstance(n, ast.Break) and self.program.loops_round(n)[0] is loop]
+        breaks = [n for n in walk(loop) if isinstance(n, ast.Break) and self.program.loops_round(n)[0] is loop]
         for test in (branch.test for n in breaks for branch, _ in self.program.branches_round(n)):
             if isinstance(test, ast.Compare) and self.program.inside(test, loop) and self.ranks.of(test.left).steps:
                 yield from test.comparators
@@ -154,9 +155,9 @@ class Divisors:
         """Those of some calls whose results a number divides, themselves or by the variable that keeps them."""
         around = [divisor, *self.program.ancestors(divisor)]
         divided = [n.left for n, part in zip(around[1:], around, strict=False) if _divides(n, part)]
-        names = (n for left in divided for n in ast.walk(left) if isinstance(n, (ast.Name, ast.Attribute)))
+        names = (n for left in divided for n in walk(left) if isinstance(n, (ast.Name, ast.Attribute)))
         kept = [value for name in names for value in self.given_to(name, 1)]
-        parts = {n for value in (*divided, *kept) for n in ast.walk(value)}
+        parts = {n for value in (*divided, *kept) for n in walk(value)}
         return [call for call in calls if call in parts]
 
     def _gone_over(self, node: ast.expr) -> Iterator[ast.expr]:
@@ -186,8 +187,8 @@ class Divisors:
         """Whether what is added is divided by the number of batches that one process takes."""
         if self.prepared.is_sharded_sequence(loop):
             return False
-        names = [n for n in ast.walk(summand) if isinstance(n, ast.Name)]
-        nodes = [n for v in [summand, *(v for n in names for v in self._values_in(n, loop))] for n in ast.walk(v)]
+        names = [n for n in walk(summand) if isinstance(n, ast.Name)]
+        nodes = [n for v in [summand, *(v for n in names for v in self._values_in(n, loop))] for n in walk(v)]
         divisors = [n.right for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
         return any(self._counts_steps(d, loop) for d in divisors)
 

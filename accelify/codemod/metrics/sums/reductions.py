@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.ranks.expressions import is_self
 from accelify.codemod.metrics.ranks.labels import Mark
@@ -155,7 +156,7 @@ class Sums:
             reads = self._reads_after(inside, anchor, loop) if inside is not None and anchor is not None else None
             uses = [use for read in reads or () for use in self.uses.of(read, anchor)] if anchor else []
             divisors = [d for use in uses for d in use.divisors]
-            parts = (n for a in additions for part in a.parts for n in ast.walk(part))
+            parts = (n for a in additions for part in a.parts for n in walk(part))
             divisors += [n.right for n in parts if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
             counts = (d for d in dict.fromkeys(divisors) if self.ranks.of(d).steps and not own & names_in(d))
             yield from ((name, d) for d in counts if not self.divisors.is_of_loop(d, loop))
@@ -184,9 +185,7 @@ class Sums:
     def _extremes(self, loop: Loop) -> Iterator[tuple[str, str]]:
         """The variables that keep the greatest or the least of what a loop has seen, whatever they begin with."""
         facts, frame = self.chains.facts(loop), self.program.frame(loop)
-        stored = (
-            n for n in ast.walk(loop) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
-        )
+        stored = (n for n in walk(loop) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store))
         here = (n for n in stored if self._root(n) is n and self.program.in_rounds(n, loop))
         for name, node in {ast.unparse(n): n for n in here}.items():
             variable = self.chains.variable(node)
@@ -205,7 +204,7 @@ class Sums:
         A weight must not be `summed` over the processes itself, since the next pass may go on with it.
         """
         facts, frame = self.chains.facts(loop), self.program.frame(loop)
-        stored = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        stored = [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
         for name, node in {n.id: n for n in stored if self.program.in_rounds(n, loop)}.items():
             variable = self.chains.variable(node)
             if variable is None or variable.scope is not frame or name in self.added(loop):
@@ -231,7 +230,7 @@ class Sums:
         kinds = {d.kind for d in inside}
         if not kinds <= {Kind.ASSIGNMENT, Kind.AUGMENTED} or not any(map(self._reads_itself, inside)):
             return False
-        ends = [n for n in ast.walk(loop) if isinstance(n, (ast.Break, ast.Continue, ast.Return))]
+        ends = [n for n in walk(loop) if isinstance(n, (ast.Break, ast.Continue, ast.Return))]
         places = [*(d.node for d in inside), *ends]
         tests = (b.test for p in places for b, _ in self.program.branches_round(p) if self.program.inside(b, loop))
         return all(averages(self.chains, d.node, self.ranks.is_own) for d in inside) and not any(
@@ -261,7 +260,7 @@ class Sums:
     def _condition(self, loop: Loop) -> str | None:
         """`phase == "train"`, where a loop iterates over `loaders[phase]` and only `loaders["train"]` is prepared."""
         keys: set[str | None] = set()
-        for node in ast.walk(loop.iter):
+        for node in walk(loop.iter):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Name, ast.Attribute)):
                 keys |= {self.prepared.key_of(chain) for chain in self.tracer.chains(node)}
                 text = ast.unparse(node.slice)
@@ -274,7 +273,7 @@ class Sums:
         for outer in self.program.loops_round(loop):
             listed = outer.iter if isinstance(outer, ast.For) else None
             if isinstance(outer, ast.For) and isinstance(listed, (ast.List, ast.Tuple)) and len(listed.elts) > 1:
-                values = {n for n in ast.walk(outer.target) if isinstance(n, ast.Name) and n.id in names}
+                values = {n for n in walk(outer.target) if isinstance(n, ast.Name) and n.id in names}
                 if any(self.tracer.chains(n) for n in values):
                     return outer
         return None
@@ -314,7 +313,7 @@ class Sums:
 
     def _own_stored_in(self, place: ast.AST) -> Iterator[str]:
         """The attributes of the object itself that a place gives values."""
-        parts = (n for n in ast.walk(place) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+        parts = (n for n in walk(place) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
         return (ast.unparse(n) for n in parts if is_self(self.program, n.value))
 
     # One sum.
@@ -360,7 +359,7 @@ class Sums:
 
     def _asked_in(self, loop: Loop) -> set[str]:
         """The variables that a batch got by `next` is unpacked into: `x, y = next(batches)`."""
-        given = (n for n in ast.walk(loop) if isinstance(n, ast.Assign) and loop in self.asking)
+        given = (n for n in walk(loop) if isinstance(n, ast.Assign) and loop in self.asking)
         return {v for n in given if self.program.iterator(n.value) for v in names_written_in(n.targets[0])}
 
     def _methods_adding(self, name: str, loop: Loop) -> list[Scope]:
@@ -392,7 +391,7 @@ class Sums:
         node = definition.node
         if not isinstance(node, ast.Call) or definition.kind is not Kind.IN_PLACE:
             return False
-        names = {n for changed in self.chains.changed_by(node) for n in ast.walk(changed) if isinstance(n, ast.Name)}
+        names = {n for changed in self.chains.changed_by(node) for n in walk(changed) if isinstance(n, ast.Name)}
         values = (assigned_to(self.program, d.node) for n in names for d in self.chains.definitions(n))
         held = {n for v in values if v is not None for n in names_in(v)} | {n.id for n in names}
         reads = self.uses.reads_of(variable)
@@ -478,7 +477,7 @@ class Sums:
 
     @staticmethod
     def _names(node: ast.AST, name: str) -> bool:
-        return any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == name for n in ast.walk(node))
+        return any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == name for n in walk(node))
 
     def _given(self, node: ast.AST) -> Iterable[Definition]:
         """The definitions that reach a read, or the variable that an addition reads itself."""
@@ -571,7 +570,7 @@ class Sums:
 def bound_in(loop: Loop | ast.While) -> set[str]:
     """The variables that hold something of one process after a loop."""
     found: set[str] = set()
-    for node in ast.walk(loop):
+    for node in walk(loop):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and methods.puts_in(node.func.attr):

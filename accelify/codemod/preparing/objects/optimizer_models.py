@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, table, vocabulary
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.program import Program
@@ -52,7 +53,7 @@ class Owners:
         """The models that a call is given, or what it is given to train is made of: `model` of `model.trainable()`."""
         given = [*call.args, *(k.value for k in call.keywords)]
         trained = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "params")]
-        parts = (n for t in trained for n in ast.walk(t) if isinstance(n, ast.Name))
+        parts = (n for t in trained for n in walk(t) if isinstance(n, ast.Name))
         plain = [n for n in (*given, *parts) if is_plain(n) and self._alone(n)]
         found = [n for n in plain if any(map(self.roles.is_model, self.program.values(n)))]
         return list({ast.unparse(n): n for n in found}.values())
@@ -227,7 +228,7 @@ class Owners:
     def _owners_in(self, value: ast.expr, depth: int) -> list[ast.expr]:
         """The expressions `E` of the `E.parameters()` that an expression is made from."""
         found: list[ast.expr] = []
-        for node in ast.walk(value):
+        for node in walk(value):
             handed = self._owners_in_results(node, depth) if isinstance(node, ast.Call) else []
             if handed:
                 found.extend(handed)
@@ -298,7 +299,7 @@ class Owners:
 
     def _whose_parts(self, node: ast.expr, depth: int = 2) -> ast.expr | None:
         """`model` of `model.modules()`, `[*model.modules()]`, or of a variable that holds such a list."""
-        for part in ast.walk(node):
+        for part in walk(node):
             function = part.func if isinstance(part, ast.Call) else None
             if isinstance(function, ast.Attribute) and methods.gives_parts(function.attr) and is_plain(function.value):
                 return function.value
@@ -331,7 +332,7 @@ class Owners:
                 asked = self._whose_parts(value)
                 found += [asked] if asked is not None and self._is_seen_from(frame, asked) else []
                 continue
-            named = [n for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute)) and is_plain(n)]
+            named = [n for n in walk(value) if isinstance(n, (ast.Name, ast.Attribute)) and is_plain(n)]
             named = [n for n in named if ast.unparse(n) != "self" and self._is_seen_from(frame, n)]
             wholes = [n for n in named if any(self._is_proper_part(v, self.program.values(n)) for v in parts)]
             inner = [] if wholes or not depth else [n for n in named if n is _variable(n)]
@@ -387,7 +388,7 @@ class Owners:
 
     def _is_one_of_several(self, node: ast.expr) -> bool:
         """Whether a name is the variable of a comprehension, lambda or loop, which holds one object after another."""
-        names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+        names = [n for n in walk(node) if isinstance(n, ast.Name)]
         owners = [(self.program.scope(n).owner(n.id), n.id) for n in names]
         return any(
             o is not None

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.semantics.control_flow import Choice, choices
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.scopes import own_statements
@@ -107,7 +108,7 @@ class Ways:
         if how is None:
             return [*self.leaving(loop, ast.Continue), *self.leaving(loop, ast.Break)]
         if (loop, how) not in self._left_by:
-            own = (n for n in ast.walk(loop) if isinstance(n, how) and self.program.loops_round(n)[0] is loop)
+            own = (n for n in walk(loop) if isinstance(n, how) and self.program.loops_round(n)[0] is loop)
             tests = (a for n in own for a in self.program.ancestors(n) if isinstance(a, ast.If))
             self._left_by[loop, how] = [t for t in tests if self.program.inside(t, loop)]
         return self._left_by[loop, how]

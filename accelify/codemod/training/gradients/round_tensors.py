@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Row, Trait
 from accelify.codemod.semantics.chains import Chains
@@ -29,7 +30,7 @@ class RoundTensors:
         self.tracer = tracer
         self.chains = program.once(Chains)
         self._loops = frozenset(loops)
-        nodes = (n for loop in self._loops for statement in loop.body for n in ast.walk(statement))
+        nodes = (n for loop in self._loops for statement in loop.body for n in walk(statement))
         calls = [n for n in nodes if isinstance(n, ast.Call)]
         self._run: set[Scope] = program.run_through(calls)
 

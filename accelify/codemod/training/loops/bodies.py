@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.semantics.scopes import names_in
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -17,7 +18,7 @@ CALCULATES = (
 def nodes_in(loop: Loop) -> Iterator[ast.AST]:
     """All nodes of a loop's body."""
     for statement in loop.body:
-        yield from ast.walk(statement)
+        yield from walk(statement)
 
 
 def assigned_in(loop: Loop) -> Sequence[tuple[str, ast.expr]]:
@@ -30,7 +31,7 @@ def calculated(numbers: set[str], loop: Loop) -> set[str]:
     """Numbers, and the variables that a loop calculates from them."""
     found = set(numbers)
     for name, value in [*assigned_in(loop)] * 2:
-        if names_in(value) & found and all(isinstance(n, CALCULATES) for n in ast.walk(value)):
+        if names_in(value) & found and all(isinstance(n, CALCULATES) for n in walk(value)):
             found.add(name)
     return found
 

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect, Role
 from accelify.codemod.semantics.chains import Chains
@@ -82,9 +83,9 @@ class OwnData:
         for node in (n for n in nodes_in(loop) if isinstance(n, ast.If) and counted):
             leaves = any(isinstance(s, ast.Continue) for s in [*node.body, *node.orelse])
             leaves = leaves and self.program.loops_round(node)[0] is loop
-            if leaves or any(isinstance(n, ast.Call) and self._goes_back(n) for n in ast.walk(node)):
+            if leaves or any(isinstance(n, ast.Call) and self._goes_back(n) for n in walk(node)):
                 tests = [node.test, *(values[name] for name in names_in(node.test) & values.keys())]
-                for test in (n for t in tests for n in ast.walk(t) if isinstance(n, ast.Compare)):
+                for test in (n for t in tests for n in walk(t) if isinstance(n, ast.Compare)):
                     numbers = calculated(counted if isinstance(test.ops[0], _SAME) else ordered, loop)
                     if _chooses(test, numbers, leaves=leaves):
                         yield test
@@ -93,7 +94,7 @@ class OwnData:
         """The variables that number a loop's items: of `enumerate(x)`, `range(n)`, `zip(range(n), x)`, `k += 1`."""
         if not isinstance(loop, ast.For):
             return
-        for target in (n for n in ast.walk(loop.target) if isinstance(n, ast.Name)):
+        for target in (n for n in walk(loop.target) if isinstance(n, ast.Name)):
             if self.tracer.is_numbered(target):
                 yield target.id
         for node in loop.body:
@@ -193,7 +194,7 @@ class OwnData:
     def _results(self, loop: ast.For) -> set[str]:
         """The containers into which a loop puts what its training gives: `losses[i + 1] = losses[i] + train()`."""
         assigned = [n for n in nodes_in(loop) if isinstance(n, ast.Assign)]
-        given = [n for n in assigned if any(isinstance(c, ast.Call) and self._trains(c) for c in ast.walk(n.value))]
+        given = [n for n in assigned if any(isinstance(c, ast.Call) and self._trains(c) for c in walk(n.value))]
         return {ast.unparse(t.value) for n in given for t in n.targets if isinstance(t, ast.Subscript)}
 
     @staticmethod
@@ -207,7 +208,7 @@ class OwnData:
         derived = with_derived(counted, list(nodes_in(loop)))
         if _leaves_gap(p for node in nodes_in(loop) for p in self._picked(node, derived)):
             return True
-        tests = {n for each in nodes_in(loop) if isinstance(each, _CHECKS) for n in ast.walk(each.test)}
+        tests = {n for each in nodes_in(loop) if isinstance(each, _CHECKS) for n in walk(each.test)}
         for node in nodes_in(loop):
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.NotEq) and node not in tests:
                 numbers = [s for s in (node.left, *node.comparators) if isinstance(s, ast.Name) and s.id in counted]
@@ -220,13 +221,13 @@ class OwnData:
         """Whether what indexes an item may come from the loop's number where it is read; elsewhere it is not known."""
         if not self.program.inside(picked, loop):
             return True
-        waiting, seen = [n for n in ast.walk(picked.slice) if isinstance(n, ast.Name)], set[ast.AST]()
+        waiting, seen = [n for n in walk(picked.slice) if isinstance(n, ast.Name)], set[ast.AST]()
         while waiting:
             for node in (d.node for d in self.chains.definitions(waiting.pop())):
                 if self.program.inside(node, loop.target):
                     return True
                 if node not in seen and self.program.inside(node, loop):
-                    waiting += [n for n in ast.walk(self.program.statement(node)) if isinstance(n, ast.Name)]
+                    waiting += [n for n in walk(self.program.statement(node)) if isinstance(n, ast.Name)]
                 seen.add(node)
         return False
 
@@ -243,7 +244,7 @@ class OwnData:
 
     def _gives(self, block: ast.AST, loop: ast.For) -> bool:
         """Whether a block of a loop trains, or sets or changes what the rest of the loop reads."""
-        for node in ast.walk(block):
+        for node in walk(block):
             is_kept = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
             if is_kept or (isinstance(node, ast.Call) and self._goes_back(node)):
                 return True
@@ -265,7 +266,7 @@ class OwnData:
 
     @staticmethod
     def _indexed_by(function: Scope, name: str) -> Iterator[ast.Subscript]:
-        nodes = list(ast.walk(function.node))
+        nodes = list(walk(function.node))
         names = with_derived({name}, nodes)
         for node in nodes:
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and names_in(node.slice) & names:
@@ -299,7 +300,7 @@ class OwnData:
         return any(method_of_call(c) == "backward" for function in run for c in self.program.calls_in(function))
 
     def _uses_items(self, loop: ast.For) -> bool:
-        targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+        targets = [n for n in walk(loop.target) if isinstance(n, ast.Name)]
         held = [v for t in targets for v in self.program.values(t)]
         if any(map(self.roles.learns, held)) and not any(map(self.roles.is_part_of_a_batch, targets)):
             return False  # a loop over networks, optimizers or weights shards no data
@@ -347,14 +348,14 @@ def _is_of_data(value: Value) -> bool:
 def _chooses(test: ast.Compare, numbers: set[str], *, leaves: bool) -> bool:
     """Whether a comparison tells one number from others; every n-th round (`k % 4 == 0`) is no choice of items."""
     sides = [test.left, *test.comparators]
-    counted = [s for s in sides if names_in(s) & numbers and all(isinstance(n, CALCULATES) for n in ast.walk(s))]
+    counted = [s for s in sides if names_in(s) & numbers and all(isinstance(n, CALCULATES) for n in walk(s))]
     others = [s for s in sides if not names_in(s) & numbers]
     if len(counted) != 1 or len(others) != 1:
         return False
     named = names_in(others[0])
     if not named:
         return leaves and isinstance(test.ops[0], _SAME) and isinstance(counted[0], ast.Name)
-    every = [n.right for n in ast.walk(counted[0]) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
+    every = [n.right for n in walk(counted[0]) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
     return not any(named <= names_in(e) for e in every)
 
 

@@ -6,7 +6,7 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 
 import libcst as cst
@@ -31,6 +31,16 @@ from accelify.codemod.edits.values import (
 from accelify.codemod.files.parse import Parsed
 
 _WHITE_SPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine)
+
+
+@cache
+def _is_small(kind: type[cst.CSTNode]) -> bool:
+    return issubclass(kind, cst.BaseSmallStatement)
+
+
+@cache
+def _is_white_space(kind: type[cst.CSTNode]) -> bool:
+    return issubclass(kind, _WHITE_SPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +115,14 @@ class _Applier(cst.CSTTransformer):
         self.wrapped: dict[cst.CSTNode, Wrap] = {}
         self.dropped: list[str] = []
         self.holders: set[cst.CSTNode] = set()
+        self.edited: set[cst.CSTNode] = set()
         self.touched: list[cst.CSTNode] = []
         self.placed: set[Insert | Wrap] = set()
 
     def add(self, edit: Edit, parsed: Parsed) -> None:
         """Note an edit at its node."""
         node = self.concrete.find(edit.node)
+        self.edited.add(node)
         if isinstance(edit, Replace):
             self.replaced[node].append(edit)
             self.holders.add(self.concrete.find(parsed.statement(edit.node)))
@@ -137,9 +149,9 @@ class _Applier(cst.CSTTransformer):
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Whether something may be edited inside a node: in no white space, nor in a statement that holds no edit."""
-        if isinstance(node, cst.BaseSmallStatement):
+        if _is_small(type(node)):
             return node in self.holders
-        return not isinstance(node, _WHITE_SPACE)
+        return not _is_white_space(type(node))
 
     # LibCST looks for a method of each name.
     def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:
@@ -149,6 +161,28 @@ class _Applier(cst.CSTTransformer):
         """Nothing is asked of attributes."""
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]  # we remove by hand
+        node = self._edited(original_node, updated_node) if original_node in self.edited else updated_node
+        if type(original_node) is cst.If and self._does_only_otherwise(original_node):
+            assert isinstance(node, cst.If)
+            node = negated(node)
+            self.touched.append(node)
+        if self._loses_its_else(original_node, node):
+            node = node.with_changes(orelse=None)
+        if type(original_node) is cst.If and isinstance(original_node.orelse, cst.If):
+            assert isinstance(node, cst.If)
+            node = self._continued(original_node.orelse, node)
+        if original_node in self.holders:
+            self.touched.append(node)
+        if type(original_node) is cst.Module or type(original_node) is cst.IndentedBlock:
+            assert isinstance(node, (cst.Module, cst.IndentedBlock))
+            node = self._block(original_node, node)
+        elif type(original_node) is cst.SimpleStatementLine or type(original_node) is cst.SimpleStatementSuite:
+            assert isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
+            node = self._small(original_node, node)
+        return node
+
+    def _edited(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:
+        """A node with what is done to it alone."""
         node = updated_node
         if original_node in self.names and original_node not in self.removed:
             node = without_names(node, self.names[original_node])
@@ -167,23 +201,6 @@ class _Applier(cst.CSTTransformer):
             self.dropped.extend((comments_in(updated_node) - comments_in(node)).elements())
         if original_node in self.bound:
             node = self._bound(*self.bound[original_node], node)
-        if isinstance(original_node, cst.If) and self._does_only_otherwise(original_node):
-            assert isinstance(node, cst.If)
-            node = negated(node)
-            self.touched.append(node)
-        if self._loses_its_else(original_node, node):
-            node = node.with_changes(orelse=None)
-        if isinstance(original_node, cst.If) and isinstance(original_node.orelse, cst.If):
-            assert isinstance(node, cst.If)
-            node = self._continued(original_node.orelse, node)
-        if original_node in self.holders:
-            self.touched.append(node)
-        if isinstance(original_node, (cst.Module, cst.IndentedBlock)):
-            assert isinstance(node, (cst.Module, cst.IndentedBlock))
-            node = self._block(original_node, node)
-        elif isinstance(original_node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
-            assert isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
-            node = self._small(original_node, node)
         return node
 
     def _bound(self, edit: Bind, statement: ast.stmt, node: cst.CSTNode) -> cst.Name:
@@ -394,7 +411,7 @@ class _Applier(cst.CSTTransformer):
     def _loses_its_else(self, original: cst.CSTNode, updated: cst.CSTNode) -> bool:
         """Whether nothing is left of what stands under `else`, not even a comment."""
         before, after = getattr(original, "orelse", None), getattr(updated, "orelse", None)
-        if not isinstance(before, cst.Else) or not isinstance(after, cst.Else):
+        if before is None or not isinstance(before, cst.Else) or not isinstance(after, cst.Else):
             return False
         is_chosen = any(branch_of(node, edit) is before.body for node, edit in self.unwrapped.items())  # type: ignore[arg-type]  # a condition
         return not is_chosen and all(map(self._goes, before.body.body)) and not comments_in(after)

@@ -7,10 +7,12 @@ import io
 import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
+from functools import cache
 
 import libcst as cst
 
 from accelify.codemod.edits.apply import Applied
+from accelify.codemod.edits.blocks import fields_of
 from accelify.codemod.files.nodes import walk
 from accelify.codemod.files.notebook import without_sources
 from accelify.codemod.files.parse import Parsed, nodes_of, parse, parse_text, without_warnings
@@ -21,9 +23,7 @@ from accelify.errors import CannotParse
 
 def compiles(parsed: Parsed, text: str) -> str | None:
     """The result compiles if the original did."""
-    if not _compiles(parsed.text):
-        return None
-    return None if _compiles(text) else "the result does not compile"
+    return None if _compiles(text) or not _compiles(parsed.text) else "the result does not compile"
 
 
 def _compiles(text: str) -> bool:
@@ -64,16 +64,22 @@ def _again(node: cst.CSTNode) -> cst.CSTNode:
     return parsed.body[0] if isinstance(parsed, cst.SimpleStatementLine) else parsed
 
 
-def _shape(value: object) -> object:
+def _shape(value: cst.CSTNode | str | list[cst.CSTNode] | tuple[cst.CSTNode, ...]) -> object:
     """The meaning of a node: its kind and its parts, without blanks, parentheses and commas."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, (list, tuple)):
         return tuple(map(_shape, value))
-    if not isinstance(value, cst.CSTNode):
-        return value if isinstance(value, str) else None
-    if isinstance(value, _PUNCTUATION):
+    parts = _meant(type(value))
+    return None if parts is None else (type(value).__name__, *[_shape(getattr(value, part)) for part in parts])
+
+
+@cache
+def _meant(kind: type[cst.CSTNode]) -> tuple[str, ...] | None:
+    """The fields of a kind of node that its meaning is made of; None for what means nothing."""
+    if issubclass(kind, _PUNCTUATION):
         return None
-    fields = (f for f in value.__dataclass_fields__ if f not in _PLACES)
-    return (type(value).__name__, *(_shape(getattr(value, f)) for f in fields))
+    return tuple(f for f in fields_of(kind) if f not in _PLACES) if issubclass(kind, cst.CSTNode) else None
 
 
 _PLACES = frozenset({"lpar", "rpar", "leading_lines", "lines_after_decorators"})
@@ -108,6 +114,8 @@ def keeps_comments(applied: Applied) -> str | None:
 
 def _comments(text: str) -> Counter[str]:
     found: Counter[str] = Counter()
+    if "#" not in text:
+        return found
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:

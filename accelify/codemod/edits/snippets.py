@@ -103,7 +103,8 @@ def _has_comment(space: cst.BaseParenthesizableWhitespace) -> bool:
 def statements(code: str, indent: str) -> list[cst.BaseStatement]:
     """Statements from text, with the indentation of the file that they are for."""
     text = "\n".join(_reindent(line, indent) for line in code.split("\n"))
-    parsed = cst.parse_module(text + "\n").visit(_Indent(indent))
+    parsed = cst.parse_module(text + "\n")
+    parsed = parsed.visit(_Indent(indent)) if "\n" in text else parsed  # one line holds no block
     body: list[cst.BaseStatement] = list(parsed.body)
     if parsed.header and body:
         first = body[0]

@@ -60,6 +60,7 @@ def is_listed(name: str) -> bool:
     return _exact(name) is not None
 
 
+@cache
 def member(kind: str | None, name: str) -> Row | None:
     """The row of a method or attribute of a kind of object, or of the kinds it is based on; None: unknown."""
     while kind is not None:

@@ -44,7 +44,7 @@ class Program:
             self.flow = Flow(files, project, named, plain)
         self.files = list(files)
         self.named = list(named)
-        self._scope_of = self.flow.scope_of
+        self._scope_of, self._values = self.flow.scope_of, self.flow.values
         self._parents = files[0].parents if len(files) == 1 else _united([f.parents for f in files])
         self._once: dict[Callable[[Program], object], object] = {}
 
@@ -76,7 +76,7 @@ class Program:
 
     def values(self, node: ast.AST | None) -> Values:
         """The values that an expression may have."""
-        return NOTHING if node is None else self.flow.values.get(node, NOTHING)
+        return NOTHING if node is None else self._values.get(node, NOTHING)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node that holds a node."""

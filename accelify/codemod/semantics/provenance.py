@@ -15,7 +15,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.batch_wrappers import taken
 from accelify.codemod.semantics.dataflow.memory import Source
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope, gone_over, method_of_call, names_in, own_statements, returned
+from accelify.codemod.semantics.scopes import Scope, code, gone_over, method_of_call, names_in, own_statements, returned
 from accelify.codemod.semantics.values import Collection, Constant, Element, Instance, Made, Member, ModuleValue, Value
 
 _DEPTH = 12
@@ -44,7 +44,7 @@ class Binding:
             return self.node.arg
         if isinstance(self.node, ast.alias):
             return self.node.asname or self.node.name
-        return ast.unparse(self.node)
+        return code(self.node)
 
     @property
     def is_none(self) -> bool:

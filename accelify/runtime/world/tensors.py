@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any  # a batch is whatever the user's collate function made
 
 import numpy
@@ -66,13 +66,21 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def rows(batch: Any) -> int | None:
-    """How many samples the batch holds: the length of its first tensor, else of its first list of leaves."""
+    """How many samples the batch holds: the length of its first tensor, else of its first list of leaves.
+
+    Of an object, the `batch_size` that it says, where that is its length, too, as that of torchtext's batches.
+    """
     for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor) and leaf.ndim:
             return len(leaf)
     if isinstance(batch, Mapping):
         return next((rows(value) for value in batch.values()), None)
-    return len(batch) if isinstance(batch, (list, tuple)) else None
+    return len(batch) if isinstance(batch, (list, tuple)) or _says_its_length(batch) else None
+
+
+def _says_its_length(batch: Any) -> bool:
+    size = getattr(batch, "batch_size", None)
+    return isinstance(size, int) and isinstance(batch, Sized) and len(batch) == size
 
 
 def slice_rows(batch: Any, start: int, stop: int, length: int) -> Any:

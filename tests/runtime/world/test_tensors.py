@@ -1,6 +1,7 @@
 """Containers of tensors: what is mapped, counted, sliced and compared."""
 
 from collections import namedtuple
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -38,6 +39,27 @@ def test_rows_are_those_of_the_first_tensor():
     assert rows({"name": "x", "x": torch.zeros(3, 2)}) == 3
     assert rows((["a", "b"], 1)) == 2
     assert rows(torch.tensor(1.0)) is None
+
+
+class _Batch:
+    """A batch as of torchtext, whose first tensor has the words before the rows."""
+
+    def __init__(self, size, length):
+        self.batch_size, self.length, self.text = size, length, torch.zeros(7, 3)
+
+    def __len__(self):
+        return self.length
+
+
+@pytest.mark.parametrize(("size", "length", "found"), [(3, 3, 3), (1, 1, 1), (3, 2, None), (torch.Size([3]), 3, None)])
+def test_rows_are_those_that_an_object_says_by_its_size_and_its_length(size, length, found):
+    assert rows(_Batch(size, length)) == found
+    assert rows([_Batch(size, length)]) == 1  # a list of objects, a row each
+
+
+def test_an_object_without_a_length_does_not_say_its_rows():
+    assert rows(SimpleNamespace(batch_size=3)) is None
+    assert rows(range(3)) is None
 
 
 def test_a_slice_keeps_what_has_no_rows():

@@ -405,6 +405,38 @@ def test_the_level_of_apex_may_be_an_option() -> None:
     assert other.status is Status.DECLINED
 
 
+IN_CLASS = "class Config:\n    level = 'O1'\n"
+DATACLASS = "from dataclasses import dataclass\n@dataclass\nclass Config:\n    level: str = 'O1'\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "is_known"),
+    [
+        (IN_CLASS, "Config.level", True),
+        (IN_CLASS + "cfg = Config()\n", "cfg.level", True),
+        (DATACLASS + "cfg = Config()\n", "cfg.level", True),
+        (
+            "class Config:\n    def __init__(self, level='O1'):\n        self.level = level\ncfg = Config()\n",
+            "cfg.level",
+            True,
+        ),
+        ("settings = {'level': 'O1', 'lr': 0.1}\n", "settings['level']", True),
+        ("settings = dict(level='O1', lr=0.1)\n", "settings['level']", True),
+        (DATACLASS + "cfg = Config(level='O0')\n", "cfg.level", False),
+        (IN_CLASS + "cfg = Config()\ncfg.level = input()\n", "cfg.level", False),
+        (IN_CLASS.replace("O1", "O3"), "Config.level", False),
+        ("settings = {'level': 'O1'}\nsettings['level'] = input()\n", "settings['level']", False),
+        ("import json\nsettings = json.load(open('a.json'))\n", "settings['level']", False),
+    ],
+)
+def test_the_level_of_apex_may_be_a_setting(settings: str, level: str, is_known: bool) -> None:
+    text = APEX.replace("\nloader = ", "\n" + settings.replace("{", "{{").replace("}", "}}") + "loader = ")
+    result = run(text.format(start=O1.replace("'O1'", level), inside="scaled.backward()", end=""))
+    assert (result.status is Status.MIGRATED) is is_known, result.notes
+    assert any(f"`{level}` is no longer read" in note.message for note in result.notes) is is_known
+    assert any("its level is `O1`" in note.message for note in result.notes) is not is_known
+
+
 @pytest.mark.parametrize(
     "start",
     [

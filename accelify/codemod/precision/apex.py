@@ -10,7 +10,7 @@ from accelify.codemod.precision.precision import Precision, condition_code, grad
 from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches, is_none
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.values import External
+from accelify.codemod.semantics.values import Constant, External
 from accelify.codemod.training.loops.training import Training
 
 _USES = ("initialize", "scale_loss", "master_params")
@@ -86,19 +86,18 @@ class Apex:
         self.found.bindings.append(statement)
 
     def _level(self, call: ast.Call, given: ast.expr) -> None:
-        """`"O1"`, `args.opt_level`, or a variable that holds one of these."""
+        """`"O1"`, `args.level`, `Config.level`, `settings["level"]`, or a variable that holds one of these."""
         level, owner = given, self.program.scope(given).owner(given.id) if isinstance(given, ast.Name) else None
         writes = self.settings.tracer.writes(owner, given.id) if isinstance(given, ast.Name) and owner else []
         if len(writes) == 1 and isinstance(writes[0], ast.Name):
             level = self.settings.tracer.assigned(writes[0]) or given
-        if isinstance(level, ast.Attribute):
-            value = next((getattr(v, "value", None) for v in self.settings.tracer.option_values(level.attr)), None)
-        else:
-            value = getattr(level, "value", None)
-        if value not in LEVELS:
+        values = {v.value if isinstance(v, Constant) else None for v in self.program.values(level)}
+        if isinstance(level, ast.Attribute) and (defaults := self.settings.tracer.option_values(level.attr)):
+            values = {getattr(default, "value", None) for default in defaults}
+        if len(values) != 1 or values.isdisjoint(LEVELS):
             raise NotUnderstood(call, "cannot tell that its level is `O1` or `O2`")
-        self.found.level = str(value)
-        self.found.level_option = level if isinstance(level, ast.Attribute) else None
+        self.found.level = str(values.pop())
+        self.found.level_option = level if isinstance(level, (ast.Attribute, ast.Subscript)) else None
 
     def _scaled(self, call: ast.Call) -> frozenset[str]:
         """`with amp.scale_loss(loss, optimizer) as scaled: scaled.backward()`"""

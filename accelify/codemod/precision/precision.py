@@ -46,7 +46,7 @@ class Precision:
     clips: list[ast.Call] = field(default_factory=list)
     imports: list[ast.stmt] = field(default_factory=list)
     level: str = ""
-    level_option: ast.Attribute | None = None
+    level_option: ast.expr | None = None
 
     @property
     def is_taken_over(self) -> bool:

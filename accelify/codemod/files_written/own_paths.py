@@ -10,7 +10,7 @@ Every rank has other names, and so writes other files. A value that a model has 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum, auto
 
 from accelify.codemod.files_written.one_process import OneProcess
@@ -32,8 +32,8 @@ class _Part(Enum):
 
 
 _Parts = frozenset[_Part]
+_Place = tuple[ast.expr, ast.Call | None]  # an expression, and the call that runs its function, where only one counts
 _NONE: _Parts = frozenset()
-_START: frozenset[Definition] = frozenset()
 
 
 class OwnPaths:
@@ -45,6 +45,7 @@ class OwnPaths:
         self.ranks = ranks
         self.chains = ranks.chains
         self._kept = ranks.program.once(Kept)
+        self._known: dict[_Place, _Parts] = {}
 
     def is_written(self, call: ast.Call) -> bool:
         """Whether a call writes to such a file; where its path is unknown, all that may be it has to be its own."""
@@ -60,7 +61,7 @@ class OwnPaths:
         uses = self.alone.effects.of_call(call).files_written
         paths = [p for use in uses if use.call is call for p in use.paths]
         calls = self.program.calls_of(frame) if frame.kind == "function" else ()
-        return frozenset(c for c in calls if not any(_Part.ITEM in self._parts(p, _START, c) for p in paths))
+        return frozenset(c for c in calls if not any(_Part.ITEM in self._parts(p, c) for p in paths))
 
     def is_for_all_items(self, call: ast.Call) -> bool:
         """Whether a call that makes items writes to a file of one name, of constants and of what its object holds."""
@@ -77,41 +78,76 @@ class OwnPaths:
         return bool(self.ranks.of(node).of(Mark.BATCH))
 
     def _holds_item(self, path: ast.expr) -> bool:
-        return self._is_of_a_batch(path) and _Part.ITEM in self._parts(path, _START)
+        return self._is_of_a_batch(path) and _Part.ITEM in self._parts(path)
 
-    def _parts(self, node: ast.expr, seen: frozenset[Definition], by: ast.Call | None = None) -> _Parts:
+    def _parts(self, node: ast.expr, by: ast.Call | None = None) -> _Parts:
         """The parts that a path is made of; `by`: in a function that this call runs."""
-        if isinstance(node, ast.Constant) or not self._is_of_a_batch(node):
-            return _NONE
-        if isinstance(node, ast.Name):
-            found = [self._given(d, seen | {d}, by) for d in self.chains.definitions(node) if d not in seen]
-        elif isinstance(node, ast.Call) and self.alone.runs_together(node):
-            return frozenset({_Part.MODEL})
-        else:
-            found = [self._parts(n, seen, by) for n in _expressions(node)]
-        parts = _NONE.union(*found)
-        is_text = isinstance(node, ast.JoinedStr) or self.chains.kinds.of(node) <= _TEXT
-        return parts if is_text or _Part.MODEL not in parts else frozenset({_Part.MODEL})
+        if (node, by) not in self._known:
+            self._solve((node, by))
+        return self._known[node, by]
 
-    def _given(self, definition: Definition, seen: frozenset[Definition], by: ast.Call | None) -> _Parts:
-        """The parts of what a definition gives its variable."""
+    def _solve(self, start: _Place) -> None:
+        """Find the parts of an expression, and of all that it is made of."""
+        made_of: dict[_Place, tuple[_Parts, list[_Place]]] = {}
+        holders: dict[_Place, list[_Place]] = {}
+        queue = [start]
+        while queue:
+            place = queue.pop()
+            if place not in made_of and place not in self._known:
+                made_of[place] = self._made_of(*place)
+                for part in made_of[place][1]:
+                    holders.setdefault(part, []).append(place)
+                    queue.append(part)
+
+        def holding(part: _Part, without: Collection[_Place]) -> set[_Place]:
+            found = {p for p in holders if part in self._known.get(p, _NONE)}
+            waiting = [*(p for p, (own, _) in made_of.items() if part in own), *(h for p in found for h in holders[p])]
+            while waiting:
+                place = waiting.pop()
+                if place not in found and place not in without:
+                    found.add(place)
+                    waiting += holders.get(place, ())
+            return found
+
+        of_model = holding(_Part.MODEL, ())
+        named = holding(_Part.ITEM, {p for p in of_model & made_of.keys() if not self._is_text(p[0])})
+        for place in made_of:
+            parts = ((_Part.ITEM, named), (_Part.MODEL, of_model))
+            self._known[place] = frozenset(part for part, holding_it in parts if place in holding_it)
+
+    def _is_text(self, node: ast.expr) -> bool:
+        """Whether an expression is a text, which shows each of its parts: of a number that a model gave, nothing."""
+        return isinstance(node, (ast.JoinedStr, ast.FormattedValue)) or self.chains.kinds.of(node) <= _TEXT
+
+    def _made_of(self, node: ast.expr, by: ast.Call | None) -> tuple[_Parts, list[_Place]]:
+        """What is known of an expression by itself, and the expressions that it is made of besides."""
+        if isinstance(node, ast.Constant) or not self._is_of_a_batch(node):
+            return _NONE, []
+        if isinstance(node, ast.Name):
+            found = [self._given(d, by) for d in self.chains.definitions(node)]
+            return _NONE.union(*(own for own, _ in found)), [place for _, places in found for place in places]
+        if isinstance(node, ast.Call) and self.alone.runs_together(node):
+            return frozenset({_Part.MODEL}), []
+        return _NONE, [(n, by) for n in _expressions(node)]
+
+    def _given(self, definition: Definition, by: ast.Call | None) -> tuple[_Parts, list[_Place]]:
+        """The same of what a definition gives its variable."""
         node = definition.node
         if definition.kind is Kind.PARAMETER:
             scope, name = definition.variable.scope, definition.variable.name
             calls = self.program.calls_of(scope) if scope is not None else ()
             calls = [by] if by is not None and by in calls else calls
             given = [self.chains.given(c, scope, name) for c in calls if scope is not None]
-            return _NONE.union(*(self._parts(g, seen) for g in given if g is not None))
+            return _NONE, [(g, None) for g in given if g is not None]
         if definition.kind is Kind.LOOP:
             holder = next(a for a in self.program.ancestors(node) if isinstance(a, _LOOPS))
             if holder in self.ranks.loops:
-                return frozenset({_Part.ITEM})
+                return frozenset({_Part.ITEM}), []
             source, several = self._source(holder, node)
             keys = self._keys(source, several, node)
-            return _NONE.union(*(self._parts(part, seen, by) for part in ([source] if keys is None else keys)))
-        statement = self.program.statement(node)
-        value = getattr(statement, "value", None)
-        return self._parts(value, seen, by) if isinstance(value, ast.expr) else frozenset({_Part.MODEL})
+            return _NONE, [(part, by) for part in ([source] if keys is None else keys)]
+        value = getattr(self.program.statement(node), "value", None)
+        return (_NONE, [(value, by)]) if isinstance(value, ast.expr) else (frozenset({_Part.MODEL}), [])
 
     def _keys(self, source: ast.expr, several: ast.expr, target: ast.AST) -> list[ast.expr] | None:
         """The keys of a dict, where a loop gives these to a variable: `for name, x in images.items()`; or else None.

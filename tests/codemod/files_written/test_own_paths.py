@@ -114,3 +114,21 @@ def test_keys_of_a_batch_are_the_same_on_all_ranks() -> None:
         text = written_script(imports=IMPORTS, step=STEP + over.format(name=name))
         text = text.replace("for x, y in loader:", "for batch in loader:\n        x, y = batch['x'], batch['y']")
         assert len(Facts(text).script.written.guarding.own) == found
+
+
+@pytest.mark.parametrize(("start", "is_own"), [("f'{y}'", True), ("f'{epoch}'", False), ("str(out)", False)])
+def test_a_name_that_is_extended_in_many_places(start: str, is_own: bool) -> None:
+    """Each of them may extend what any other has made: the ways from one to the next are not gone one by one."""
+    extended = [f"    if len(name) > {i}:\n        name = name + '{i}'" for i in range(11)]
+    lines = [f"name = {start}", "for _ in range(epoch):", *extended, "cv2.imwrite(name, out)"]
+    assert own("\n".join(lines)) == (["cv2.imwrite(name, out)"] if is_own else [])
+
+
+@pytest.mark.parametrize(
+    ("made", "is_own"),
+    [("name + '.png'", True), ("f'{name}_{out}'", True), ("'%s' % scored(name, out)", False)],
+)
+def test_a_name_that_is_made_of_itself(made: str, is_own: bool) -> None:
+    before = "def scored(name, out):\n    return model(out) + len(name)\n"
+    lines = ["name = f'{y}'", "for _ in range(epoch):", f"    name = {made}", "    cv2.imwrite(name, out)"]
+    assert own("\n".join(lines), before=before) == (["cv2.imwrite(name, out)"] if is_own else [])

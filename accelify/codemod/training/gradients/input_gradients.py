@@ -161,20 +161,35 @@ class _Cleared:
         given = [a for call in made for a in _arguments(call)]
         self.models = {owner for a in given for owner in roles.parameter_owners(program.values(a))}
         self._nodes: dict[Scope, tuple[list[ast.AST], list[ast.AST]]] = {}
+        self._later: dict[ast.AST, list[ast.Call] | None] = {}
 
-    def is_read(self, node: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    def is_read(self, node: ast.AST) -> bool:
         """Whether a path leads from a node, in its function and its callers', to where gradients are read uncleared."""
+        queue, seen = [node], set[ast.AST]()
+        while queue:
+            later = self._leads_to(queue.pop())
+            if later is None:
+                return True
+            queue += [call for call in later if call not in seen]
+            seen.update(later)
+        return False
+
+    def _leads_to(self, node: ast.AST) -> list[ast.Call] | None:
+        """The calls behind which a path goes on from a node; None where it comes to a read, or to what is not known."""
+        if node not in self._later:
+            self._later[node] = self._calls_behind(node)
+        return self._later[node]
+
+    def _calls_behind(self, node: ast.AST) -> list[ast.Call] | None:
         frame, flow = self.program.frame(node), self.program.control_flow(node)
         clearing, reading = self._within(frame)
         if any(flow.reaches(node, read, without=clearing) for read in reading):
-            return True
+            return None
         if not frame.is_function or not flow.gets_out(node, clearing):
-            return False
-        calls = self.program.calls_of(frame)
-        is_handed_on = any(function is frame for _, function in self.program.flow.handed_on)
-        if not calls or is_handed_on:
-            return True  # by what is not known
-        return any(self.is_read(call, seen | {call}) for call in calls if call not in seen)
+            return []
+        if any(function is frame for _, function in self.program.flow.handed_on):
+            return None
+        return self.program.calls_of(frame) or None
 
     def _within(self, frame: Scope) -> tuple[list[ast.AST], list[ast.AST]]:
         """Where a function clears the gradients, and where it reads them; itself, or in what it calls."""

@@ -199,3 +199,14 @@ def test_no_hook_takes_what_a_step_takes() -> None:
     assert not training(shown + batches(LEARN, "show(x)\n")).for_inputs
     assert len(training(shown + batches("show(x)\n", CLEAR, LEARN)).for_inputs) == 1
     assert not training(CAM.format(hook="register_forward_hook") + batches(CLEAR, LEARN) + "Cam(model)(x)\n").for_inputs
+
+
+@pytest.mark.parametrize(("last", "is_alone"), [("optimizer.zero_grad()", True), ("optimizer.step()", False)])
+def test_functions_that_call_each_other(last: str, is_alone: bool) -> None:
+    """The ways through them are not gone one by one: there are more than anyone can wait for."""
+    names = [f"part_{i}" for i in range(7)]
+    calls = "".join(f"    if depth > {i}: {name}(x, y, depth - 1)\n" for i, name in enumerate(names))
+    functions = "".join(f"def {name}(x, y, depth):\n{calls}" for name in names[1:])
+    first = f"def part_0(x, y, depth):\n{calls}{indent(ATTACK, '    ')}"
+    text = f"{first}{functions}for x, y in loader:\n    part_3(x, y, 9)\n    {last}\n{indent(LEARN, '    ')}"
+    assert (inputs(text) == ["delta"]) is is_alone

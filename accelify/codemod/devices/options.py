@@ -63,6 +63,7 @@ class Cpu:
         self.reach = reach
         self.prepared = prepared
         self._cpu_first: set[ast.AST] = set()  # choices whose first branch is the CPU's
+        self._said_again: set[ast.AST] = set()  # choices of what an option says, where another went by its kind
 
     def find(self, files: Collection[str], *, by_branch: bool = False) -> CpuSetting | None:
         """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood.
@@ -73,9 +74,9 @@ class Cpu:
         run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.named)
         entered = self._entries.items()
         homes = [h for h, entry in entered if h.kind == "module" or entry in run] or [*self.reach.homes]
-        named, moving = [*self._named(files)], [*self._moving()] if not self._always_moves(files) else []
+        named, moving = self._named(files), [*self._moving()] if not self._always_moves(files) else []
         if not named and not moving:
-            named = [*self._named({parsed.path for parsed in self.program.files})]
+            named = self._named({parsed.path for parsed in self.program.files})
         if any(map(self._wished, named)):
             # A model that any GPU would get follows the device that its batches are brought to.
             moving = [choice for choice in moving if self._wished(choice)]
@@ -273,8 +274,11 @@ class Cpu:
         asked = (*terms, *(before.asked if before is not None else ()))
         found[text] = CpuSetting(setting.code, setting.after, wishes, asked=asked) if setting is not None else None
 
-    def _named(self, files: Collection[str]) -> Iterator[ast.If | ast.IfExp]:
-        """The choices between the names of a GPU and of the CPU."""
+    def _named(self, files: Collection[str]) -> list[ast.If | ast.IfExp]:
+        """The choices between the names of a GPU and of the CPU; not those that an option by itself replaces."""
+        return [choice for choice in [*self._between_names(files)] if choice not in self._said_again]
+
+    def _between_names(self, files: Collection[str]) -> Iterator[ast.If | ast.IfExp]:
         for path in files:
             for node in self.program.flow.parsed_of[path].parents:
                 is_run = isinstance(node, (ast.If, ast.IfExp)) and self.program.frame(node) in self._run
@@ -286,6 +290,8 @@ class Cpu:
                     continue  # an option names the device
                 if any(self._is_said(gpu) for gpu, _ in pairs) and not self._terms(node.test, _DEPTH):  # type: ignore[attr-defined]  # a choice
                     continue  # where there is a GPU, it is what the user says
+                if pairs and self._is_said_later(node):  # type: ignore[arg-type]  # a choice
+                    continue  # another text of the same option is a device by itself: `--device cuda:0`
                 if self._returns(node) and not self._terms(node.test, _DEPTH):
                     continue  # a function that picks a GPU, if there is one
                 if any(self._is_between_devices(*both) for both in pairs):
@@ -327,6 +333,27 @@ class Cpu:
         statement = self.program.statement(read)
         call = statement.value if isinstance(statement, ast.Expr) else None
         return isinstance(call, ast.Call) and "print" in self.program.called(call)
+
+    def _is_said_later(self, choice: ast.If | ast.IfExp) -> bool:
+        """Whether a choice by the text of an option is replaced by the device that the option names, perhaps.
+
+        `if args.device == "cuda": device = ...`, and below `if ":" in args.device: device = torch.device(args.device)`
+        """
+        statement = choice if isinstance(choice, ast.If) else self.program.statement(choice)
+        given = {place for place, _ in self._values(statement.body if isinstance(statement, ast.If) else [statement])}
+        asked = self._device_options([choice.test, *self._terms(choice.test, _DEPTH)])
+        for write in (t for n in ast.walk(self.program.frame(choice).node) for t in assigned_targets(n)):
+            value = self.tracer.assigned(write) if ast.unparse(write) in given else None
+            is_below = not self.program.inside(write, statement) and self.program.may_follow(write, choice)
+            if value is not None and is_below and self._is_said(value) and asked & self._device_options([value]):
+                self._said_again.update(c for c, is_body in self.program.branches_round(write) if is_body)
+                return True
+        return False
+
+    def _device_options(self, nodes: Iterable[ast.expr]) -> set[str]:
+        """The last names of the options in some code that name a device: `device` of `args.device.lower()`."""
+        parts = (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.expr))
+        return {last_name(n) for n in parts if is_option_for_devices(self.program, n)}
 
     def _is_said(self, value: ast.expr) -> bool:
         """Whether a device is an option that names it: `torch.device(args.device)`."""

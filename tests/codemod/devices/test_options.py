@@ -981,3 +981,30 @@ def test_another_file_may_read_a_choice(read: str, setting: str) -> None:
     main = script(before=before, model="model.to(args.device)", step=step)
     found = cpu_of(Facts({"main.py": main, "net.py": f"def bring(x):\n    {read}\n"}).script)
     assert (found and found.text) == setting
+
+
+SAID_TOO = """\
+parser = argparse.ArgumentParser()
+parser.add_argument('--device', default='cuda')
+args = parser.parse_args()
+device = torch.device('cpu')
+"""
+
+
+@pytest.mark.parametrize(
+    ("wished", "again", "setting"),
+    [
+        ("args.device.lower() == 'cuda'", "device = torch.device(args.device)", TEXT),
+        ("args.device == 'cuda'", "if ':' in args.device:\n    device = torch.device(args.device)", TEXT),
+        ("args.device in ('cuda', 'gpu')", "if args.device.startswith('cuda:'):\n    device = args.device", TEXT),
+        ("args.device.lower() == 'cuda'", "", "args.device.lower() != 'cuda'"),
+        ("args.device.lower() == 'cuda'", "print(torch.device(args.device))", "args.device.lower() != 'cuda'"),
+        ("args.device.lower() == 'cuda'", "other = torch.device(args.device)", "args.device.lower() != 'cuda'"),
+    ],
+)
+def test_a_device_that_an_option_names_replaces_one_by_its_kind(wished: str, again: str, setting: str) -> None:
+    chosen = f"if {wished} and torch.cuda.is_available():\n    device = torch.device('cuda')\n"
+    before = f"{SAID_TOO}{chosen}{again}\n"
+    found = cpu_of(training(imports="import argparse\n", before=before, model="model.to(device)\n").script)
+    assert found is not None
+    assert found.text == setting

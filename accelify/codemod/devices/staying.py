@@ -15,6 +15,7 @@ from accelify.codemod.devices.options import device_on_gpu
 from accelify.codemod.devices.own_tensors import Mixing
 from accelify.codemod.devices.placed import Own
 from accelify.codemod.preparing.placing import EarlyCode
+from accelify.codemod.semantics.values import Argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Staying:
 
     read: the batches that it reads in CPU memory, or else what may not be on the device. unmoved: what only a wrapper
     moved, which goes. is_left: whether all of its moves stay, and prepared objects are not moved: not where they come
-    too early, nor where the wrapper may have moved the models, too.
+    too early, nor where the wrapper, or a caller, may have moved the models, too.
     """
 
     read: tuple[ast.AST, ...]
@@ -42,7 +43,8 @@ def staying_of(
     unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)
     read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded]
     is_early = any(early.holds(m.call) for m in models)
-    is_left = bool(read) and not is_early and (bool(models) or not unmoved)
+    is_given = any(isinstance(v, Argument) for v in trained)  # its caller has moved it, to GPU 0 perhaps
+    is_left = bool(read) and not is_early and (bool(models) or not (unmoved or is_given))
     return Staying(tuple(sorted(read, key=own.program.position)), tuple(unmoved), is_left)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.devices.staying import Together
+from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, training
 
 MOVED = "x, y = x.cuda(), y.cuda()\n"
@@ -31,3 +32,42 @@ def test_a_script_of_the_cpu_has_its_tensors_in_two_memories() -> None:
     assert not found.keeps_moves
     assert found.together.mixed is not None
     assert found.together.homemade is None
+
+
+GIVEN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def fit({parameters}):
+    loader = DataLoader(rows, batch_size=2)
+    {model}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = []
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen.append({kept})
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "model", "kept", "stays", "is_mixed"),
+    [
+        ("model, rows", "", "y.numpy()", False, True),
+        ("rows, *, model", "", "np.asarray(y)", False, True),
+        ("model, rows", "model.train()", "y.numpy()", False, True),
+        ("model, rows", "model.cuda()", "y.numpy()", True, False),
+        ("model, rows", "model = model.to('cuda')", "y.numpy()", True, False),
+        ("rows", "model = nn.Linear(4, 1).cuda()", "y.numpy()", True, False),
+        ("model, rows", "", "loss.item()", False, False),
+    ],
+)
+def test_a_model_that_a_caller_has_put_on_a_gpu_is_prepared_for_its_process(
+    parameters: str, model: str, kept: str, stays: bool, is_mixed: bool
+) -> None:
+    text = "import numpy as np\n" + GIVEN.format(parameters=parameters, model=model, kept=kept)
+    found = Facts(text).script.devices
+    assert found.keeps_moves is stays
+    assert (found.together.mixed is not None) is is_mixed

@@ -342,7 +342,8 @@ class Cpu:
         statement = choice if isinstance(choice, ast.If) else self.program.statement(choice)
         given = {place for place, _ in self._values(statement.body if isinstance(statement, ast.If) else [statement])}
         asked = self._device_options([choice.test, *self._terms(choice.test, _DEPTH)])
-        for write in (t for n in ast.walk(self.program.frame(choice).node) for t in assigned_targets(n)):
+        statements = (n for n in ast.walk(self.program.frame(choice).node) if isinstance(n, ast.stmt))
+        for write in (t for n in statements for t in assigned_targets(n)):
             value = self.tracer.assigned(write) if ast.unparse(write) in given else None
             is_below = not self.program.inside(write, statement) and self.program.may_follow(write, choice)
             if value is not None and is_below and self._is_said(value) and asked & self._device_options([value]):

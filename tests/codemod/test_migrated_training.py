@@ -270,3 +270,71 @@ def test_what_one_process_makes_first_for_two_files_is_left_alone_by_a_second_ru
     changed = {path for path, result in results.items() if result.status is Status.MIGRATED}
     assert changed == {"learning.py", "scoring.py"}
     assert all(b"process_first():\n        pairs = load()\n" in results[path].after for path in changed)
+
+
+SAVING = """\
+import torch
+
+
+class Embedder:
+    def __init__(self, size):
+        self.model = torch.nn.Linear(size, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self, steps):
+        for _ in range(steps):
+            self.optimizer.zero_grad()
+            self.model(torch.randn(8, 4)).mean().backward()
+            self.optimizer.step()
+
+    def save(self, folder):
+        {save}
+
+
+def write(folder, text):
+    {write}
+"""
+WRITING = "with open(folder + '/weight.txt', 'w') as file:\n        file.write('w')"
+OF_MAIN = "if {}.is_main_process:\n            with open(folder + '/weight.txt', 'w') as file: file.write('w')"
+EARLY_END = "if not {}.is_main_process:\n            return\n        open(folder + '/weight.txt', 'w').write('w')"
+
+
+@pytest.mark.parametrize("save", [WRITING, WRITING.replace("file.write('w')", "print(folder, file=file)")])
+def test_what_a_method_guards_is_not_guarded_where_it_is_called(tmp_path: Path, save: str) -> None:
+    library = SAVING.format(save=save.replace("\n", "\n    "), write="pass")
+    main = "from embedder import Embedder\nembedder = Embedder(4)\nembedder.train(2)\nembedder.save(folder='out')\n"
+    scripts.write(tmp_path, {"main.py": main.encode(), "embedder.py": library.encode()})
+    with scripts.inside(tmp_path):
+        found = rewritten("main.py")
+        assert [found[name].status for name in ("main.py", "embedder.py")] == [Status.UNCHANGED, Status.MIGRATED]
+        assert b"        if self.accelerator.is_main_process:\n            with open" in found["embedder.py"].after
+        assert rewritten("main.py")["main.py"].status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize(
+    ("save", "write", "is_guarded"),
+    [
+        (OF_MAIN.format("self.accelerator"), "pass", True),
+        (OF_MAIN.format("accelify.runtime.PartialState()"), "pass", True),
+        (EARLY_END.format("self.accelerator"), "pass", True),
+        ("if self.accelerator.is_main_process:\n            write(folder, 'w')", WRITING, True),
+        (WRITING.replace("\n", "\n    "), "pass", False),
+        (f"{OF_MAIN.format('self.accelerator')}\n        write(folder, 'w')", WRITING, False),
+        ("if self.accelerator.device.type == 'cpu':\n            write(folder, 'w')", WRITING, False),
+    ],
+)
+def test_what_migrated_code_guards_itself(tmp_path: Path, save: str, write: str, is_guarded: bool) -> None:
+    library = "import accelify.runtime\n" + SAVING.format(save=save, write=write)
+    made = "SGD(self.model.parameters(), lr=0.1)"
+    prepared = "self.model, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)"
+    library = library.replace(
+        made, f"{made}\n        self.accelerator = accelify.runtime.Accelerator()\n        {prepared}"
+    )
+    loss = "self.model(torch.randn(8, 4)).mean()"
+    library = library.replace(f"{loss}.backward()", f"self.accelerator.backward({loss})")
+    main = "from embedder import Embedder\nembedder = Embedder(4)\nembedder.train(2)\nembedder.save('out')\n"
+    scripts.write(tmp_path, {"main.py": main.encode(), "embedder.py": library.encode()})
+    with scripts.inside(tmp_path):
+        after = rewritten("main.py")["main.py"]
+    assert (after.status is Status.UNCHANGED) is is_guarded
+    assert (b"is_main_process:\n    embedder.save('out')" in after.after) is not is_guarded

@@ -18,8 +18,9 @@ from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.libraries.table import is_kind
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.effects import Effects
-from accelify.codemod.semantics.effects.summary import Leave, Place, Summary
+from accelify.codemod.semantics.effects.summary import FileUse, Leave, Place, Summary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Generated, Made
@@ -94,6 +95,7 @@ class OneProcess:
     def _effect(self, call: ast.Call) -> Effect | None:
         summary = self.effects.of_call(call)
         summary = replace(summary, writes=frozenset()) if self.filled(call) else summary
+        summary = replace(summary, files_written=self._written_by_all(call, summary))
         if self.becomes_a_save(call) or not self._is_ones_own(summary) or self.runs_together(call):
             return None
         written = [use.call for use in summary.files_written]
@@ -105,6 +107,15 @@ class OneProcess:
         if call not in written and any(map(self.becomes_a_save, written)):
             return None
         return Effect.WRITES if call in self.looked_at else self._strength(call, summary)
+
+    def _written_by_all(self, call: ast.Call, summary: Summary) -> frozenset[FileUse]:
+        """The files that a call writes but for those that a function writes where it asks for the main process."""
+        frame, runs = self.program.frame(call), self.program.once(Conditions).runs
+        return frozenset(
+            use
+            for use in summary.files_written
+            if self.program.frame(use.call) is frame or any(runs(use.call, w) for w in worlds_where(Process.OTHER))
+        )
 
     def writes(self, call: ast.Call) -> bool:
         """Whether a library's call writes, whoever may run it."""

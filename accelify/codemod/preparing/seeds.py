@@ -19,7 +19,7 @@ from accelify.codemod.semantics.conditions import Conditions, Process, worlds_wh
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.outcomes import compared, truth
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.kept_draws import KeptDraws
 from accelify.codemod.training.randomness.rows_in_turn import InTurn, RowsInTurn
@@ -221,7 +221,7 @@ class Seeds:
         later = [s for place in self.places for s in self._until_trained(place.statement)]
         later += [loop for place in self.places for loop in self._rounds(place.statement, _DEPTH)]
         found = dict.fromkeys(s for each in later for s in self._drawing(each, _DEPTH))
-        yield from (s for s in found if not any(map(self._is_replaced, _targets(s))))
+        yield from (s for s in found if not any(map(self._is_replaced, _targets(s))) and not self._is_prepared_below(s))
 
     def weights_in_rounds(self, loops: Iterable[ast.AST]) -> Iterator[ast.stmt]:
         """What draws weights in rounds of sharded loops, where each process draws random numbers of its own."""
@@ -256,6 +256,19 @@ class Seeds:
         changing = (c for c in self.program.calls if self.program.flow.callees.get(c) or self._loads(c))
         is_changed = any(text in map(ast.unparse, chains.changed_by(c)) for c in changing)
         return is_changed or any(i.text == text for g in self.groups for i in g.items)
+
+    def _is_prepared_below(self, statement: ast.stmt) -> bool:
+        """Whether a statement draws the weights of models that are prepared behind it: `net.apply(init)`."""
+        chains, below = self.program.once(Chains), set(self._after(statement))
+        calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+        drawn = [self._gone_over(node) for call in calls for node in chains.changed_by(call)]
+        prepared = [i.text for g in self.groups if g.anchor in below for i in g.items if i.kind == "model"]
+        return bool(drawn) and all(any(f"{text}.".startswith(f"{model}.") for model in prepared) for text in drawn)
+
+    def _gone_over(self, node: ast.expr) -> str:
+        """An expression; for what a loop binds, that which it goes over: `net.parameters()` of `for p in ...: p`."""
+        loops = (a for a in self.program.ancestors(node) if isinstance(a, ast.For))
+        return ast.unparse(next((loop.iter for loop in loops if names_in(node) & names_in(loop.target)), node))
 
     def _loads(self, call: ast.Call) -> bool:
         """`target.load_state_dict(...)`"""

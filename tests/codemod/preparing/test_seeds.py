@@ -199,6 +199,46 @@ def test_weights_of_several_runs(seed: str, wanted: list[str]) -> None:
     assert apart(learner(run, init="self.other = nn.Linear(4, 1)")) == wanted
 
 
+RUNS = """\
+import torch
+from torch import nn
+def init(m):
+    nn.init.normal_(m.weight)
+teacher = nn.Linear(4, 1)
+for run in range(3):
+    net = nn.Linear(4, 1)
+    {above}
+    optimizer = torch.optim.SGD(net.parameters())
+    {below}
+    for _ in range(9):
+        loss = net(torch.randn(2, 4)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        "net.apply(init)",
+        "init(net)",
+        "nn.init.normal_(net.weight)",
+        "net.weight.data.normal_()",
+        "net.reset_parameters()",
+        "for p in net.parameters(): nn.init.normal_(p)",
+        "for name, p in net.named_parameters(): nn.init.normal_(p)",
+        "if run: net.apply(init)",
+    ],
+)
+def test_weights_that_are_drawn_above_what_prepares_their_model(drawing: str) -> None:
+    leaf = drawing.rpartition(": ")[2]
+    assert apart(Facts(RUNS.format(above=drawing, below="pass"))) == []
+    assert apart(Facts(RUNS.format(above="pass", below=drawing))) == [leaf]
+    other = drawing.replace("net", "teacher")
+    assert apart(Facts(RUNS.format(above=other, below="pass"))) == [leaf.replace("net", "teacher")]
+
+
 def test_a_seed_in_the_statement_that_prepares() -> None:
     for run in ("Learner().fit()", "with torch.no_grad():\n    Learner().fit()"):
         assert places(learner(run, fit="torch.manual_seed(5)")) == ["torch.manual_seed(5)"]

@@ -489,8 +489,8 @@ def _given_alike(script: Script) -> str:
 def _feeds(script: Script, call: ast.Call) -> bool:
     """Whether a call runs a model, or a method that it has of the script's own: `model.train_step(x)`."""
     is_method = isinstance(call.func, ast.Attribute) and bool(script.program.flow.callees.get(call))
-    run = call.func.value if is_method and isinstance(call.func, ast.Attribute) else call.func
-    return any(map(script.roles.is_model, script.program.values(run)))
+    run = [call.func, call.func.value] if is_method and isinstance(call.func, ast.Attribute) else [call.func]
+    return any(script.roles.is_model(v) for node in run for v in script.program.values(node))
 
 
 def _is_for_itself(script: Script, call: ast.Call) -> bool:

@@ -229,6 +229,54 @@ def test_a_pass_whose_result_nothing_reads_is_none_of_the_training(update: str, 
     assert any(m.startswith("each process draws its own data") for m in messages) is not is_alike
 
 
+KEPT = """\
+import random
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+    def forward(self, x, t=0):
+        return self.a(x) + t
+class Pairs:
+    def __init__(self):
+        self.at = 0
+    def take(self, n):
+        self.at += n
+        return [[i] * 4 for i in range(self.at - n, self.at)]
+class Learner:
+    def __init__(self):
+        self.net{annotation} = Net()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def train(self, steps):
+        pairs = Pairs()
+        for _ in range(steps):
+            x = torch.tensor(pairs.take(4)).float()
+            loss = {run}.pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+Learner().train(8)
+"""
+
+
+@pytest.mark.parametrize("annotation", ["", ": Net"])
+@pytest.mark.parametrize(
+    ("call", "alike"),
+    [
+        ("self.net(x, random.sample(range(9), 4)[0])", "`x`"),
+        ("self.net.forward(x, random.random())", "`x`"),
+        ("(self.net(x) + torch.rand(4))", "data"),
+        ("self.net(x[random.sample(range(4), 2)])", ""),
+    ],
+)
+def test_batches_of_a_model_that_an_object_holds(call: str, alike: str, annotation: str) -> None:
+    messages = [n.message for n in run(KEPT.format(run=call, annotation=annotation)).notes]
+    assert any(m.startswith(f"every process has the same {alike} here, and only") for m in messages) is bool(alike)
+    assert any(m.startswith("each process draws its own data") for m in messages) is not bool(alike)
+
+
 EPISODES = """\
 import random
 import torch

@@ -547,12 +547,16 @@ class Reports:
         is_cut = kinds.of(node) == {"number"} or any(r.has(Trait.LEAVES_GRAPH) for rows in calls for r in rows)
         return is_cut or self._is_of_items(node)
 
-    def _is_of_items(self, node: ast.expr) -> bool:
+    def _is_of_items(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether a library computes a value from nothing else than numbers and what a loader yields."""
         read = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
         held = [self.program.values(n) for n in read if self.ranks.chains.kinds.of(n) != {"number"}]
         known = (Element, External, ModuleValue)
-        return all(values and all(isinstance(v, known) for v in values) for values in held)
+        if not depth or not all(values and all(isinstance(v, known) for v in values) for values in held):
+            return False
+        given = (d for n in read for d in self.ranks.chains.definitions(n) if d.kind is Kind.ASSIGNMENT)
+        made = (assigned_to(self.program, d.node) for d in given)
+        return all(self._is_of_items(value, depth - 1) for value in made if value is not None)
 
     def _loop_round(self, node: ast.AST) -> Loop | None:
         """The sharded loop during which a node is run."""

@@ -371,7 +371,8 @@ class Calls(Containers):
         if names.gives_its_argument(name) and arguments:
             return arguments[0]
         if names.same_values(name):
-            return only(arguments[0], Element) if arguments else NOTHING
+            items = only(arguments[0], Element) if arguments else NOTHING
+            return items or (frozenset({Made(node, name)}) if names.shares_memory(name) else NOTHING)
         if table.kind_made_by(name) == "dict":
             self._keep_given(node, Made(node, name), arguments)
         if table.kind_made_by(name) == "container":

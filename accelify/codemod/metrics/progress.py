@@ -228,11 +228,15 @@ class StepCounts:
         return (is_chosen or rank.steps) and any(isinstance(o.node, LOOPS) for o in rank.of(Mark.STEPS))
 
     def _made_of(self, node: ast.expr) -> Iterator[ast.expr]:
-        """The expressions that a value is computed from, one step back; not which item of something it is."""
+        """The expressions that a value is computed from, one step back; not which item of the data it is."""
         if self.program.iterator(node) is not None or self._is_beside_count(node):
             return
         if isinstance(node, ast.Subscript):
             yield node.value
+            if self.metrics.ranks.of(node.value).of(Mark.BATCH):  # no data that are worked through by places
+                yield from (
+                    n for n in _bounds(node.slice) if self._is_count(n) and not any(map(_is_remainder, walk(n)))
+                )
         elif isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
             for definition in found:
                 if definition.kind is Kind.PARAMETER and isinstance(definition.node, ast.arg):
@@ -623,6 +627,12 @@ def _ends_with_its_data(loop: ast.AST) -> bool:
     """Whether what catches the end of an iterator leaves the loop."""
     handlers = (n for n in walk(loop) if isinstance(n, ast.ExceptHandler))
     return any(isinstance(n, (ast.Break, ast.Return)) for handler in handlers for n in walk(handler))
+
+
+def _bounds(index: ast.expr) -> Iterator[ast.expr]:
+    """The numbers in an index: `n` and `k` of `[:, :n, k]`."""
+    for part in index.elts if isinstance(index, ast.Tuple) else [index]:
+        yield from filter(None, (part.lower, part.upper, part.step)) if isinstance(part, ast.Slice) else [part]
 
 
 def _raises(node: ast.If) -> bool:

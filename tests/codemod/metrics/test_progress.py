@@ -904,3 +904,54 @@ def test_a_phase_that_goes_over_all_counts_all(test: str, found: list[str]) -> N
     counts = StepCounts(facts.script.metrics)
     assert texts(counts.samples(facts.script.batch_sizes.loaders)) == found
     assert [ast.unparse(n.test) for n in counts.intervals() if isinstance(n, ast.If)] == [f"{n} < 4" for n in found]
+
+
+CURRICULUM = """\
+step, level, kept = 0, 1, []
+for i, (x, y) in enumerate(loader):
+    if step % 50 == 0:
+        level += 1
+    out = model(x)
+    kept.append(out)
+    {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    step += 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        ("loss = (out - y)[:, :level].abs().mean()", ["level"]),
+        ("loss = (out[:, :level] - y[:, :level]).abs().mean()", ["level", "level"]),
+        ("part = out[..., : min(level, 4)]; loss = (part - 1).abs().mean()", ["min(level, 4)"]),
+        ("scales = [out.mean(), out.std()]; loss = scales[step // 500]", ["step // 500"]),
+        ("loss = sum([out.mean(), out.std(), y.mean()][:level])", ["level"]),
+        ("loss = (out - y)[:, :2].abs().mean()", []),
+        ("loss = (out - targets[step]).abs().mean()", []),
+        ("loss = (out - targets[i * 4 : (i + 1) * 4]).abs().mean()", []),
+        ("loss = kept[step].mean()", []),
+        ("loss = out[:, step % 2 :].mean()", []),
+        ("loss = 0.0\n    for k in range(0, 4, 2): loss += model(x[k : k + 2]).mean()", []),
+        ("k = 0; loss = 0.0\n    while k < len(x):\n        loss += model(x[k : k + 2]).mean()\n        k += 2", []),
+    ],
+)
+def test_bounds_that_follow_a_count_of_steps(loss: str, found: list[str]) -> None:
+    before = script(set_up="targets = torch.rand(90, 4)").partition("for epoch")[0]
+    facts = Facts(before + CURRICULUM.format(loss=loss))
+    assert texts(StepCounts(facts.script.metrics).in_losses()) == found
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "rows = list(loader)\nfor i in range(len(rows)):\n    x, y = rows[i]\n    {}",
+        "rows = [b for b in loader]\nfor i, _ in enumerate(loader):\n    x, y = rows[i]\n    {}",
+    ],
+)
+def test_the_number_of_a_batch_is_its_place_in_the_data(head: str) -> None:
+    step = "loss = (model(x) - y).mean(); optimizer.zero_grad(); loss.backward(); optimizer.step()"
+    facts = Facts(script().partition("for epoch")[0] + head.format(step))
+    assert texts(StepCounts(facts.script.metrics).in_losses()) == []

@@ -19,7 +19,7 @@ from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in, returned
-from accelify.codemod.semantics.values import HOLE, Constant, Element, Made, template
+from accelify.codemod.semantics.values import HOLE, Constant, Element, Made, filled_in, form, template
 
 _DEPTH = 4
 _ANY = "{*}"  # what a wildcard stands for in the name of a file that is found, nothing included
@@ -46,6 +46,9 @@ class Files:
     def _find_names(self, path: ast.expr, depth: int) -> frozenset[str]:
         if text := template(path):
             return _last(text)
+        if depth and (text_given := form(path)) is not None:
+            named = (filled_in(path, name) for name in self._names(text_given, depth - 1))
+            return frozenset(filter(_says_something, named))
         if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
             return self._names(path.right, depth)
         if depth and (either := self._alternatives(path, depth - 1)):
@@ -280,6 +283,9 @@ class Files:
     def _find_starts(self, path: ast.expr, depth: int) -> frozenset[str]:
         if text := template(path).partition(HOLE)[0]:
             return frozenset({text})
+        if depth and (text_given := form(path)) is not None:
+            texts = {filled_in(path, start).partition(HOLE)[0] for start in self._starts(text_given, depth - 1)}
+            return frozenset(texts) if all(texts) else _NOTHING
         if depth and (either := self._alternatives(path, depth - 1)):
             return self._starts_of_any(either, depth - 1)
         if isinstance(path, ast.Call) and (begun := _begun(path, self.program.once(Kinds))) is not None:

@@ -149,6 +149,19 @@ NOTHING: Values = frozenset()
 HOLE = "{}"
 
 
+def form(node: ast.AST) -> ast.expr | None:
+    """The text that a formatting fills in: `name` of `name.format(epoch)` and of `name % epoch`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return node.func.value
+    return node.left if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) else None
+
+
+def filled_in(formatting: ast.AST, text: str) -> str:
+    """A text with `{}` for all that a formatting fills in."""
+    places = r"\{[^{}]*\}" if isinstance(formatting, ast.Call) else r"%[-+ #0]*\d*(\.\d+)?\w"
+    return re.sub(places, HOLE, text)
+
+
 def template(node: ast.AST) -> str:
     """How a text reads that code puts together, with `{}` for what is filled in; nothing for what is none.
 
@@ -158,10 +171,8 @@ def template(node: ast.AST) -> str:
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
         return "".join(template(part) if isinstance(part, ast.Constant) else HOLE for part in node.values)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        return re.sub(r"\{[^{}]*\}", HOLE, template(node.func.value))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        return re.sub(r"%[-+ #0]*\d*(\.\d+)?\w", HOLE, template(node.left))
+    if (text := form(node)) is not None:
+        return filled_in(node, template(text))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = template(node.left), template(node.right)
         return f"{left or HOLE}{right or HOLE}" if left or right else ""

@@ -111,6 +111,40 @@ def test_functions_that_keep_what_they_find_in_a_file(function: str, call: str) 
     assert not any(n.rule == "writes" for n in result.notes)
 
 
+NAMED = """\
+NAME = {name}
+class Store:
+    def path(self, folder, size):
+        return os.path.join(folder, NAME{filled})
+    def make(self, folder, size):
+        found, kept = read(), self.path(folder, size)
+        pickle.dump(found, open(kept, 'wb'))
+        return found
+    def load(self, folder, size):
+        path = self.path(folder, size)
+        if not os.path.exists(path):
+            found = self.make(folder, size)
+        else:
+            found = pickle.load(open({read}, 'rb'))
+        return found
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "filled", "read", "is_cache"),
+    [
+        ("'rows_{}.pkl'", ".format(size)", "path", True),
+        ("'rows_{n}.pkl'", ".format(n=size)", "path", True),
+        ("'rows_%d.pkl'", " % size", "path", True),
+        ("'rows_{}.pkl'", ".format(size)", "'source.pkl'", False),  # the file that is made is not read
+    ],
+)
+def test_a_file_whose_name_is_filled_in_elsewhere(name: str, filled: str, read: str, is_cache: bool) -> None:
+    store = NAMED.format(name=name, filled=filled, read=read)
+    result = run(HEAD + "from data import read\n" + store + MAIN.format(call="Store().load('c', 3)"))
+    assert any(c.reason.startswith("one process creates it") for c in result.changes) is is_cache
+
+
 KEEP = """\
 def keep(path):
     if os.path.exists(path):

@@ -9,6 +9,7 @@ from tests.codemod.facts import Facts
 
 BEFORE = "import os\nname = 'a/best.pt'\nif p:\n    other = 'x.pt'\nelse:\n    other = 'y.pt'\n"
 BEFORE += """\
+numbered, counted = 'f/e{:d}.pt', 'f/e%03d.pt'
 def found():
     path = None
     for n in rows:
@@ -73,6 +74,11 @@ def test_entries_of_one_folder_do_not_hold_each_other(one: str, other: str, may:
         ("'e{}.pt'.format(n)", {"e{}.pt"}),
         ("'f/e%03d.pt' % n", {"e{}.pt"}),
         ("'e' + str(n) + '.pt'", {"e{}.pt"}),
+        ("numbered.format(n)", {"e{}.pt"}),
+        ("numbered.format(n=n)", {"e{}.pt"}),
+        ("counted % n", {"e{}.pt"}),
+        ("n % 2", set()),
+        ("folder.format(n)", set()),
         ("folder + '/' + name", set()),
         ("f'states/{n}_{m}'", {"states/{}_{}"}),
         ("best", {"model_{}"}),

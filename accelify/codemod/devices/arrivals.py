@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from accelify.codemod.devices.destinations import Where
+from accelify.codemod.devices.host_reads import HostReads
 from accelify.codemod.devices.lattice import Lattice, Place, asks_no_value, is_open
 from accelify.codemod.devices.moves import Move, moved_by
 from accelify.codemod.devices.rebuilt import rebuilt
@@ -43,6 +44,9 @@ class Arrivals:
                     yield node
                 elif isinstance(node, ast.AugAssign) and any(map(_has_come, self.lattice.before(node))):
                     yield node.target
+        for read in self.program.once(HostReads).all:
+            if any(map(_may_have_come, self.lattice.of(read))):
+                yield read
 
     def brought_by_wrapper(self) -> Iterator[ast.expr]:
         """What a model gets that was inside a wrapper which brings its inputs to the device, and nothing else does."""
@@ -180,4 +184,9 @@ def _stays(place: Place) -> bool:
 
 def _has_come(place: Place) -> bool:
     """Whether a tensor is of a batch that only the loader brings to the device."""
-    return place.is_batch and place.was is not Where.ACCELERATOR
+    return place.is_batch and place.was not in (Where.ACCELERATOR, Where.UNKNOWN)
+
+
+def _may_have_come(place: Place) -> bool:
+    """Whether a tensor is of a batch of which only the caller of its function could say where it was."""
+    return place.is_batch and place.was is Where.UNKNOWN

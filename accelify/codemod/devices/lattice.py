@@ -126,7 +126,8 @@ class Lattice:
         """Some places with those of arguments filled in, by some calls or by any."""
         found: set[Place] = set()
         for place in places:
-            found |= self._filled_in(place, calls, depth) if place.where is Where.GIVEN else {place}
+            filled = self._filled_in(place, calls, depth) if place.where is Where.GIVEN else {place}
+            found |= {replace(p, is_batch=True) for p in filled} if place.is_batch else filled
         return frozenset(found)
 
     def _filled_in(self, place: Place, calls: Sequence[ast.Call], depth: int) -> Places:
@@ -235,6 +236,7 @@ class Lattice:
         """The places of (a part of) a batch, of which it is known that a prepared loader yields it."""
         kept = {p for p in found if p.where in (Where.ACCELERATOR, Where.GIVEN)}
         was = {Where.HOST if p.was is Where.UNKNOWN else p.was for p in found - kept}
+        kept = {replace(p, is_batch=True) if p.where is Where.GIVEN else p for p in kept}
         return frozenset(kept | {Place(Where.ACCELERATOR, w, is_batch=True) for w in was}) or BATCH
 
     def _structural(self, node: ast.expr) -> Places:

@@ -333,3 +333,43 @@ def test_what_a_model_gets_is_moved_with_the_rest() -> None:
     moved = "x, lengths, y = x.cuda(), lengths.cuda(), y.cuda()"
     after = migrated(PACKED.format(packed=packed, moved=moved, loss="model(x, lengths), y"))
     assert "accelerator = Accelerator()\n" in after
+
+
+GIVEN = """\
+import numpy as np
+import torch
+from sklearn.metrics import accuracy_score
+from torch.nn.functional import cross_entropy
+
+def fit(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        {moved}
+        loss = cross_entropy(guess, {y})
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {read}
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "created"),
+    [
+        ("y.numpy()", "mixed_devices=True"),
+        ("np.mean(y[0])", "mixed_devices=True"),
+        ("accuracy_score(y, guess.argmax(1).cpu())", "mixed_devices=True"),
+        ("y.cpu().numpy()", ""),
+        ("y.tolist(), y.float().mean().item()", ""),
+        ("np.mean(guess.detach().cpu().numpy())", ""),
+    ],
+)
+def test_what_arrays_read_of_batches_that_a_caller_gives(read: str, created: str) -> None:
+    after = migrated(GIVEN.format(moved="guess = model(x.cuda())", y="y.cuda()", read=f"print({read})"))
+    assert f"accelerator = Accelerator({created})\n" in after
+
+
+def test_batches_that_a_caller_gives_are_moved_before_arrays_read_them() -> None:
+    moved = "y = y.cuda(); guess = model(x.cuda())"
+    after = migrated(GIVEN.format(moved=moved, y="y", read="print(y.cpu().numpy())"))
+    assert "accelerator = Accelerator()\n" in after

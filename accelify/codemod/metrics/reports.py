@@ -21,7 +21,7 @@ from accelify.codemod.metrics.updates import Updating, addition, assigned_to, up
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import COMPREHENSIONS
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Element, External, Generated, Instance, ModuleValue, Value
 from accelify.codemod.semantics.visits.first_rounds import set_in_first_round
 from accelify.codemod.training.losses import without_gradients
@@ -331,6 +331,14 @@ class Reports:
                 at = self.ranks.chains.facts(origin.node).at(origin.node)
                 about = About.CARRIED if any(d.kind is Kind.ASSIGNMENT for d in at) else About.STATE
                 self._add_state(Report(about, origin.node, text, around), self._running_at(origin.node))
+        for root, place in self._in_calls(loss):
+            if not self._is_reported(place):
+                self._of_carried(root, place, self._is_set_once)
+
+    def _is_reported(self, place: Round) -> bool:
+        """Whether a report names the object for its state that a function keeps: `trainer` of `trainer.step(x)`."""
+        calls = [r.node for r in self._found.values() if r.about is About.STATE and isinstance(r.node, ast.Call)]
+        return any(function.node is place for function in self.program.run_through(calls))
 
     def _add_state(self, report: Report, definitions: Sequence[Definition]) -> None:
         self._state.add(report.node)
@@ -411,10 +419,24 @@ class Reports:
             for argument in filter(None, given):
                 yield from self._in_rounds(argument, seen | {frame})
 
-    def _of_carried(self, root: ast.expr, place: Round) -> None:
+    def _in_calls(self, loss: ast.expr) -> Iterator[tuple[ast.expr, Round]]:
+        """The values that functions of the project's own return, of which a loss is made in each round."""
+        for call in self.origins.calls([loss]):
+            for function in sorted(
+                self.program.flow.callees.get(call, ()), key=lambda f: self.program.position(f.node)
+            ):
+                if isinstance(function.node, FUNCTIONS) and self.ranks.running.loop_that_runs(function) is not None:
+                    yield from ((value, function.node) for value in returned([function]) if value is not None)
+
+    def _of_carried(
+        self,
+        root: ast.expr,
+        place: Round,
+        is_meant: Callable[[Definition, Round], bool] = lambda definition, place: True,
+    ) -> None:
         """Report the variables that a round gets from the one before, and a loss is computed from.
 
-        place: the loop, or a function that each round of one runs.
+        place: the loop, or a function that each round of one runs. is_meant: which definitions in it to report.
         """
         queue: list[ast.AST] = [root]
         seen: set[ast.AST] = set()
@@ -428,6 +450,7 @@ class Reports:
                     is_of_this = self._is_of_this_round(definition.node, read, place)
                     queue.extend(values if is_of_this else ())
                     is_left = values and (not is_of_this or self._is_set_once(definition, place))
+                    is_left = is_left and is_meant(definition, place)
                     if is_left and self._is_own_state(definition, read) and not self._is_emptied([definition], root):
                         self._add_carried(definition, place)
 

@@ -1303,3 +1303,47 @@ def test_what_each_pass_sets_for_its_layers_is_no_state(given: str, then: str, i
     before = LAYERED.replace("{set}", given).replace("{next}", then)
     notes = [note.message for note in run(training(before=before, batch=TRAIN_LAYERED)).notes]
     assert any("later losses" in n or "from one batch to the next" in n for n in notes) is is_state
+
+
+IN_A_METHOD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 4)), batch_size=4)
+class Steps:
+    def __init__(self):
+        self.model, self.first = nn.Linear(4, 4), None
+    def scale(self, loss):
+        {scaled}
+    def step(self, x, y):
+        loss = (self.model(x) - y).pow(2).mean()
+        {within}
+        return {value}
+    def train(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = self.step(x, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+Steps().train()
+"""
+ONCE = "if self.first is None: self.first = loss.item()"
+
+
+@pytest.mark.parametrize(
+    ("slots", "found"),
+    [
+        ({"within": ONCE, "value": "loss / self.first"}, ["self.first"]),
+        ({"within": f"{ONCE}\n        part = loss / self.first", "value": "part + 1"}, ["self.first"]),
+        ({"scaled": f"{ONCE}\n        return loss / self.first", "value": "self.scale(loss)"}, ["self.first"]),
+        ({"within": ONCE}, []),
+        ({"within": "self.first = loss.item()", "value": "loss / self.first"}, []),
+        ({"within": "if self.first is None: self.first = 4.0", "value": "loss / self.first"}, []),
+        ({"within": "if y.mean() > 0: self.first = loss", "value": "loss"}, []),
+    ],
+)
+def test_what_a_method_keeps_of_its_first_batch(slots: dict[str, str], found: list[str]) -> None:
+    text = IN_A_METHOD.format(**{"scaled": "pass", "within": "pass", "value": "loss"} | slots)
+    reports = Facts(text).script.metrics.reports
+    assert [r.text for r in reports if r.about in (About.STATE, About.CARRIED)] == found

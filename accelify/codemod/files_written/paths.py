@@ -126,7 +126,7 @@ class Files:
         items = self._items(path.args[0], depth) if self._passes(path, "element") else []
         return [*items, *path.args[1:]] if items else []
 
-    def _given_to(self, path: ast.Name) -> Iterator[list[ast.expr | None]]:
+    def _given_to(self, path: ast.Name, depth: int = _DEPTH) -> Iterator[list[ast.expr | None]]:
         """What each write of a variable gives it: a parameter what callers pass, or its default; None if unknown."""
         owner = self.program.scope(path).owner(path.id)
         for write in self.tracer.writes(owner, path.id) if owner is not None else ():
@@ -134,7 +134,7 @@ class Files:
             if isinstance(write, ast.arg) and owner is not None:
                 yield [self.tracer.given(c, owner, path.id) for c in self.program.flow.callers.get(owner, ())]
             elif isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension)) and holder.target is write:
-                yield list(self._items(holder.iter, _DEPTH)) or [None]
+                yield list(self._items(holder.iter, depth)) or [None]
             else:
                 yield [self.tracer.assigned(write) if isinstance(write, ast.Name) else None]
 
@@ -150,18 +150,34 @@ class Files:
             return [listed] if self._has(listed, Trait.BY_PATTERN) else []
         if isinstance(listed, ast.Subscript) and isinstance(listed.slice, ast.Slice):
             return self._items(listed.value, depth)
-        if not isinstance(listed, ast.Name) or not depth or self._is_filled(listed):
+        if not depth or not isinstance(listed, (ast.Name, ast.Attribute, ast.Subscript)):
             return []
-        owner = self.program.scope(listed).owner(listed.id)
-        writes = self.tracer.writes(owner, listed.id) if owner is not None else []
-        given = [self.tracer.assigned(w) if isinstance(w, ast.Name) else None for w in writes]
-        items = [self._items(g, depth - 1) if g is not None else [] for g in given]
+        return self._items_of_any(self._lists(listed, depth - 1), depth - 1)
+
+    def _items_of_any(self, given: Sequence[ast.expr | None], depth: int) -> list[ast.expr]:
+        """The items of some lists; none where those of one are not all known."""
+        items = [self._items(g, depth) if g is not None else [] for g in given]
         return [item for each in items for item in each] if all(items) else []
 
-    def _is_filled(self, listed: ast.Name) -> bool:
+    def _lists(self, listed: ast.Name | ast.Attribute | ast.Subscript, depth: int) -> list[ast.expr | None]:
+        """The lists that a variable, an attribute or an item of a list may be; none where it gets more items."""
+        if isinstance(listed, ast.Subscript):
+            return list(self._items(listed.value, depth))
+        if self._is_filled(listed):
+            return []
+        if isinstance(listed, ast.Attribute):
+            return self._put_into(listed)
+        return [v for values in self._given_to(listed, depth) for v in values or [None]]
+
+    def _is_filled(self, listed: ast.Name | ast.Attribute) -> bool:
         """Whether a list gets more items than it is made with: `paths.append(path)`, `paths[0] = path`."""
-        owner = self.program.scope(listed).owner(listed.id)
-        reads = self.program.reads_of(owner, listed.id) if owner is not None else []
+        reads: Sequence[ast.AST]
+        if isinstance(listed, ast.Attribute):
+            nodes = (n for parsed in self.program.files for n in parsed.nodes)
+            reads = [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == listed.attr]
+        else:
+            owner = self.program.scope(listed).owner(listed.id)
+            reads = self.program.reads_of(owner, listed.id) if owner is not None else []
         around = map(self.program.parent, reads)
         return any(
             isinstance(getattr(a, "ctx", None), ast.Store) or (isinstance(a, ast.Attribute) and methods.extends(a.attr))

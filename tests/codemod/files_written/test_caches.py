@@ -145,6 +145,44 @@ def test_a_file_whose_name_is_filled_in_elsewhere(name: str, filled: str, read: 
     assert any(c.reason.startswith("one process creates it") for c in result.changes) is is_cache
 
 
+FOLDED = """\
+import numpy as np
+def fold(function, values, start):
+    return start if not values else fold(function, values[1:], function(start, values[0]))
+class Store:
+    def __init__(self, folder):
+        self.sources = [folder + 's.npy']
+        self.kept = [[folder + 'a.npy'], [folder + 'b.npy']]
+        found = {found}
+        if found:
+            self.load(self.kept)
+        else:
+            self.make({made})
+    def make(self, targets):
+        self.rows = read()
+        for target in targets[0]:
+            np.save(target, self.rows)
+        np.save(targets[1][0], self.rows)
+    def load(self, groups):
+        self.rows = [np.load(path) for group in groups for path in group]
+"""
+EACH = "[os.path.exists(path) for group in self.kept for path in group]"
+
+
+@pytest.mark.parametrize(
+    ("found", "made", "is_cache"),
+    [
+        (f"fold(lambda x, y: x and y, {EACH}, True)", "self.kept", True),
+        (f"all({EACH})", "self.kept", True),
+        (f"fold(lambda x, y: x and y, {EACH}, True)", "[self.sources, self.sources]", False),  # makes none of those
+    ],
+)
+def test_files_whose_paths_an_object_holds_in_lists(found: str, made: str, is_cache: bool) -> None:
+    store = FOLDED.format(found=found, made=made)
+    result = run(HEAD + "from data import read\n" + store + MAIN.format(call="Store('c/').rows"))
+    assert any(c.reason.startswith("one process creates it") for c in result.changes) is is_cache
+
+
 KEEP = """\
 def keep(path):
     if os.path.exists(path):

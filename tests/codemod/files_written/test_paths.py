@@ -145,6 +145,37 @@ def test_the_names_of_files_that_are_found_by_a_pattern(path: str, expected: set
     assert Files(facts.program, facts.tracer).names(facts.call("use(").args[0]) == expected
 
 
+KEPT = """\
+class Store:
+    def __init__(self, folder):
+        self.kept = [folder + 'a.npy', folder + 'b.npy']
+        self.nested = [['c.npy'], [folder + 'd.npy']]
+        self.longer = [folder + 'e.npy']
+        self.longer.append(folder)
+        use_all(self.kept, self.nested)
+def use_all(paths, groups):
+    {line}
+store = Store('x/')
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("for path in paths: use(path)", {"{}a.npy", "{}b.npy"}),
+        ("[use(path) for path in store.kept]", {"{}a.npy", "{}b.npy"}),
+        ("use(paths[0])", {"{}a.npy", "{}b.npy"}),
+        ("for path in groups[0]: use(path)", {"c.npy", "{}d.npy"}),
+        ("[use(path) for group in groups for path in group]", {"c.npy", "{}d.npy"}),
+        ("[use(path) for path in store.longer]", set()),  # of which not all items are known
+        ("for path in path: use(path)", set()),
+    ],
+)
+def test_the_names_of_files_in_lists_that_objects_hold_or_callers_give(line: str, expected: set[str]) -> None:
+    facts = Facts(KEPT.format(line=line))
+    assert Files(facts.program, facts.tracer).names(facts.call("use(").args[0]) == expected
+
+
 @pytest.mark.parametrize(
     ("found", "path", "may"),
     [

@@ -3,8 +3,10 @@
     def batchify(data): return data.to(place)    in a file where only `os.makedirs` changes
     def init(rank): dist.init_process_group(...)    in a changed file, where the script never calls it
 
+    def test(net, x, args): return net(x.cuda(args.gpu))    in any file, where the training calls it
+
 Why: a reader takes a changed file for a migrated one, so what it still wraps, distributes or moves to a device that may
-not be the process's is listed.
+not be the process's is listed; so is what the training moves to one GPU in all processes.
 Left alone: everything. `x.cuda()` and `device="cuda"` are not listed, nor what is moved to the device that the changed
 files pass on: the GPU of a process is the current one in all of its code, also in threads. These are only on record, in
 JSON as notes of tier `info`, in the text with `-v`.
@@ -16,7 +18,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.devices.destinations import Where, is_by_number, is_where_another_is
-from accelify.codemod.devices.moves import Moves
+from accelify.codemod.devices.moves import Moves, is_option
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -35,7 +37,13 @@ def find(script: Script) -> Iterator[Remark]:
     )
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
         path = script.path(move.call)
-        if move.device is not None and not _is_right(script, move.device):
+        if move.device is not None and _is_the_same_for_all(script, move.call, move.device):
+            text = (
+                f"the training runs this, and `{ast.unparse(move.device)}` is the same GPU in every process, while the "
+                "model is on the process's own: move this to the device of a tensor at hand, `.to(x.device)`"
+            )
+            yield Remark(NAME, path, move.call, text)
+        elif move.device is not None and not _is_right(script, move.device):
             yield Remark(NAME, path, move.call, message, when=When.CHANGED)
         else:
             reason = script.devices.reason_to_stay(move, script.run)
@@ -46,6 +54,13 @@ def find(script: Script) -> Iterator[Remark]:
                 yield Remark(NAME, path, call, message, when=When.CHANGED)
     for path in sorted(script.files):
         yield from _unreached(script, path)
+
+
+def _is_the_same_for_all(script: Script, call: ast.Call, device: ast.expr) -> bool:
+    """Whether the training moves something to the GPU whose number is an option: `x.cuda(args.gpu)`."""
+    is_numbered = Where.NUMBERED in script.devices.places(device) or ast.unparse(call.func).endswith(".cuda")
+    is_named = is_option(device) and is_numbered and script.run.may_train(script.program, call)
+    return is_named and not _is_right(script, device)
 
 
 def _is_right(script: Script, device: ast.expr) -> bool:

@@ -121,3 +121,49 @@ def test_a_move_in_a_function_that_the_training_does_not_run(
     results = rewrite_together(tuple(str(tmp_path / name) for name in named), Options())
     assert {r.status for r in results} == {"migrated"}
     assert sum("make sure that it is" in n.message for r in results for n in r.notes) == notes
+
+
+NUMBERED = """\
+import argparse
+from net import Net
+
+def test(model, x, args):
+    if args.gpu >= 0:
+        x = {move}
+    return model(x)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu", type=int, default={default})
+    print(test(Net(), read(), parser.parse_args()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "default", "notes"),
+    [
+        ("x.cuda(args.gpu)", "0", 1),
+        ("x.float().cuda(args.gpu, non_blocking=True)", "0", 1),
+        ("x.cuda(device=args.gpu)", "-1", 1),
+        ("x.cuda()", "0", 0),
+        ("x.to(next(model.parameters()).device)", "0", 0),
+    ],
+)
+def test_a_function_of_another_script_that_takes_a_gpu_by_its_number(move: str, default: str, notes: int) -> None:
+    options = "parser = argparse.ArgumentParser()\nparser.add_argument('--gpu', type=int, default=0)\n"
+    main = script(
+        imports="import argparse\nfrom test import test",
+        before=f"{options}args = parser.parse_args()",
+        model="model.cuda(args.gpu)",
+        step=f"{STEP}test(model, x, args)\n",
+    )
+    files = {"main.py": main, "test.py": NUMBERED.format(move=move, default=default)}
+    found = [r for r in elsewhere.find(Facts(files).script) if "the same GPU in every process" in r.message]
+    assert len(found) == notes
+
+
+def test_a_gpu_by_its_number_in_a_function_that_the_training_does_not_run() -> None:
+    main = script(imports="from test import name", step=STEP)
+    other = NUMBERED.format(move="x.cuda(args.gpu)", default=0) + "\nname = 'x'\n"
+    found = elsewhere.find(Facts({"main.py": main, "test.py": other}).script)
+    assert not any("the same GPU in every process" in r.message for r in found)

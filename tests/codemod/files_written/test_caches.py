@@ -691,3 +691,17 @@ def test_a_pass_beside_the_training(given: str) -> None:
     is_first = "with accelerator.main_process_first():" in result.after.decode()
     is_noted = any("each over its shard only: create it before the run" in n.message for n in result.notes)
     assert (is_first, is_noted) == ((False, True) if given == "loader" else (True, False))
+
+
+@pytest.mark.parametrize(
+    "fetch",
+    [
+        "urlretrieve('http://x', 'd.zip')",
+        "URLopener().retrieve('http://x', 'd.zip')",
+        "opener = FancyURLopener()\n    opener.retrieve('http://x', 'd.zip')",
+    ],
+)
+def test_a_download_that_either_python_names(fetch: str) -> None:
+    names = "urlretrieve, FancyURLopener, URLopener"
+    imports = f"try:\n    from urllib.request import {names}\nexcept ImportError:\n    from urllib import {names}\n"
+    assert cached(f"{imports}if not os.path.exists('d.zip'):\n    {fetch}") == ["if not os.path.exists('d.zip'):"]

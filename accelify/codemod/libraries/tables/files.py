@@ -232,7 +232,8 @@ returns=list traits=attribute
     os: remove unlink rename replace rmdir removedirs
     <path>: unlink rename replace rmdir
 + traits=downloads
-    urllib.request: urlretrieve
+    urllib urllib.request: urlretrieve
+    <url_opener>: retrieve
     wget gdown: download
     gdown: download_folder cached_download
     torch.hub: download_url_to_file

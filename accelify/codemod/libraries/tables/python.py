@@ -555,12 +555,16 @@ effects=calls
     joblib: delayed
 effects=asks_network
     urllib.request: urlopen Request
+    urllib urllib2: urlopen
     requests: *
     httpx: *
     socket: socket create_connection
     smtplib: *
+returns=url_opener
+    urllib urllib.request: URLopener FancyURLopener
 effects=asks_network+writes_files
-    urllib.request: urlretrieve
+    urllib urllib.request: urlretrieve
+    <url_opener>: retrieve
     wget gdown: download
     gdown: download_folder cached_download
     kaggle.api: *

@@ -218,9 +218,11 @@ def _problem_after_loop(tree: Any, step: Step | None, all_left: Sequence[Left], 
 
 def _trim_rows(tree: Any, step: Step | None, rank: int) -> Any:
     """This rank's rows of a step's batch that count; the tree itself where all do, or where that is not known."""
-    if step is None or step.rows is None or step.is_unpadded or any(n != step.rows[rank] for _, n in _lengths(tree)):
+    if step is None or step.rows is None or step.is_unpadded:
         return tree
-    count = step.valid[rank]
+    rows, count = step.rows[rank], step.valid[rank]
+    if any(n != rows and (count or not _are_of_rows(n, rows)) for _, n in _lengths(tree)):
+        return tree
 
     def trim(leaf: Any) -> Any:
         if graphs.is_batch(leaf):
@@ -228,6 +230,11 @@ def _trim_rows(tree: Any, step: Step | None, rank: int) -> Any:
         return leaf[:count] if isinstance(leaf, list) or (hasattr(leaf, "ndim") and leaf.ndim) else leaf
 
     return tensors.map_leaves(trim, tree, is_leaf=tensors.is_list_of_objects)
+
+
+def _are_of_rows(length: int, rows: int) -> bool:
+    """Whether so many values may come from rows: some of each, or of a part of them. All go where no row counts."""
+    return bool(length and rows) and (length % rows == 0 or rows % length == 0)
 
 
 def _warn_of_untrimmed(frame: FrameType, values: Any, rows: int, count: int) -> None:

@@ -205,3 +205,20 @@ def what_is_not_the_batchs_rows_is_not_trimmed(accelerator):
     for (x,) in accelerator.prepare(DataLoader(TensorDataset(torch.arange(5.0)), batch_size=4)):
         given = x, torch.cat([x, x])
         assert accelerator.trim_for_metrics(given) is given
+
+
+def a_part_of_a_batch_that_is_repeated_whole_is_trimmed_to_nothing(accelerator):
+    class Batches:
+        def __len__(self):
+            return 3
+
+        def __iter__(self):
+            return iter([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]])
+
+    loader = accelerator.prepare(DataLoader(TensorDataset(torch.arange(12.0)), batch_sampler=Batches()))
+    halves = twice = 0
+    for (x,) in loader:
+        half, pair = accelerator.trim_for_metrics((x[:2], torch.cat([x, x])))
+        halves, twice = halves + len(half), twice + len(pair)
+        assert len(accelerator.trim_for_metrics(torch.ones(3))) == 3
+    assert accelerator.reduce((halves, twice), "sum") == (6, 24)

@@ -37,6 +37,7 @@ class Files:
         # These are asked of pairs of paths or of calls, and go back over all callers.
         self._names, self._starts = cache(self._find_names), cache(self._find_starts)
         self._origins, self._reaching = cache(self._find_origins), cache(self._find_reaching)
+        self._items = cache(self._find_items)
         self._run_by = cache(lambda call: program.run_through([call]))
 
     def names(self, path: ast.expr) -> frozenset[str]:
@@ -138,7 +139,7 @@ class Files:
             else:
                 yield [self.tracer.assigned(write) if isinstance(write, ast.Name) else None]
 
-    def _items(self, listed: ast.expr, depth: int) -> list[ast.expr]:
+    def _find_items(self, listed: ast.expr, depth: int) -> list[ast.expr]:
         """The expressions of which each item of a list is one; none where these are not all known."""
         if isinstance(listed, (ast.List, ast.Tuple, ast.Set)):
             return [] if any(isinstance(e, ast.Starred) for e in listed.elts) else listed.elts
@@ -157,7 +158,7 @@ class Files:
     def _items_of_any(self, given: Sequence[ast.expr | None], depth: int) -> list[ast.expr]:
         """The items of some lists; none where those of one are not all known."""
         items = [self._items(g, depth) if g is not None else [] for g in given]
-        return [item for each in items for item in each] if all(items) else []
+        return list(dict.fromkeys(item for each in items for item in each)) if all(items) else []
 
     def _lists(self, listed: ast.Name | ast.Attribute | ast.Subscript, depth: int) -> list[ast.expr | None]:
         """The lists that a variable, an attribute or an item of a list may be; none where it gets more items."""
@@ -173,8 +174,7 @@ class Files:
         """Whether a list gets more items than it is made with: `paths.append(path)`, `paths[0] = path`."""
         reads: Sequence[ast.AST]
         if isinstance(listed, ast.Attribute):
-            nodes = (n for parsed in self.program.files for n in parsed.nodes)
-            reads = [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == listed.attr]
+            reads = self.program.attribute_reads.get(listed.attr, ())
         else:
             owner = self.program.scope(listed).owner(listed.id)
             reads = self.program.reads_of(owner, listed.id) if owner is not None else []

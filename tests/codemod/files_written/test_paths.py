@@ -176,6 +176,17 @@ def test_the_names_of_files_in_lists_that_objects_hold_or_callers_give(line: str
     assert Files(facts.program, facts.tracer).names(facts.call("use(").args[0]) == expected
 
 
+def test_a_list_that_many_callers_pass_on_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = [f"def f{i}(paths):\n" + f"    f{i + 1}(paths)\n" * 9 for i in range(3)]
+    begun = "f0(['a.npy', 'b.npy'])\n" * 9
+    facts = Facts("".join(passed) + "def f3(paths):\n    for path in paths: use(path)\n" + begun)
+    files, given = Files(facts.program, facts.tracer), facts.tracer.given
+    asked: list[object] = []
+    monkeypatch.setattr(facts.tracer, "given", lambda *parts: (asked.append(parts), given(*parts))[1])
+    assert files.names(facts.call("use(").args[0]) == {"a.npy", "b.npy"}
+    assert len(asked) <= 28 * 9  # not 9 ** 4: each call once, of each call that passes its list on
+
+
 @pytest.mark.parametrize(
     ("found", "path", "may"),
     [

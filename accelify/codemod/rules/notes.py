@@ -19,6 +19,7 @@ from pathlib import Path
 from accelify.codemod.devices.destinations import makes_current
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files.parse import remedy
 from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Trait
@@ -53,9 +54,11 @@ from accelify.codemod.preparing.parallel_wrappers import divided_batches, is_pla
 from accelify.codemod.preparing.placing import gpu_choices
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.provenance import imported_by_name
 from accelify.codemod.semantics.scopes import Scope, code, main_guard, names_in
+from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.item_numbers import ItemNumbers
 from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.losses import DividedMeans, Losses, MeanLosses, is_for_inputs, losses_of
@@ -460,7 +463,22 @@ def _fills_an_array(script: Script, report: Report) -> bool:
     if not isinstance(node, ast.Subscript) or not is_place or not script.program.in_rounds(node, report.loop):
         return False
     kinds = script.effects.kinds.of(node.value)
-    return bool(kinds) and kinds <= {"ndarray", "tensor"}
+    is_array = bool(kinds) and kinds <= {"ndarray", "tensor"}
+    return is_array and not _is_as_long(script, node.value, report.loop)
+
+
+def _is_as_long(script: Script, array: ast.expr, loop: ast.AST) -> bool:
+    """Whether an array has a place for each batch of the prepared loader of a loop: `np.zeros(len(loader))`."""
+    program = script.program
+    source = script.tracer.inside(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+    gone_over = program.values(source) if source is not None else frozenset()
+    made = [v.node for v in program.values(array) if isinstance(v, Made)]
+    for call in made:
+        numbers = [call, *(v for n in walk(call) if isinstance(n, ast.Name) and (v := script.tracer.only_value(n)))]
+        counted = [of for number in numbers for of in sizes.measured_in(number)]
+        if not any(script.prepared.is_loader(of) and program.values(of) == gone_over for of in counted):
+            return False
+    return bool(made) and bool(gone_over)
 
 
 def _is_of_item_number(script: Script, test: ast.AST) -> bool:

@@ -680,12 +680,18 @@ def test_batches_that_are_all_held_on_the_device(source: str, is_told: bool) -> 
         ("np.zeros(4)", "found[i] = loss.item()", True),
         ("torch.zeros(4)", "found[i] = loss.detach()", True),
         ("np.zeros((2, 4))", "found[0, i] = loss.item()", True),
+        ("np.zeros(len(loader))", "found[i] = loss.item()", False),  # each process has one for each of its batches
+        ("torch.zeros(2, len(loader))", "found[0, i] = loss.item()", False),
+        ("np.zeros(count)", "found[i] = loss.item()", False),
+        ("np.zeros(len(rows))", "found[i] = loss.item()", True),
+        ("np.zeros(len(longer))", "found[i] = loss.item()", True),
         ("[]", "found.append((i, loss.item()))", False),
         ("{}", "found[i] = loss.item()", False),
     ],
 )
 def test_an_array_of_which_each_process_sets_its_own_places(made: str, update: str, is_place: bool) -> None:
-    text = training(begin=f"found = {made}", batch=update, end="print(found if epoch else np.mean(found))")
+    sized = "count = len(loader)\nlonger = DataLoader(rows, batch_size=2)\n"
+    text = training(begin=f"{sized}found = {made}", batch=update, end="print(found if epoch else np.mean(found))")
     found = [r.message for r in notes.find(script_of(text)) if "shard only" in r.message and "{}" in r.message]
     assert found
     assert all(("all other places keep" in message) is is_place for message in found)

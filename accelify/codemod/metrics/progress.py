@@ -78,8 +78,10 @@ def _is_length(metrics: Metrics, total: ast.expr, loop: ast.AST) -> bool:
 
 def shrunken_schedules(metrics: Metrics) -> Iterator[ast.expr]:
     """The `T_max=len(loader)` of schedulers that step once an epoch: in one process the loader is N times as long."""
+    counts = StepCounts(metrics)
     for given, is_by_batch in _scheduler_arguments(metrics):
-        if not any(is_by_batch) and _has_length(metrics, given) and not _counts_all(metrics, given):
+        is_shorter = _has_length(metrics, given) and not _counts_all(metrics, given)
+        if is_shorter and not any(is_by_batch) and not counts.is_epochs(given):
             yield given
 
 
@@ -375,6 +377,53 @@ class StepCounts:
         is_text = bool(rows) and all(row.returns == "string" for row in rows)
         return self._is_shown(parent) if is_text else any(row.effects & SHOWN for row in rows)
 
+    def multiplied_epochs(self) -> Iterator[tuple[ast.expr, ast.BinOp]]:
+        """What says how many epochs there are by a quotient that grows with the processes: `steps / len(loader)`.
+
+        The number of steps that is divided, and the quotient. Not where a limit ends the training at that number.
+        """
+        yield from ((n, q) for q, n in self._quotients.items() if not self._ends_training(n))
+
+    def is_epochs(self, number: ast.expr) -> bool:
+        """Whether a number follows the count of steps by how many epochs there are, and not beside it."""
+        return any(n in self._quotients for n in self._sources(number)) and not self.counts(number)
+
+    @cached_property
+    def _quotients(self) -> dict[ast.BinOp, ast.expr]:
+        """The quotients of some number by the length of a prepared loader that say how many epochs there are."""
+        passes = self.metrics.measured.prepared.loops.intersection(self.metrics.shared_loops)
+        found: dict[ast.BinOp, ast.expr] = {}
+        for around in self.metrics.measured.training.loops.values():
+            inner = next((i for i, loop in enumerate(around) if loop in passes), len(around))
+            for loop in (n for n in around[inner + 1 :] if isinstance(n, (ast.For, ast.AsyncFor))):
+                for node in self._sources(_rounds_of(self.metrics, loop)):
+                    divided = self._divided_by_length(node)
+                    if divided is not None and isinstance(node, ast.BinOp):
+                        found.setdefault(node, divided)
+        return found
+
+    def _sources(self, number: ast.expr | None) -> Iterator[ast.expr]:
+        """The expressions that a number which follows the steps is worked out from, by all its variables."""
+        waiting = [] if number is None else [number]
+        seen: set[ast.expr] = set()
+        while waiting:
+            node = waiting.pop()
+            if node not in seen and self._is_count(node):
+                seen.add(node)
+                yield node
+                waiting.extend(self._made_of(node))
+
+    def _divided_by_length(self, node: ast.expr) -> ast.expr | None:
+        """`n` of `n / len(loader)` and of `(n + len(loader) - 1) // len(loader)`, the same for all processes."""
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Div, ast.FloorDiv)):
+            return None
+        lengths = self.metrics.ranks.of(node.right).of(Mark.STEPS)
+        if not lengths or any(isinstance(origin.node, LOOPS) for origin in lengths):
+            return None
+        terms = [t for t in _terms(node.left) if not self._is_count(t)]
+        named = (t for t in terms if not isinstance(t, ast.Constant))
+        return next(named, terms[0] if len(terms) == 1 and terms[0] is node.left else None)
+
     def limits(self) -> Iterator[ast.If | ast.While]:
         """The conditions that end a training loop, or one round it, after some count of steps, and such loops."""
         around = (loop for loops in self.metrics.measured.training.loops.values() for loop in loops)
@@ -547,7 +596,7 @@ class StepCounts:
         if key not in self._followed:
             self._followed[key] = False
             self._asked += 1
-            is_whole = self._is_count(node) and not (whole and self._is_part(node))
+            is_whole = self._is_count(node) and not (whole and (self._is_part(node) or node in self._quotients))
             self._followed[key] = is_whole and self._is_made_from(node, whole)
             self._asked -= 1
             if not self._asked and self._followed[key]:  # what was not, on the way there, may be by another way
@@ -621,6 +670,14 @@ class StepCounts:
         assigned = self.metrics.measured.tracer.assigned(node) if isinstance(node, ast.expr) else None
         value = parent.value if isinstance(parent, ast.AugAssign) else assigned
         return value is not None and self._follows(value, whole=whole)
+
+
+def _terms(node: ast.expr) -> Iterator[ast.expr]:
+    """The terms of a sum: `n` and `k` of `n + k` and of `-n - k`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        yield from (term for side in (node.left, node.right) for term in _terms(side))
+    else:
+        yield node.operand if isinstance(node, ast.UnaryOp) else node
 
 
 def _ends_with_its_data(loop: ast.AST) -> bool:

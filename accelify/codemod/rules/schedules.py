@@ -6,12 +6,14 @@
     loss = error + min(1, step / 1000) * kl     so does a weight, a temperature, a chance of teacher forcing
     if step > 1000: critic_optimizer.step()     and what is trained from some step on
     if step > 1000: loss = loss + penalty       or becomes a part of the loss then
+    epochs = steps // len(loader)               N times as many, as each process has 1/N of the batches
 
 Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
 diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs, and so does
 one that counts samples where each batch is divided between the processes: a note says so.
 Left alone: values that all processes share already: a sum that is reduced, an evaluation that is not sharded or is
-gathered; and schedules that count epochs, or parts of one, as `step / len(loader)` does.
+gathered; and schedules that count epochs, or parts of one, as `step / len(loader)` does. What follows the number of
+epochs alone, as `epoch / epochs`, is right once that is.
 """
 
 from __future__ import annotations
@@ -107,6 +109,7 @@ def _counted(script: Script) -> Iterator[Remark]:
     yield from _counted_by_size(script, counts)
     if counts.rounds():
         return  # the training has as many steps as in one process
+    yield from _multiplied_epochs(script, counts)
     for node in counts.learning_rates():
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
     annealed = [*_annealed(script, counts)]
@@ -118,6 +121,18 @@ def _counted(script: Script) -> Iterator[Remark]:
         )
         lines = (tuple((script.path(node), node) for node in others),)
         yield Remark(NAME, script.path(first), first, message, Tier.REVIEW, lines=lines)
+
+
+def _multiplied_epochs(script: Script, counts: StepCounts) -> Iterator[Remark]:
+    """Numbers of epochs by a number of steps and the length of a loader, which is 1/N once that is prepared."""
+    is_as_before = script.options.keep_global_batch or script.distribution is not None
+    for divided, quotient in counts.multiplied_epochs() if not is_as_before else ():
+        message = (
+            f"on N processes this gives N times as many epochs, as `{ast.unparse(quotient.right)}` is 1/N: divide "
+            f"`{ast.unparse(divided)}` by `{script.reach.name}.num_processes` to go over the data as often as before"
+        )
+        if script.path(quotient) in script.files:
+            yield Remark(NAME, script.path(quotient), quotient, message, Tier.REVIEW)
 
 
 def _counted_by_size(script: Script, counts: StepCounts) -> Iterator[Remark]:

@@ -131,6 +131,84 @@ def test_schedules_as_long_as_the_training(length: str, loop: str, leave: str, i
     assert bool([*StepCounts(facts.script.metrics).learning_rates()]) is is_said
 
 
+EPOCHS = """\
+import math, torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm, trange
+args, rows = options(), torch.randn(64, 4)
+loader, other = DataLoader(rows, batch_size=8), DataLoader(rows, batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def share(i, total):
+    if i < total * 0.5:
+        return 1.0
+    return 0.5 ** ((i / float(total) - 0.5) * 12)
+steps, done, few = 1000, 0, len(loader)
+{epochs}
+for epoch in {rounds}:
+    for x in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        done += 1
+        {inside}
+"""
+
+
+def epochs(number: str, rounds: str = "range(epochs)", inside: str = "pass") -> StepCounts:
+    text = EPOCHS.format(epochs=f"epochs = {number}", rounds=rounds, inside=inside)
+    return StepCounts(Facts(text).script.metrics)
+
+
+@pytest.mark.parametrize(
+    ("number", "rounds", "found"),
+    [
+        ("int(steps / len(loader) + 0.5)", "range(epochs)", "steps"),
+        ("steps // len(loader) + 1", "tqdm(range(1, epochs + 1))", "steps"),
+        ("math.ceil(args.steps / few)", "trange(epochs)", "args.steps"),
+        ("max(1, 1000 // len(loader))", "range(epochs)", "1000"),
+        ("(steps + len(loader) - 1) // len(loader)", "range(epochs)", "steps"),
+        ("-(-steps // len(loader))", "range(epochs)", "steps"),
+        ("3", "range(args.steps // len(loader))", "args.steps"),
+        ("steps // (len(rows) // 8)", "range(epochs)", None),
+        ("steps // len(other)", "range(epochs)", None),
+        ("steps // len(loader)", "range(3)", None),
+        ("steps * len(loader) // len(loader)", "range(epochs)", None),
+    ],
+)
+def test_epochs_by_the_length_of_a_prepared_loader(number: str, rounds: str, found: str | None) -> None:
+    assert [ast.unparse(n) for n, _ in epochs(number, rounds).multiplied_epochs()] == ([found] if found else [])
+
+
+def test_epochs_that_a_limit_of_as_many_steps_ends() -> None:
+    number = "steps // len(loader) + 1"
+    assert [*epochs(number, inside="if done >= steps: break").multiplied_epochs()] == []
+    assert len([*epochs(number, inside="if done >= args.steps: break").multiplied_epochs()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "is_said"),
+    [
+        ("share(epoch, epochs)", False),
+        ("0.1 * (1 - epoch / epochs)", False),
+        ("0.1 * (1 - done / (3 * len(loader)))", False),
+        ("share(done, steps)", True),
+        ("0.1 * 0.5 ** (done // 500)", True),
+    ],
+)
+def test_a_rate_by_the_share_of_such_epochs(rate: str, is_said: bool) -> None:
+    counts = epochs("int(steps / len(loader) + 0.5)", inside=f"optimizer.param_groups[0]['lr'] = {rate}")
+    assert bool([*counts.learning_rates()]) is is_said
+
+
+@pytest.mark.parametrize(("length", "is_said"), [("epochs", False), ("3 * len(loader)", True)])
+def test_a_schedule_of_as_many_rounds_as_such_epochs(length: str, is_said: bool) -> None:
+    made = f"steps // len(loader)\nscheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, {length})"
+    text = EPOCHS.format(epochs=f"epochs = {made}", rounds="range(epochs)", inside="pass") + "    scheduler.step()\n"
+    assert bool([*shrunken_schedules(Facts(text).script.metrics)]) is is_said
+
+
 def test_schedules_that_step_with_each_epoch() -> None:
     assert schedule("len(loader)", end_of_epoch="scheduler.step()\n") == ([], ["len(loader)"])
     assert schedule("10", end_of_epoch="scheduler.step()\n") == ([], [])

@@ -256,3 +256,22 @@ def test_a_schedule_of_steps_where_some_are_drawn_and_others_sharded() -> None:
     drawn = f"for step in range(8):\n    {SAMPLE}\n    optimizer.zero_grad()\n    model(x).pow(2).mean().backward()\n"
     notes = run(f"{text}{drawn}    optimizer.step()\n", Options()).notes
     assert any(n.rule == "schedules" and "1/N of the steps" in n.message for n in notes)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        ("int(steps / len(loader) + 0.5)", "as `len(loader)` is 1/N: divide `steps` by `accelerator.num_processes`"),
+        ("steps // size", "as `size` is 1/N: divide `steps` by `accelerator.num_processes`"),
+        ("steps // 8", None),
+    ],
+)
+def test_epochs_that_would_be_n_times_as_many(number: str, words: str | None) -> None:
+    set_up = f"steps, size = 100, len(loader)\nepochs = {number}\n"
+    step = f"{STEP}for group in optimizer.param_groups:\n    group['lr'] = 0.1 * (1 - epoch / epochs)"
+    text = script(set_up=set_up, step=step).replace("range(2)", "range(epochs)")
+    whole, divided = (run(text, Options(keep_global_batch=keeps)).notes for keeps in (False, True))
+    said = [n.message for n in whole if n.rule == "schedules"]
+    assert len(said) == (words is not None)
+    assert all(f"N times as many epochs, {words}" in message for message in said)
+    assert not any(n.rule == "schedules" for n in divided)

@@ -52,7 +52,8 @@ class Written:
     itself has decided that by itself. stored: which files are written, and read after that. saves: the calls of
     `torch.save`. saver: what has the `save` for a place: the accelerator, or the library where that does not reach;
     None where neither can. clocks: the calls that read the time into a path, or what else differs between processes.
-    commands: those that only touch files. meetings: the waits after which all processes find the same files.
+    commands: those that only touch files, and those that are run for what they print. meetings: the waits after which
+    all processes find the same files.
     made_unknown: the calls that make data sets by code that may download, or process files. by_items: those that write,
     while a loader makes its items, to a file of one name for all of these. unread: those that write by code
     of the project that a name of run time picks.

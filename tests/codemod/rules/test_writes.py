@@ -305,6 +305,21 @@ def test_other_commands_are_run_by_every_process(line: str) -> None:
     assert "`accelerator.wait_for_everyone()` before another process reads what it makes)" in note.message
 
 
+@pytest.mark.parametrize(
+    ("lines", "guarded"),
+    [
+        ("p = subprocess.Popen('make all'.split(), stdout=subprocess.PIPE)\np.communicate()", "it, and what uses `p`,"),
+        ("subprocess.Popen(['make'], stdout=subprocess.PIPE).communicate()", "it"),
+        ("subprocess.run(['make'], stdout=subprocess.DEVNULL)", "it"),
+        ("subprocess.check_output(['make'])", "it"),
+        ("p = subprocess.Popen(['make'])\np.wait()\nprint(p.returncode)", "it, and what uses `p`,"),
+    ],
+)
+def test_a_command_is_noted_whose_output_nothing_reads(lines: str, guarded: str) -> None:
+    (note,) = (n for n in run(script(imports=ASKS, end=lines)).notes if n.rule == "writes")
+    assert f"runs this command; to write once, guard {guarded} with `if accelerator.is_main_process:`" in note.message
+
+
 _WRITTEN = "with open('out/a.txt', 'w') as f:\n    f.write('1')\n"
 
 

@@ -1,18 +1,21 @@
-"""Which commands that only touch files may one process run for all? `os.system("rm -rf runs")`.
+"""Which commands that only touch files may one process run for all, and which are run for what they print?
 
-Those to which all processes come equally often, so that the others can wait behind them: not where a process first asks
-for files that such a command makes.
+`os.system("rm -rf runs")`: those to which all processes come equally often, so that the others can wait behind them,
+not where a process first asks for files that such a command makes. `check_output(["git", "rev-parse", "HEAD"])`: those
+whose output is read.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.vocabulary import only_looks
 from accelify.codemod.metrics.decisions import FileQuestions
 from accelify.codemod.metrics.ranks.rank import Ranks
+from accelify.codemod.semantics.effects.library_calls import command
 from accelify.codemod.training.certainty import asks_for_one
 
 _DEPTH = 3
@@ -48,3 +51,48 @@ class Commands:
             return False
         callers = self.program.calls_of(frame) if frame.kind == "function" else []
         return not callers or (depth > 0 and all(self._is_for_all(c, depth - 1) for c in callers))
+
+    def is_run_for_its_output(self, call: ast.Call) -> bool:
+        """Whether a command is asked something and changes nothing: what it prints is read, or it only looks."""
+        if only_looks(command(call)):
+            return True
+        if any(map(names.reads_command, self.program.called(call))):
+            return self._is_used(call)
+        return any(k.arg in ("capture_output", "stdout") for k in call.keywords) and self._is_output_read(call)
+
+    def _is_output_read(self, node: ast.expr) -> bool:
+        """Whether something may read what a program has printed, given what has started it; its end is none."""
+        parent = self.program.parent(node)
+        if isinstance(parent, ast.Attribute) and parent.attr == "communicate":
+            asked = self.program.parent(parent)
+            return not isinstance(asked, ast.Call) or self._is_used(asked)
+        if isinstance(parent, ast.Attribute):
+            return parent.attr == "stdout"
+        reads = self._reads(node)
+        return reads is None or any(map(self._is_output_read, reads))
+
+    def _is_used(self, output: ast.expr) -> bool:
+        """Whether anything reads an output, alone or in a tuple with the errors: `output, _ = child.communicate()`."""
+        reads = self._reads(output)
+        return reads is None or bool(reads)
+
+    def _reads(self, node: ast.expr) -> list[ast.Name] | None:
+        """Where the variable is read that is given a value, or its first item; None if it goes elsewhere."""
+        parent = self.program.parent(node)
+        if isinstance(parent, ast.Expr):
+            return []
+        target = parent.optional_vars if isinstance(parent, ast.withitem) else None
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+            target = parent.targets[0]
+        if isinstance(target, ast.Tuple):
+            target = target.elts[0]
+        owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+        if not isinstance(target, ast.Name) or owner is None:
+            return None
+        reads = self.program.reads_of(owner, target.id)
+        return [r for r in reads if self._may_hold(r, target, owner.writes.get(target.id, ()))]
+
+    def _may_hold(self, read: ast.Name, target: ast.Name, writes: Collection[ast.AST]) -> bool:
+        """Whether what is read may be what one of several assignments gives."""
+        is_elsewhere = self.program.frame(read) is not self.program.frame(target)
+        return is_elsewhere or target in self.program.reaching(read, writes)

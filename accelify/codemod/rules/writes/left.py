@@ -10,15 +10,12 @@ from functools import partial
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.files_written.guards.guarding import sets_up
 from accelify.codemod.files_written.unread_code import UnreadCall
-from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.libraries.vocabulary import only_looks
 from accelify.codemod.result import Tier
 from accelify.codemod.rules.writes.uses import NAME, calls_with, is_command, made_paths, read_paths
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.call_conditions import may_run
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
-from accelify.codemod.semantics.effects.library_calls import command
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Value
 
@@ -79,7 +76,7 @@ def _is_command_of_all(script: Script, call: ast.Call) -> bool:
         and not script.written.guarding.cached.holds(call)
         and call not in script.written.guarding.locks.held
         and is_command(script, call)
-        and not _is_run_for_its_output(script, call)
+        and not script.written.commands.is_run_for_its_output(call)
     )
 
 
@@ -107,7 +104,9 @@ def _once(script: Script, calls: list[ast.Call]) -> str:
     if sets_up(first):
         return f"makes one, which writes; make and use it where `{script.state(first)}.is_main_process`"
     does = "runs this command" if all(is_run) else "writes this, or runs it" if any(is_run) else "writes this"
-    return f"{does}; to write once, guard it with `if {script.place(first)}.is_main_process:`"
+    kept = dict.fromkeys(name for c in calls if is_command(script, c) for name in _kept(script, c, calls))
+    guarded = f"guard it, and what uses {', '.join(kept)}," if kept else "guard it"
+    return f"{does}; to write once, {guarded} with `if {script.place(first)}.is_main_process:`"
 
 
 def _beside(script: Script, calls: list[ast.Call]) -> str:
@@ -156,12 +155,6 @@ def _temporary(script: Script) -> dict[Scope, set[object]]:
         if not any(calls_with(script, [removal], trait) for trait in (Trait.REMOVES_FOLDERS, Trait.COPIES_FILE)):
             found[frame] |= written.intersection(map(place_of, script.effects.of_call(removal).paths_written))
     return found
-
-
-def _is_run_for_its_output(script: Script, call: ast.Call) -> bool:
-    """`subprocess.check_output(["git", "rev-parse", "HEAD"])`, which asks a program and changes nothing."""
-    is_read = any(k.arg in ("capture_output", "stdout") for k in call.keywords)
-    return is_read or only_looks(command(call)) or any(map(names.reads_command, script.program.called(call)))
 
 
 def _is_read_later(script: Script, written: ast.Call) -> bool:

@@ -320,6 +320,12 @@ def test_a_command_is_noted_whose_output_nothing_reads(lines: str, guarded: str)
     assert f"runs this command; to write once, guard {guarded} with `if accelerator.is_main_process:`" in note.message
 
 
+def test_a_worker_that_the_loop_talks_to_is_each_process_s_own() -> None:
+    worker = "worker = subprocess.Popen(['./score'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)"
+    batch = "worker.stdin.write(b'1')\nscore = float(worker.stdout.readline())"
+    assert not [n for n in run(script(imports=ASKS, before=worker, batch=batch)).notes if n.rule == "writes"]
+
+
 _WRITTEN = "with open('out/a.txt', 'w') as f:\n    f.write('1')\n"
 
 

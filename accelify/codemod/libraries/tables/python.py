@@ -545,6 +545,12 @@ effects=starts+runs_code returns=child
     subprocess: Popen
 effects=waits
     <child>: wait communicate poll
+returns=pipe traits=attribute
+    <child>: stdin stdout stderr
+mutates=self keeps=0
+    <pipe>: write writelines flush close
+effects=waits same=no
+    <pipe>: read readline readlines
 effects=changes_library+waits
     os: kill killpg wait waitpid
 effects=starts+calls

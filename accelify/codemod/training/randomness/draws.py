@@ -51,8 +51,9 @@ def asks_environment(program: Program, call: ast.Call) -> bool:
 
 def is_environment(program: Program, node: ast.expr) -> bool:
     """Whether an expression is an environment, by what is known of it or by its name."""
-    kinds = program.once(Effects).kinds.of(node)
-    is_known = any(table.is_kind(kind, "environment") for kind in kinds)
+    kinds = program.once(Effects).kinds
+    made = [v.node for v in program.values(node) if isinstance(v, Made) and isinstance(v.node, ast.expr)]
+    is_known = any(table.is_kind(kind, "environment") for n in (node, *made) for kind in kinds.of(n))
     return is_known or vocabulary.is_environment_name(ast.unparse(node))
 
 

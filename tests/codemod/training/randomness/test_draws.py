@@ -13,6 +13,8 @@ import random, torch, gym, remote
 import numpy as np
 from torch import nn
 env = gym.make('x')
+games, held = [gym.make('x') for _ in range(2)], {'x': gym.make('x')}
+optimizers = [torch.optim.SGD([torch.zeros(3)], 0.1)]
 """
 
 
@@ -53,6 +55,9 @@ def test_what_draws_at_random(call: str, is_drawn: bool) -> None:
         ("env.reset()", True),
         ("remote.make().train_envs.step(1)", True),
         ("gym.vector.make('x').reset()", True),
+        ("games[0].reset()", True),
+        ("held['x'].step(1)", True),
+        ("optimizers[0].step()", False),
         ("optimizer.step()", False),
         ("env.close()", False),
     ],

@@ -30,10 +30,13 @@ from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.item_numbers import sets_learning_rate
 from accelify.codemod.training.loops.iterables import Iterables
+from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.loops.range_ends import range_end
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.losses import all_losses
+from accelify.codemod.training.randomness.environment_seeds import EnvironmentSeeds
 from accelify.codemod.training.randomness.loader_draws import LoaderDraws
+from accelify.codemod.training.randomness.workers import run_beside
 from accelify.codemod.training.roles import Roles
 
 Loop = ast.For | ast.AsyncFor
@@ -177,6 +180,12 @@ class Measured:
         setting = [node for place in places for node in ast.walk(place) if sets_learning_rate(node)]
         return bool(setting and shared) or any(map(ranks.sets_own, setting))
 
+    @property
+    def plays_alike(self) -> bool:
+        """Whether ranks that draw alike have the same episodes, too: the system seeds what the script does not."""
+        nesting, beside = Nesting(self.program, self.roles, self.tracer), run_beside(self.program, self.training.frames)
+        return EnvironmentSeeds(self.program, self.roles, nesting, self.training, beside).are_complete
+
     def is_of_whole_phase(self, node: ast.AST, sharded: Collection[ast.AST]) -> bool:
         """Whether a place is reached only where a loop that trains in another phase evaluates all of the data."""
         phases = [self.training.phases.get(loop) for loop in self.program.loops_round(node) if loop not in sharded]
@@ -284,7 +293,7 @@ def metrics_of(
     counted = tuple(c for c in passes if access.at(c.call) is not None)
     shards = replace(measured.shards(shared_at_times), whole=frozenset(c.call for c in counted))
     ranks = Ranks(measured.chains, shards, settled)
-    draws_alike = shards.draws and measured.sets_learning_rate(shared, ranks)
+    draws_alike = shards.draws and measured.sets_learning_rate(shared, ranks) and measured.plays_alike
     if draws_alike:
         rounds = tuple(loop for loop in shards.rounds if loop not in shards.drawn)
         ranks = Ranks(measured.chains, replace(shards, rounds=rounds, draws=False, drawn=()), settled)

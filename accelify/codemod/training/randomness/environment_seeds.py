@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Effect
@@ -58,14 +59,37 @@ class EnvironmentSeeds:
                 is_vector = "vector_environment" in self.kinds.of(environment)
                 yield EnvironmentSeed(seed, self._is_again(call), environment if is_vector else None)
 
+    @property
+    def are_complete(self) -> bool:
+        """Whether something seeds each environment of a library that training asks: else the system seeds it."""
+        seeded = set[str]()
+        for call in self.program.calls if self._asked_of_libraries else ():
+            environment, seed = self._seeded(call)
+            is_whole = isinstance(call.func, ast.Attribute) and call.func.value is environment  # not its spaces alone
+            if environment is not None and seed is not None and is_whole:
+                seeded.add(_last_name(environment))
+        return self._asked_of_libraries <= seeded
+
+    @cached_property
+    def _asked_of_libraries(self) -> set[str]:
+        """The names of the environments that are asked to train, and are no classes of the project's own."""
+        calls = (c for c in self.program.calls if isinstance(c.func, ast.Attribute) and self._trains_by(c))
+        own = self.program.flow.callees
+        return {_last_name(c.func.value) for c in calls if isinstance(c.func, ast.Attribute) and not own.get(c)}
+
+    def _trains_by(self, call: ast.Call) -> bool:
+        """Whether a call asks an environment in rounds of the training."""
+        if not asks_environment(self.program, call):
+            return False
+        return bool(self.rounds & set(self.nesting.stack(call))) and not self.evaluations.hold(call)
+
     def _asked(self) -> tuple[set[str], set[str]]:
         """The names of the environments that are asked to train, and elsewhere."""
         trained: set[str] = set()
         others: set[str] = set()
         for call in self.program.calls:
             if isinstance(call.func, ast.Attribute) and asks_environment(self.program, call):
-                trains = bool(self.rounds & set(self.nesting.stack(call))) and not self.evaluations.hold(call)
-                (trained if trains else others).add(_last_name(call.func.value))
+                (trained if self._trains_by(call) else others).add(_last_name(call.func.value))
         return trained, others
 
     def _seeded(self, call: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:

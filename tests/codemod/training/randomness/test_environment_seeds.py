@@ -202,3 +202,69 @@ def test_a_worker_s_seed_is_not_asked_of_an_accelerator_that_would_stand_alone_t
     after = run(text).after.decode()
     assert "env.reset(seed=seed * accelify.runtime.Environment.read()" in after
     assert "import accelify.runtime\n" in after
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "complete"),
+    [
+        ("pass", "pass", False),
+        ("env.seed(None)", "pass", False),
+        ("env.action_space.seed(3)", "pass", False),
+        ("test_env.seed(3)", "pass", False),
+        ("envs = [gym.make('a') for _ in range(4)]\nenv.seed(3)", "envs[0].step(1)", False),
+        ("env.seed(3)", "pass", True),
+        ("pass", "env.reset(seed=args.seed + episode)", True),
+        ("class Own:\n    def reset(self): return torch.rand(4)\n"
+         "    def step(self, action): return self.reset(), 1, 1, 0\n"
+         "env = Own()", "pass", True),
+    ],
+)  # fmt: skip
+def test_whether_all_environments_are_seeded(before: str, inside: str, complete: bool) -> None:
+    facts = Facts(script(before, inside))
+    nesting = Nesting(facts.program, facts.roles, facts.tracer)
+    assert EnvironmentSeeds(facts.program, facts.roles, nesting, facts.training, []).are_complete is complete
+
+
+_BY_MOVES = """\
+import gym
+import torch
+from torch import nn
+from torch.distributions import Categorical
+{made}
+policy = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(policy.parameters())
+moves = 0
+while moves < 300:
+    state, done, chances = {env}.reset(), False, []
+    while not done:
+        choice = Categorical(logits=policy(torch.tensor(state)))
+        action = choice.sample()
+        chances.append(choice.log_prob(action))
+        state, reward, done, _ = {env}.step(action.item())
+        moves += 1
+    loss = -torch.stack(chances).mean() * len(chances)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    optimizer.param_groups[0]["lr"] = (300 - moves) / 300 * 1e-3
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "env", "apart"),
+    [
+        ("env = gym.make('CartPole-v0')", "env", True),
+        ("envs = [gym.make('CartPole-v0') for _ in range(2)]", "envs[0]", True),
+        ("class Player:\n    def __init__(self): self.env = gym.make('CartPole-v0')\nplayer = Player()",
+         "player.env", True),
+        ("env = gym.make('CartPole-v0')\nenv.seed(3)", "env", False),
+    ],
+)  # fmt: skip
+def test_a_rate_that_follows_the_moves_of_own_episodes(made: str, env: str, apart: bool) -> None:
+    result = run(_BY_MOVES.format(made=made, env=env))
+    said = {(note.rule, note.message.split(":")[0].split(",")[0]) for note in result.notes}
+    assert (("data", "every process has the same data here") in said) is not apart
+    assert (("data", "each process draws its own data") in said) is apart
+    assert (("decisions", "this is decided from one process's own data") in said) is apart
+    assert (("schedules", "each process sets this learning rate from its own data") in said) is apart
+    assert ("accelerator.seed_by_rank()" in result.after.decode()) is apart

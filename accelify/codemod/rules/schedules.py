@@ -7,6 +7,7 @@
     if step > 1000: critic_optimizer.step()     and what is trained from some step on
     if step > 1000: loss = loss + penalty       or becomes a part of the loss then
     epochs = steps // len(loader)               N times as many, as each process has 1/N of the batches
+    loss = error + kl / len(loader)             has a weight that comes from the number of batches
 
 Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
 diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs, and so does
@@ -42,6 +43,7 @@ _FEWER = "the learning rate depends on the number of steps taken, and on N proce
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each step of a scheduler that takes what one process alone has seen; else a note."""
     yield from _counted(script)
+    yield from _weighed(script)
     yield from _set_apart(script)
     for call in script.program.calls:
         given = _given(script, call)
@@ -147,6 +149,31 @@ def _counted_by_size(script: Script, counts: StepCounts) -> Iterator[Remark]:
         )
         lines = (tuple((script.path(node), node) for node in others),)
         yield Remark(NAME, script.path(first), first, message, Tier.REVIEW, lines=lines)
+
+
+def _weighed(script: Script) -> Iterator[Remark]:
+    """What weighs a loss by numbers of batches, of which each process has its own."""
+    if script.is_by_hand or script.options.keep_global_batch:
+        return
+    found: dict[ast.stmt, list[ast.expr]] = {}
+    for node in StepCounts(script.metrics).lengths_in_losses(script.batch_sizes.loaders):
+        if script.path(node) in script.files:
+            found.setdefault(script.program.statement(node), []).append(node)
+    for statement, lengths in found.items():
+        first = min(lengths, key=script.program.position)
+        weight = statement.targets[0] if isinstance(statement, ast.Assign) and _is_number(script, statement) else None
+        text, is_given = ast.unparse(weight or first), "comes from numbers of batches, which are"
+        message = (
+            f"`{text}` weighs the loss and {is_given if weight else 'is'} 1/N on N processes (rounded up): compute it "
+            "above `prepare`"
+        )
+        yield Remark(NAME, script.path(first), first, message, Tier.REVIEW)
+
+
+def _is_number(script: Script, statement: ast.Assign) -> bool:
+    """Whether a variable or an attribute is assigned a number."""
+    is_named = isinstance(statement.targets[0], (ast.Name, ast.Attribute))
+    return is_named and script.metrics.measured.chains.kinds.of(statement.value) == {"number"}
 
 
 def _lengths(script: Script) -> list[str]:

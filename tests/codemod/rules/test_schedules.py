@@ -275,3 +275,26 @@ def test_epochs_that_would_be_n_times_as_many(number: str, words: str | None) ->
     assert len(said) == (words is not None)
     assert all(f"N times as many epochs, {words}" in message for message in said)
     assert not any(n.rule == "schedules" for n in divided)
+
+
+@pytest.mark.parametrize(
+    ("set_up", "weight", "words"),
+    [
+        ("w = 0.1 * len(loader) / len(other)", "w", "`w` weighs the loss and comes from numbers of batches, which are"),
+        ("w = 1 / len(loader)", "w", "`w` weighs the loss and comes from numbers of batches, which are"),
+        ("args.w = 1 / len(loader)", "args.w", "`args.w` weighs the loss and comes from"),
+        ("w = 1", "1 / len(loader)", "`len(loader)` weighs the loss and is 1/N on N processes"),
+        ("w = 1 / len(rows)", "w", ""),
+        ("w = 1 / len(loader)", "1", ""),
+    ],
+)
+def test_a_weight_of_the_loss_by_the_number_of_batches(set_up: str, weight: str, words: str) -> None:
+    before = "import argparse\nargs = argparse.ArgumentParser().parse_args()\nrows = f()\nother = DataLoader(rows[:9])"
+    text = script(before=before, set_up=set_up, step=STEP.replace("loss =", f"loss = {weight} *"))
+    whole, divided = (
+        [n.message for n in run(text, Options(keep_global_batch=keeps)).notes if n.rule == "schedules"]
+        for keeps in (False, True)
+    )
+    assert [m.partition(words)[0] for m in whole] == [""] * bool(words)
+    assert all("above `prepare`" in m for m in whole)
+    assert not divided

@@ -484,9 +484,14 @@ class Program:
     @cached_property
     def _run_or_imported(self) -> set[Scope]:
         """The functions that code of the named files may run, also by importing the project's other files."""
+        return self.reachable | self.run_on_import
+
+    @cached_property
+    def run_on_import(self) -> set[Scope]:
+        """The functions that are run when the project's files are imported, with all that they may run."""
         modules = (self.flow.bindings[p.path].root for p in self.files)
         calls = (c for module in modules for s in module.walk() if s.kind != "function" for c in self.calls_in(s))
-        return self.reachable | self.run_through(filter(self._is_on_import, calls))
+        return self.run_through(filter(self._is_on_import, calls))
 
     def _is_on_import(self, node: ast.AST) -> bool:
         """Whether a node is run when its file is imported."""

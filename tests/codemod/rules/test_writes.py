@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from accelify.codemod.options import Options
 from accelify.codemod.result import Status
+from accelify.codemod.rewrite import rewrite_together
 from tests.codemod.pairs import run, script
 from tests.codemod.test_importers import rewritten
 from tests.codemod.training_scripts import script as training_script
@@ -1828,3 +1830,22 @@ print(load(options))
 def test_all_wait_for_a_file_whose_folder_is_put_before_its_name(read: str, waits: bool) -> None:
     after = run(script(imports=IMPORTS, end=BASED.format(read=read))).after.decode()
     assert ("accelerator.wait_for_everyone()" in after) is waits
+
+
+@pytest.mark.parametrize(
+    ("called", "notes"),
+    [
+        ("log = opened()\n", 1),
+        ("class Logs:\n    log = opened()\n", 1),
+        ("def both():\n    return opened(), 1\nlog, one = both()\n", 1),
+        ("log = 1\nif __name__ == '__main__':\n    opened()\n", 0),
+        ("log = 1\n", 0),
+    ],
+)
+def test_a_file_that_a_helper_opens_when_it_is_imported(called: str, notes: int, tmp_path: Path) -> None:
+    opened = "def opened():\n    logging.basicConfig(filename='a.log')\n    return logging.getLogger()\n"
+    (tmp_path / "helper.py").write_text(f"import logging\n\n{opened}\n{called}")
+    (tmp_path / "main.py").write_text(training_script(imports="import helper"))
+    results = rewrite_together((str(tmp_path / "main.py"),), Options())
+    found = [n for r in results for n in r.notes if n.rule == "writes"]
+    assert [(n.line, "every process writes this" in n.message) for n in found] == [(4, True)] * notes

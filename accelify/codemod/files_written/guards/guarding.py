@@ -23,7 +23,7 @@ from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.libraries.row import Role, Trait
-from accelify.codemod.semantics.call_conditions import may_run, with_functions
+from accelify.codemod.semantics.call_conditions import with_functions
 from accelify.codemod.semantics.scopes import Scope, code, method_of_call, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.values import Constant, Made, template
 
@@ -125,7 +125,7 @@ class Guarding:
             if call not in self.covered
             and call not in self.own
             and not self.cached.holds(call)
-            and self._is_run(call)
+            and self.program.is_run(call)
             and self._may_write(call)
         ]
 
@@ -190,17 +190,12 @@ class Guarding:
             call
             for call in self.program.calls
             if call not in covered
-            and self._is_run(call)
+            and self.program.is_run(call)
             and (self.alone.writes(call) or call in by_caller)
             and not self.alone.becomes_a_save(call)
             and not self.cached.holds(call)
             and call not in self.own
         ]
-
-    def _is_run(self, call: ast.Call) -> bool:
-        """Whether the named files run a call, themselves or by an import of the file that makes it."""
-        frame = self.program.frame(call)
-        return frame in self.program.reachable or (frame.kind == "module" and may_run(self.program, call))
 
     def _handed_on(self, covered: set[ast.AST]) -> list[ast.Call]:
         return self._writers.of_main(self._unguarded(covered), covered)

@@ -141,8 +141,8 @@ def _may_only_end(script: Script, call: ast.Call) -> bool:
 def _is_run_by(training: Collection[Scope], script: Script, call: ast.Call) -> bool:
     """Whether the processes that train may run a call: those of functions, or by importing its file."""
     frame = script.program.frame(call)
-    is_imported = frame.kind != "function" and script.path(call) not in {p.path for p in script.program.named}
-    return frame in training or is_imported
+    is_on_import = frame.kind != "function" or frame in script.program.run_on_import
+    return frame in training or (is_on_import and script.path(call) not in {p.path for p in script.program.named})
 
 
 def _temporary(script: Script) -> dict[Scope, set[object]]:

@@ -40,6 +40,7 @@ def staying_of(
     models = [m for m in known.found if m in goes and not own.prepared.is_batch(m.receiver)]
     models += [m for m in known.found if m not in goes and own.program.values(m.receiver) & trained]
     on_host = [*_named_on_host(own, lattice), *_moved_at_times(own, lattice, known, models), *_never_moved(own, known)]
+    on_host += _left_on_host(own, lattice)
     unmoved = sorted(arrivals.brought_by_wrapper(), key=own.program.position)
     read = [*arrivals.reads(), *on_host, *own.prepared.left_to_others(), *stranded]
     is_early = any(early.holds(m.call) for m in models)
@@ -74,6 +75,36 @@ def _never_moved(own: Own, known: Moves) -> Iterator[ast.AST]:
         return  # they are there, however they came
     if own.moves_no_model:
         yield from (g.anchor for g in own.prepared.preparation.groups if g.anchor is not None)
+
+
+def _left_on_host(own: Own, lattice: Lattice) -> Iterator[ast.AST]:
+    """The calls that make prepared models in the CPU's memory by the default of a device that their class moves to."""
+    program, tracer, homes = own.program, own.tracer, [*_homes(own, lattice)]
+    items = (i for i in own.prepared.preparation.items if i.kind == "model")
+    for owner, name in {(i.frame.owner(i.text) or i.frame, i.text) for i in items}:
+        for write in tracer.writes(owner, name):
+            made = tracer.assigned(write) if isinstance(write, ast.Name) else None
+            if isinstance(made, ast.Call) and any(_is_left_on_host(own, lattice, made, h) for h in homes):
+                reads = (r for r in program.reads_of(owner, name) if program.reaching(r, [write]))
+                yield from [] if any(map(own.prepared.may_move, reads)) else [made]
+
+
+def _is_left_on_host(own: Own, lattice: Lattice, made: ast.Call, parameter: ast.arg) -> bool:
+    """Whether a call runs the function of a parameter, and leaves that at its default, the CPU."""
+    function = own.program.scope(parameter)
+    default = function.defaults.get(parameter.arg)
+    if default is None or function not in own.program.flow.callees.get(made, ()):
+        return False
+    is_default = own.tracer.given(made, function, parameter.arg) is default
+    return is_default and {d.now for d in lattice.devices.of(default)} == {Where.HOST}
+
+
+def _homes(own: Own, lattice: Lattice) -> Iterator[ast.arg]:
+    """The parameters of networks that say where they bring themselves, or what they are given."""
+    paths = {parsed.path for parsed in own.program.files}
+    moves = Moves(own.program, own.roles, own.tracer, own.prepared, paths).found
+    inside = (m for m in moves if m.device is not None and lattice.tensors.is_in_model(own.program.frame(m.call)))
+    yield from dict.fromkeys(d.given for m in inside for d in lattice.devices.of(m.device) if d.given is not None)
 
 
 @dataclass(frozen=True, slots=True)

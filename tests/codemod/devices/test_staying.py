@@ -71,3 +71,71 @@ def test_a_model_that_a_caller_has_put_on_a_gpu_is_prepared_for_its_process(
     found = Facts(text).script.devices
     assert found.keeps_moves is stays
     assert (found.together.mixed is not None) is is_mixed
+
+
+NETWORK = """\
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, width, device{default}):
+        super().__init__()
+        self.fc = nn.Linear(width, 1)
+        self.device = device
+        {placed}
+    def forward(self, x):
+        return self.fc(x{moved})
+"""
+OTHER = """\
+import torch
+from network import Net
+def train():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = Net(3, device=device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(5):
+        loss = net(torch.rand(4, 3).to(device)).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def report(loss):
+    print(loss)
+if __name__ == "__main__":
+    train()
+"""
+BESIDE = """\
+import torch
+from network import Net
+from other import report
+net = {made}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(5):
+    loss = net(torch.rand(4, 3).to(net.device)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+report(loss)
+"""
+CPU, PLACED, MOVED_THERE = '=torch.device("cpu")', "self.to(self.device)", ".to(self.device)"
+
+
+@pytest.mark.parametrize(
+    ("default", "placed", "moved", "made", "stays"),
+    [
+        (CPU, PLACED, MOVED_THERE, "Net(3)", True),
+        ('="cpu"', PLACED, MOVED_THERE, "Net(width=3)", True),
+        (CPU, "self.fc.to(device)", "", "Net(3)", True),
+        (CPU, "self.to(device=device)", ".to(self.device)", "Net(3)", True),
+        (CPU, PLACED, MOVED_THERE, "Net(3, torch.device('cuda'))", False),
+        (CPU, PLACED, MOVED_THERE, "Net(3, device='cuda')", False),
+        ('="cuda"', PLACED, MOVED_THERE, "Net(3)", False),
+        (CPU, PLACED, "", "Net(3).cuda()", False),
+        (CPU, PLACED, "", "Net(3)\nnet.cuda()", False),
+    ],
+)
+def test_a_model_whose_class_moves_to_the_cpu_by_default_beside_one_on_a_gpu(
+    default: str, placed: str, moved: str, made: str, stays: bool
+) -> None:
+    network = NETWORK.format(default=default, placed=placed, moved=moved)
+    found = Facts({"main.py": BESIDE.format(made=made), "other.py": OTHER, "network.py": network}).script.devices
+    assert found.keeps_moves is stays
+    assert found.together == Together()

@@ -19,8 +19,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from accelify.codemod.edits.values import Remark
-from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
+from accelify.codemod.metrics.steps.counts import StepCounts
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics import sizes

@@ -36,17 +36,12 @@ from accelify.codemod.metrics.forward_state import (
     rescaled_rows,
 )
 from accelify.codemod.metrics.own_seeds import own_seeds
-from accelify.codemod.metrics.progress import (
-    Ends,
-    StepCounts,
-    goes_over_all,
-    overlong_rounds,
-    overstated_bars,
-    overstated_samples,
-    shrunken_schedules,
-)
 from accelify.codemod.metrics.reports import About, Report
 from accelify.codemod.metrics.rows.pooling import Pooling
+from accelify.codemod.metrics.steps.bars import overstated_bars, overstated_samples
+from accelify.codemod.metrics.steps.counts import StepCounts, goes_over_all, shrunken_schedules
+from accelify.codemod.metrics.steps.ends import Ends
+from accelify.codemod.metrics.steps.ranges import overlong_rounds
 from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.preparing.objects.parted_batches import parted_batches

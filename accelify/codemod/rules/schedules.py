@@ -27,8 +27,9 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
 from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.decisions import decided_apart, decided_together, goes_by_size, number_read_on
-from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.ranks.labels import Mark
+from accelify.codemod.metrics.steps.counts import StepCounts
+from accelify.codemod.metrics.steps.loss_weights import LossWeights
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics import sizes
@@ -156,7 +157,7 @@ def _weighed(script: Script) -> Iterator[Remark]:
     if script.is_by_hand or script.options.keep_global_batch:
         return
     found: dict[ast.stmt, list[ast.expr]] = {}
-    for node in StepCounts(script.metrics).lengths_in_losses(script.batch_sizes.loaders):
+    for node in LossWeights(script.metrics).find(script.batch_sizes.loaders):
         if script.path(node) in script.files:
             found.setdefault(script.program.statement(node), []).append(node)
     for statement, lengths in found.items():

@@ -8,7 +8,7 @@ import pytest
 
 from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.decisions import decided_apart, decided_together, gradients_apart
-from accelify.codemod.metrics.progress import StepCounts
+from accelify.codemod.metrics.steps.counts import StepCounts
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script, training
 

@@ -3,63 +3,12 @@
 from __future__ import annotations
 
 import ast
-from textwrap import indent
 
 import pytest
 
-from accelify.codemod.metrics.progress import Ends, StepCounts, overstated_bars, overstated_samples, shrunken_schedules
+from accelify.codemod.metrics.steps.counts import StepCounts, shrunken_schedules
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, script, training
-
-
-def bars(total: str) -> list[str]:
-    text = script(imports="from tqdm import tqdm\n").replace("in loader:", f"in tqdm(loader, total={total}):")
-    return texts(overstated_bars(Facts(text).script.metrics))
-
-
-def test_bars() -> None:
-    assert bars("len(rows) // 2") == ["len(rows) // 2"]
-    assert bars("len(loader)") == []
-    assert bars("10") == []
-
-
-@pytest.mark.parametrize(
-    ("head", "update", "batches", "samples"),
-    [
-        ("with tqdm(total=len(rows)) as bar:", "bar.update(x.shape[0])", [], ["len(rows)"]),
-        ("bar = tqdm(total=len(rows))\nif True:", "bar.update(n=len(x))", [], ["len(rows)"]),
-        ("bar = tqdm(total=len(rows) // 2)\nif True:", "bar.update()", ["len(rows) // 2"], []),
-        ("with tqdm(total=len(rows) // 2) as bar:", "bar.update(1)", ["len(rows) // 2"], []),
-        ("with tqdm(total=len(loader)) as bar:", "bar.update(1)", [], []),
-    ],
-)
-def test_what_a_bar_counts(head: str, update: str, batches: list[str], samples: list[str]) -> None:
-    loop = f"{head}\n    for x, y in loader:\n" + indent(f"{STEP}{update}\n", " " * 8)
-    text = script(imports="from tqdm import tqdm\n").partition("for epoch")[0]
-    metrics = Facts(text + loop).script.metrics
-    assert texts(overstated_bars(metrics)) == batches
-    assert texts(overstated_samples(metrics)) == samples
-
-
-@pytest.mark.parametrize("iterated", ["batches", "enumerate(batches)", "zip(batches, range(9))"])
-def test_a_bar_as_long_as_the_loader_that_a_loop_goes_over(iterated: str) -> None:
-    """Though the loader comes from a place in a container, by way of a parameter."""
-    text = f"""\
-from tqdm import tqdm
-import torch
-from torch.utils.data import DataLoader
-def train(model, optimizer, batches):
-    with tqdm(total=len(batches)) as bar:
-        for x in {iterated}:
-            loss = model(x[0]).mean()
-            optimizer.zero_grad(); loss.backward(); optimizer.step(); bar.update()
-loaders = {{k: DataLoader(open_data(k)) for k in ("train", "val")}}
-model = torch.nn.Linear(1, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-first = loaders["train"]
-train(model, optimizer, first)
-"""
-    assert texts(overstated_bars(Facts(text).script.metrics)) == []
 
 
 def rates(**slots: str) -> list[str]:
@@ -241,7 +190,11 @@ def test_schedulers_may_be_told_the_length_of_the_prepared_loader(set_up: str, s
 
 
 SET = "for group in optimizer.param_groups:\n    group['lr'] = {}\n"
+
+
 ADJUST = "def adjust(optimizer, step):\n    for group in optimizer.param_groups:\n        group['lr'] = {}\n"
+
+
 NOAM = """\
 class Noam:
     def __init__(self, optimizer, warmup):
@@ -394,6 +347,8 @@ for epoch in range(3):
         step += 1
         {inside}
 """
+
+
 SECOND = "(model(x) - y).abs().mean().backward(); other.step()"
 
 
@@ -601,6 +556,8 @@ ASKED = """\
     optimizer.step()
     done += 1
 """
+
+
 AGAIN = "batches = iter(loader); x, y = next(batches)"
 
 
@@ -745,48 +702,6 @@ def test_what_of_a_loss_follows_a_count_of_steps(loss: str, found: list[str]) ->
     assert bool(everything) is bool(found)
 
 
-MEASURES = """\
-class Bar:
-    def __init__(self, n):
-        self.n = n
-    def step(self, i):
-        print(i, self.n)
-    def __call__(self, step):
-        print(step, self.n)
-other = DataLoader(rows, batch_size=2)
-def progress(i, n):
-    print(i / n)
-"""
-MEASURED = """\
-total, n, bar, count = 0.0, 0, Bar(n=len(other)), len(other)
-with torch.no_grad():
-    for i, (x, y) in enumerate(other):
-        total += nn.functional.mse_loss(model(x), y).item()
-        n += 1
-        {measured}
-print(total / len(other))
-"""
-
-
-@pytest.mark.parametrize(
-    ("measured", "found"),
-    [
-        ("if i == len(other) - 1: print(total)", [("i", "len(other) - 1")]),
-        ("if n >= count: print(total)", [("n", "count")]),
-        ("progress(i, len(other))", [("i", "len(other)")]),
-        ("bar.step(i + 1)", [("i + 1", "len(other)")]),
-        ("bar(step=i)", [("i", "len(other)")]),
-        ("print(i / len(other))", []),
-        ("if i == 7: print(total)", []),
-        ("if n == len(rows): print(total)", []),
-    ],
-)
-def test_ends_that_no_process_comes_to(measured: str, found: list[tuple[str, str]]) -> None:
-    facts = training(before=MEASURES, end_of_epoch=MEASURED.format(measured=measured))
-    assert facts.script.metrics.sharded
-    assert [tuple(map(ast.unparse, pair)) for pair in Ends(facts.script.metrics).find()] == found
-
-
 DRAWN = """\
 import random
 import numpy as np
@@ -899,7 +814,11 @@ model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 train(DataLoader(torch.randn(64, 4), batch_size=8), model, optimizer, args)
 """
+
+
 PARSED = "args = argparse.ArgumentParser().parse_args()\nargs.steps = 0"
+
+
 ASSIGNED = "class Config: pass\nargs = Config()\nargs.steps, args.beta = 0, 0.5"
 
 
@@ -1033,65 +952,3 @@ def test_the_number_of_a_batch_is_its_place_in_the_data(head: str) -> None:
     step = "loss = (model(x) - y).mean(); optimizer.zero_grad(); loss.backward(); optimizer.step()"
     facts = Facts(script().partition("for epoch")[0] + head.format(step))
     assert texts(StepCounts(facts.script.metrics).in_losses()) == []
-
-
-WEIGHED = """\
-import argparse, numpy
-from itertools import cycle
-other, args = DataLoader(rows[:3], batch_size=2), argparse.Namespace()
-n, step, kl, total, args.weight = len(loader), 0, 0, 0, 1 / len(loader)
-betas = numpy.linspace(0, 1, 2 * len(loader))
-class Weighted(nn.Module):
-    def __init__(self, weight):
-        super().__init__()
-        self.by = weight
-    def forward(self, out, y):
-        return self.by * (out - y).mean()
-def add(error, term, by):
-    return error + by * term
-{set_up}
-for epoch in range(2):
-    for i, ((x, y), _) in enumerate(zip(loader, cycle(other))):
-        step += 1
-        out = model(x)
-        kl = out.pow(2).sum()
-        loss = {loss}
-        {rest}
-"""
-LEARN = "optimizer.zero_grad(); loss.backward(); optimizer.step()"
-AT_ONCE = "\n    ".join(LEARN.split("; "))
-PROGRESS = "p = float(i + epoch * n) / 2 / n; loss = loss + (2 / (1 + p)) * kl"
-
-
-@pytest.mark.parametrize(
-    ("set_up", "loss", "rest", "found"),
-    [
-        ("w = len(other) / len(loader)", "out.mean() + w * kl", LEARN, ["len(other)", "len(loader)"]),
-        ("w = 1 / len(loader)", "(out - y).mean() + w * kl", LEARN, ["len(loader)"]),
-        ("", "out.mean() + kl / float(len(loader))", LEARN, ["len(loader)"]),
-        ("", "out.mean() + kl / (len(loader) * loader.batch_size)", LEARN, ["len(loader)"]),
-        ("", "out.mean() + kl / n", LEARN, ["len(loader)"]),
-        ("", "out.mean()", f"loss += kl / len(other); {LEARN}", ["len(other)"]),
-        ("", "(args.weight * kl).mean()", LEARN, ["len(loader)"]),
-        ("", "add(out.mean(), kl, 1 / len(other))", LEARN, ["len(other)"]),
-        ("criterion = Weighted(1 / len(other))", "criterion(out, y)", LEARN, ["len(other)"]),
-        ("", "out.mean() + kl / len(rows)", LEARN, []),
-        ("", "out.mean() + kl / len(loader.dataset)", LEARN, []),
-        ("", "out.mean() + kl / len(x)", LEARN, []),
-        ("", "out.mean()", f"total += loss.item() / len(loader); {LEARN}; print(total / n)", []),
-        ("", "out.mean() * (epoch * len(loader) / (2 * len(loader)))", LEARN, []),
-        ("", "out.mean() + min(1, step / n) * kl", LEARN, []),
-        ("", "out.mean()", f"{PROGRESS}; {LEARN}", []),
-        ("", "betas[step] * kl + torch.zeros(len(other)).sum()", LEARN, []),
-        ("", "kl if len(loader) > 3 else out.mean()", LEARN, []),
-        ("", "out.mean() / len(loader)", "loss.backward()\n    optimizer.step(); optimizer.zero_grad()", []),
-        ("", "out.mean() / n", "loss.backward()\n        if i + 1 == len(loader): optimizer.step()", []),
-        ("", "out.mean()", f"total = total + loss\n    loss = total / len(loader)\n    {AT_ONCE}", []),
-    ],
-)
-def test_numbers_of_batches_that_weigh_a_loss(set_up: str, loss: str, rest: str, found: list[str]) -> None:
-    text = script(before="rows = f()").partition("for epoch")[0]
-    facts = Facts(text + WEIGHED.format(set_up=set_up, loss=loss, rest=rest))
-    read = facts.script
-    counts = StepCounts(read.metrics)
-    assert sorted(texts(counts.lengths_in_losses(read.batch_sizes.loaders))) == sorted(found)

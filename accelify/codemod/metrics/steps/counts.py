@@ -9,78 +9,31 @@ from functools import cached_property
 from typing import TypeGuard
 
 from accelify.codemod.files.nodes import walk
-from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import SHOWN
 from accelify.codemod.metrics.facts import Loop, Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.rounds import stops
+from accelify.codemod.metrics.steps.lengths import counts_all, given_values, has_length
+from accelify.codemod.metrics.steps.ranges import is_overlong, is_range, rounds_of
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import LOOPS
-from accelify.codemod.semantics.scopes import Scope, names_in, parts, returned
-from accelify.codemod.semantics.values import ClassValue, Constant, Instance, Made, Value, View
+from accelify.codemod.semantics.scopes import parts, returned
+from accelify.codemod.semantics.values import ClassValue, Instance, Made
 from accelify.codemod.training.loops.training import Data
 from accelify.codemod.training.losses import all_losses
 
 DEPTH = 3  # Units: functions between a loop and what it calls in the end
 
 
-def overstated_bars(metrics: Metrics) -> Iterator[ast.expr]:
-    """The `total=len(data) // batch_size` of the bars of loops that are sharded, which count batches."""
-    yield from (total for total, counts_samples in _bars(metrics) if not counts_samples)
-
-
-def overstated_samples(metrics: Metrics) -> Iterator[ast.expr]:
-    """The `total=len(data)` of the bars of loops that are sharded, which count samples: `bar.update(len(x))`."""
-    yield from (total for total, counts_samples in _bars(metrics) if counts_samples)
-
-
-def _bars(metrics: Metrics) -> Iterator[tuple[ast.expr, bool]]:
-    """The totals of bars that are for all processes, and whether a bar advances by more than one item at a time."""
-    program = metrics.measured.program
-    for loop in dict.fromkeys([*metrics.shared_loops, *metrics.evaluations]):
-        updates = _updates(metrics, loop)
-        heads = [a.items for a in program.ancestors(loop) if isinstance(a, (ast.With, ast.AsyncWith))]
-        places = (loop.iter, *(item.context_expr for items in heads for item in items), *updates)
-        for call in dict.fromkeys(n for place in places for n in walk(place) if isinstance(n, ast.Call)):
-            total = next((k.value for k in call.keywords if k.arg == "total"), None)
-            if total is None or not _is_bar(metrics, call) or _is_length(metrics, total, loop):
-                continue
-            if _counts_all(metrics, total):
-                yield total, any(not isinstance(n, ast.Constant) for n in updates.get(call, ()))
-
-
-def _updates(metrics: Metrics, loop: Loop) -> dict[ast.Call, list[ast.expr]]:
-    """The bars that a loop updates, each with what it adds: `n` of `bar.update(n)`."""
-    found: dict[ast.Call, list[ast.expr]] = {}
-    for call in (n for statement in loop.body for n in walk(statement) if isinstance(n, ast.Call)):
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "update":
-            for value in metrics.measured.program.values(call.func.value):
-                if isinstance(value, Made) and isinstance(value.node, ast.Call) and _is_bar(metrics, value.node):
-                    found.setdefault(value.node, []).extend([*call.args, *(k.value for k in call.keywords)])
-    return found
-
-
-def _is_bar(metrics: Metrics, call: ast.Call) -> bool:
-    return any(names.iteration(name) == "same" for name in metrics.measured.program.called(call))
-
-
-def _is_length(metrics: Metrics, total: ast.expr, loop: ast.AST) -> bool:
-    """Whether a number is the length of the very loader that a loop iterates over."""
-    counted = sizes.measured(total)
-    over = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
-    is_it = counted is not None and over is not None and ast.unparse(counted) in map(ast.unparse, walk(over))
-    return is_it and not metrics.measured.prepared.is_sharded_sequence(loop)
-
-
 def shrunken_schedules(metrics: Metrics) -> Iterator[ast.expr]:
     """The `T_max=len(loader)` of schedulers that step once an epoch: in one process the loader is N times as long."""
     counts = StepCounts(metrics)
     for given, is_by_batch in _scheduler_arguments(metrics):
-        is_shorter = _has_length(metrics, given) and not _counts_all(metrics, given)
+        is_shorter = has_length(metrics, given) and not counts_all(metrics, given)
         if is_shorter and not any(is_by_batch) and not counts.is_epochs(given):
             yield given
 
@@ -139,8 +92,8 @@ class StepCounts:
             fewer = [s for s in steps if self.fixed_rounds.isdisjoint(self.program.loops_round(s))]
             if any(_is_sharded(self.metrics, s, DEPTH) and self._counts_each(s) for s in fewer):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
-                overlong = [g for g in given if _has_length(self.metrics, g) and _counts_all(self.metrics, g)]
-                if overlong or not any(self._is_count(g) or self._ends_training(g) for g in given):
+                overlong = [g for g in given if has_length(self.metrics, g) and counts_all(self.metrics, g)]
+                if overlong or not any(self.is_count(g) or self._ends_training(g) for g in given):
                     yield overlong[0] if overlong else call
 
     def rates_set(self) -> Iterator[ast.Assign | ast.AugAssign]:
@@ -197,74 +150,9 @@ class StepCounts:
                 waiting.append(node.left)
             elif not self._is_of_steps(node):
                 yield from self._begun_late(node)
-                waiting.extend(self._made_of(node))
+                waiting.extend(self.made_of(node))
             elif self.counts(node):
                 yield node
-
-    def lengths_in_losses(self, batch_sizes: Collection[ast.expr]) -> Iterator[ast.expr]:
-        """The numbers of a prepared loader's batches that weigh losses: `len(loader)` of `loss + kl / len(loader)`.
-
-        Not those that a part of the training is measured by, that divide a sum or a step over the rounds, or that give
-        the sizes of shards.
-        """
-        backwards = [b for b in self.metrics.measured.training.backwards if self._is_stepped(b)]
-        waiting = all_losses(self.program, backwards)
-        seen = set(self.shard_sizes(batch_sizes))
-        while waiting:
-            node = waiting.pop()
-            if node in seen or self._divides_sum(node) or self._is_part_of_training(node):
-                continue
-            seen.add(node)
-            loader = sizes.measured(node)
-            if loader is None:
-                waiting.extend(self._weighed_by(node))
-            elif self.metrics.measured.prepared.is_loader(loader):
-                yield node
-
-    def _is_stepped(self, backward: ast.Call) -> bool:
-        """Whether an optimizer steps in the rounds of the loop of a backward pass, and not after all of them."""
-        shared = self.metrics.shared_loops
-        loop = next((a for a in self.program.loops_round(backward) if a in shared), None)
-        run = self.program.run_through([n for n in walk(loop) if isinstance(n, ast.Call)]) if loop is not None else ()
-        within = [
-            s
-            for s in self.metrics.measured.training.steps
-            if not any(self._is_at_end(branching.test) for branching, _ in self.program.branches_round(s))
-        ]
-        return loop is None or any(self.program.inside(s, loop) or self.program.frame(s) in run for s in within)
-
-    def _is_at_end(self, test: ast.expr) -> bool:
-        """`i + 1 == len(loader)`"""
-        is_equal = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
-        return is_equal and any(_has_length(self.metrics, side) for side in parts(test)) and self._is_count(test)
-
-    def _is_part_of_training(self, node: ast.expr) -> bool:
-        """Whether a number follows a count of steps too, or is a quotient of the same loader's lengths."""
-        rank = self.metrics.ranks.of(node)
-        if any(isinstance(o.node, LOOPS) for o in rank.of(Mark.STEPS)) and not rank.of(Mark.BATCH):
-            return True
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Div, ast.FloorDiv)):
-            return False
-        sides = [self.metrics.ranks.of(side).of(Mark.STEPS) for side in (node.left, node.right)]
-        counted = [{ast.unparse(sizes.measured(o.node) or o.node) for o in side} for side in sides]
-        return self._is_part(node) and counted[0] == counted[1]
-
-    def _weighed_by(self, node: ast.expr) -> Iterator[ast.expr]:
-        """The factors and terms of a value, one step back; not the numbers that a library's function asks for."""
-        if isinstance(node, ast.IfExp):
-            yield from (node.body, node.orelse)
-        elif isinstance(node, ast.Subscript):
-            yield from () if self._is_count(node.slice) else [node.value]
-        elif isinstance(node, ast.Call):
-            callees, kinds = self.program.flow.callees.get(node, ()), self.chains.kinds
-            yield from (value for value in returned(callees) if value is not None)
-            given = parts(node) if not callees else ()
-            yield from (g for g in given if kinds.of(node) == {"number"} or kinds.of(g) != {"number"})
-        elif not isinstance(node, (ast.Compare, ast.Lambda)):
-            yield from self._made_of(node)
-        found = self.chains.definitions(node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
-        for change in (self.program.parent(d.node) for d in found):
-            yield from (change.target, change.value) if isinstance(change, ast.AugAssign) else ()
 
     def _begun_late(self, node: ast.expr) -> Iterator[ast.expr]:
         """The conditions under which a variable gets its value before some count of steps, or after it."""
@@ -283,9 +171,9 @@ class StepCounts:
 
     def _is_mean_so_far(self, node: ast.expr) -> TypeGuard[ast.BinOp]:
         """`total / n`: a sum over the steps so far is divided by their number, so that it is none of the two."""
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or not self._is_count(node.right):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or not self.is_count(node.right):
             return False
-        is_reduced = self._is_sum(node.left) and not self._is_count(node.left)
+        is_reduced = self._is_sum(node.left) and not self.is_count(node.left)
         return is_reduced or any(not origin.is_count for origin in self.metrics.ranks.of(node.left).of(Mark.RUNNING))
 
     def _is_of_steps(self, node: ast.expr) -> bool:
@@ -294,16 +182,14 @@ class StepCounts:
         is_chosen = isinstance(parent, ast.IfExp) and parent.test is node
         return (is_chosen or rank.steps) and any(isinstance(o.node, LOOPS) for o in rank.of(Mark.STEPS))
 
-    def _made_of(self, node: ast.expr) -> Iterator[ast.expr]:
+    def made_of(self, node: ast.expr) -> Iterator[ast.expr]:
         """The expressions that a value is computed from, one step back; not which item of the data it is."""
         if self.program.iterator(node) is not None or self._is_beside_count(node):
             return
         if isinstance(node, ast.Subscript):
             yield node.value
             if self.metrics.ranks.of(node.value).of(Mark.BATCH):  # no data that are worked through by places
-                yield from (
-                    n for n in _bounds(node.slice) if self._is_count(n) and not any(map(_is_remainder, walk(n)))
-                )
+                yield from (n for n in _bounds(node.slice) if self.is_count(n) and not any(map(_is_remainder, walk(n))))
         elif isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
             for definition in found:
                 if definition.kind is Kind.PARAMETER and isinstance(definition.node, ast.arg):
@@ -325,7 +211,7 @@ class StepCounts:
         """`args.weight` or `state["model"]`, where `args.steps` or `state["step"]` is what counts in the object."""
         if not isinstance(node, (ast.Attribute, ast.Subscript)):
             return False
-        return self._is_count(node.value) and not self._is_count(node)
+        return self.is_count(node.value) and not self.is_count(node)
 
     def samples(self, sizes: Collection[ast.expr]) -> Iterator[ast.expr]:
         """The counts of samples that are worked out from the size of a batch: `step * size`, `n` of `n += size`."""
@@ -361,7 +247,7 @@ class StepCounts:
         """`len(loader)` of a prepared loader, itself or by its variable."""
         prepared = self.metrics.measured.prepared
         if isinstance(node, ast.Name):
-            given = _given(self.metrics, node)
+            given = given_values(self.metrics, node)
             return len(given) == 1 and not isinstance(given[0], ast.Name) and self._is_length(given[0])
         loader = sizes.measured(node)
         return loader is not None and prepared.is_loader(loader)
@@ -381,7 +267,7 @@ class StepCounts:
         if owner is not None and isinstance(target, ast.Name):
             reads = [*self.program.reads_of(owner, target.id)]
         shared = set(self.metrics.shared_loops)
-        return all(self._divides_sum(read) or not shared.isdisjoint(self.program.loops_round(read)) for read in reads)
+        return all(self.divides_sum(read) or not shared.isdisjoint(self.program.loops_round(read)) for read in reads)
 
     def _is_index(self, node: ast.expr) -> bool:
         """Whether a variable is a place in what is worked through in parts: `rows[i : i + size]`, then `i += size`."""
@@ -403,9 +289,9 @@ class StepCounts:
         if owner is None or not isinstance(targets[0], ast.Name):
             return self._is_shown(node)
         reads = self.program.reads_of(owner, targets[0].id)
-        return all(self._is_shown(read) or self._divides_sum(read) for read in reads)
+        return all(self._is_shown(read) or self.divides_sum(read) for read in reads)
 
-    def _divides_sum(self, read: ast.expr) -> bool:
+    def divides_sum(self, read: ast.expr) -> bool:
         """`total / n` or `total /= n`, where `total` is a sum over the rounds of a loop."""
         parent = self.program.parent(read)
         if isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Div) and parent.value is read:
@@ -461,7 +347,7 @@ class StepCounts:
         for around in self.metrics.measured.training.loops.values():
             inner = next((i for i, loop in enumerate(around) if loop in passes), len(around))
             for loop in (n for n in around[inner + 1 :] if isinstance(n, (ast.For, ast.AsyncFor))):
-                for node in self._sources(_rounds_of(self.metrics, loop)):
+                for node in self._sources(rounds_of(self.metrics, loop)):
                     divided = self._divided_by_length(node)
                     if divided is not None and isinstance(node, ast.BinOp):
                         found.setdefault(node, divided)
@@ -473,10 +359,10 @@ class StepCounts:
         seen: set[ast.expr] = set()
         while waiting:
             node = waiting.pop()
-            if node not in seen and self._is_count(node):
+            if node not in seen and self.is_count(node):
                 seen.add(node)
                 yield node
-                waiting.extend(self._made_of(node))
+                waiting.extend(self.made_of(node))
 
     def _divided_by_length(self, node: ast.expr) -> ast.expr | None:
         """`n` of `n / len(loader)` and of `(n + len(loader) - 1) // len(loader)`, the same for all processes."""
@@ -485,7 +371,7 @@ class StepCounts:
         lengths = self.metrics.ranks.of(node.right).of(Mark.STEPS)
         if not lengths or any(isinstance(origin.node, LOOPS) for origin in lengths):
             return None
-        terms = [t for t in _terms(node.left) if not self._is_count(t)]
+        terms = [t for t in _terms(node.left) if not self.is_count(t)]
         named = (t for t in terms if not isinstance(t, ast.Constant))
         return next(named, terms[0] if len(terms) == 1 and terms[0] is node.left else None)
 
@@ -511,7 +397,7 @@ class StepCounts:
             if not self.metrics.measured.prepared.is_sharded_sequence(loop):
                 calls = (n for n in walk(loop.iter) if isinstance(n, ast.Call))
                 found = (n for call in calls for n in stops(self.chains, call))
-                yield from (n for n in found if not self._is_count(n) and not _is_none(n))
+                yield from (n for n in found if not self.is_count(n) and not _is_none(n))
 
     def _ends_training(self, number: ast.expr) -> bool:
         """Whether the training ends at the very number of steps that a schedule is made for."""
@@ -527,7 +413,7 @@ class StepCounts:
         """Where the numbers in an expression come from, but for counts of steps: an option, or what was assigned."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             yield from (origin for part in parts(node) for origin in self._origins(part))
-        elif not self._is_count(node):
+        elif not self.is_count(node):
             held, name = (node.value, node.attr) if isinstance(node, ast.Attribute) else (node, "")
             yield from ((chain[-1].node, name) for chain in self.metrics.measured.tracer.chains(held))
 
@@ -539,8 +425,8 @@ class StepCounts:
         return [*loops]
 
     def _is_overlong(self, loop: Loop | ast.While) -> bool:
-        count = _rounds_of(self.metrics, loop)
-        return count is not None and _is_overlong(self.metrics, loop, count)
+        count = rounds_of(self.metrics, loop)
+        return count is not None and is_overlong(self.metrics, loop, count)
 
     @cached_property
     def fixed_rounds(self) -> set[ast.AST]:
@@ -558,8 +444,8 @@ class StepCounts:
         if isinstance(loop, ast.While):
             return self._is_at_counts(loop.test)
         parts = [n for n in walk(loop.iter) if isinstance(n, ast.expr)]
-        is_range = any(isinstance(n, ast.Call) and n.args and _is_range(self.metrics, n) for n in parts)
-        return is_range and loop.iter not in data.sources and not any(map(self._is_count, parts))
+        counts = any(isinstance(n, ast.Call) and n.args and is_range(self.metrics, n) for n in parts)
+        return counts and loop.iter not in data.sources and not any(map(self.is_count, parts))
 
     def checks(self) -> Iterator[ast.stmt]:
         """The assertions about the number of batches, and the conditions on it that raise an error."""
@@ -568,7 +454,7 @@ class StepCounts:
                 if not isinstance(node, (ast.Assert, ast.If)) or self.program.frame(node) not in self.program.reachable:
                     continue
                 parts = [n for n in walk(node.test) if isinstance(n, ast.expr)]
-                is_of_length = any(_has_length(self.metrics, part) for part in parts)
+                is_of_length = any(has_length(self.metrics, part) for part in parts)
                 if (isinstance(node, ast.Assert) or _raises(node)) and is_of_length and self._is_at_counts(node.test):
                     yield node
 
@@ -639,15 +525,15 @@ class StepCounts:
         """Whether a value is one part of as many as there are steps: `(high / low) ** (1 / len(loader))`."""
         for part in walk(node):
             is_ratio = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div)
-            if isinstance(part, ast.BinOp) and is_ratio and self._is_count(part.right):
-                return not self._is_count(part.left)
+            if isinstance(part, ast.BinOp) and is_ratio and self.is_count(part.right):
+                return not self.is_count(part.left)
             found = self.chains.definitions(part) if isinstance(part, ast.Name) and depth else frozenset()
             values = [self.metrics.measured.tracer.assigned(d.node) for d in found if isinstance(d.node, ast.expr)]
             if any(value is not None and self._is_by_count(value, depth - 1) for value in values):
                 return True
         return False
 
-    def _is_count(self, node: ast.expr) -> bool:
+    def is_count(self, node: ast.expr) -> bool:
         """Whether a value is worked out from the number of this process's steps."""
         return bool(self.metrics.ranks.of(node).of(Mark.STEPS))
 
@@ -661,7 +547,7 @@ class StepCounts:
         if key not in self._followed:
             self._followed[key] = False
             self._asked += 1
-            is_whole = self._is_count(node) and not (whole and (self._is_part(node) or node in self._quotients))
+            is_whole = self.is_count(node) and not (whole and (self.is_part(node) or node in self._quotients))
             self._followed[key] = is_whole and self._is_made_from(node, whole)
             self._asked -= 1
             if not self._asked and self._followed[key]:  # what was not, on the way there, may be by another way
@@ -669,7 +555,7 @@ class StepCounts:
                 return True
         return self._followed[key]
 
-    def _is_part(self, node: ast.expr) -> bool:
+    def is_part(self, node: ast.expr) -> bool:
         """Whether two counts of steps are divided or compared, which comes out the same for any number of processes."""
         sides: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)):
@@ -791,191 +677,3 @@ def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:
                     if isinstance(call, ast.Call) and conditions.worlds(step):
                         steps.setdefault(call, []).append(step)
     return steps
-
-
-def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
-    """How many rounds take the next batch of a shard each, where that is worked out from no prepared loader."""
-    asking = [d for d in metrics.measured.training.data if d.kind == "loaders" and d.loop is not None]
-    for loop in dict.fromkeys([*metrics.shared_loops, *(d.loop for d in asking if d.loop is not None)]):
-        if (count := _rounds_of(metrics, loop)) is not None and _is_overlong(metrics, loop, count):
-            yield count
-
-
-def _is_range(metrics: Metrics, call: ast.Call) -> bool:
-    return any(map(names.is_range, metrics.measured.program.called(call)))
-
-
-def _is_overlong(metrics: Metrics, loop: Loop | ast.While, count: ast.expr) -> bool:
-    """Whether a loop with a number of rounds asks for more batches than a process has of a shard."""
-    if metrics.ranks.of(count).of(Mark.STEPS):
-        return False
-    called = metrics.measured.program.run_through([n for n in walk(loop) if isinstance(n, ast.Call)])
-    bodies = (loop, *sorted((f.node for f in called), key=metrics.measured.program.position))
-    asked = dict.fromkeys(n for body in bodies for n in walk(body))
-    return any(_runs_out(metrics, n, loop, called, _counts_all(metrics, count)) for n in asked)
-
-
-def _rounds_of(metrics: Metrics, loop: Loop | ast.While) -> ast.expr | None:
-    """`n` of `for i in range(n)` and of `while i < n`, where `i` counts the rounds."""
-    if isinstance(loop, ast.While):
-        test = loop.test
-        counted = (
-            [metrics.ranks.of(s).of(Mark.STEPS) for s in (test.left, *test.comparators)]
-            if isinstance(test, ast.Compare)
-            else []
-        )
-        return (
-            test.comparators[0]
-            if isinstance(test, ast.Compare) and counted and counted[0] and len(counted) == 2
-            else None
-        )
-    call = metrics.measured.tracer.inside(loop.iter)
-    is_range = isinstance(call, ast.Call) and _is_range(metrics, call) and bool(call.args)
-    return call.args[min(1, len(call.args) - 1)] if isinstance(call, ast.Call) and is_range else None
-
-
-def _runs_out(metrics: Metrics, node: ast.AST, loop: ast.stmt, called: Collection[Scope], is_worked_out: bool) -> bool:
-    """Whether `next(batches)` iterates over a loader once: nothing catches its end, and no round begins anew.
-
-    is_worked_out: whether a script works out how many there are, so that they have an end, whatever samples them.
-    """
-    program = metrics.measured.program
-    iterator = program.iterator(node)
-    has_default = isinstance(node, ast.Call) and len(node.args) > 1
-    if (
-        iterator is None
-        or has_default
-        or any(isinstance(a, ast.Try) for n in (node, loop) for a in program.ancestors(n))
-    ):
-        return False
-    held = [v for v in program.values(iterator) if not isinstance(v, Constant)]
-    begun = [v.node for v in held if isinstance(v, View) and _begins(metrics, v.node, is_worked_out)]
-    is_anew = (program.inside(n, loop) or program.frame(n) in called for n in begun)
-    return len(begun) == len(held) > 0 and not any(is_anew)
-
-
-def _begins(metrics: Metrics, value: ast.AST | None, is_worked_out: bool) -> bool:
-    """`iter(loader)`"""
-    program = metrics.measured.program
-    begun = program.begun(value)
-    loaders = [v for v in program.values(begun) if begun is not None and metrics.measured.roles.is_loader(v)]
-    return bool(loaders) and (is_worked_out or all(_has_end(metrics, v) for v in loaders))
-
-
-def _has_end(metrics: Metrics, loader: Value) -> bool:
-    """Whether a data set that can be indexed, or a sampler that ends, says how many batches a loader has."""
-    call = loader.node if isinstance(loader, Made) else None
-    if not isinstance(call, ast.Call) or not call.args:
-        return False
-    samplers = [k.value for k in call.keywords if (k.arg or "sampler").endswith("sampler")]
-    if not all(_ends(metrics, sampler) for sampler in samplers):
-        return False
-    data = metrics.measured.program.values(call.args[0])
-    return not any(_iterates(metrics, value) for value in data)
-
-
-def _iterates(metrics: Metrics, value: Value) -> bool:
-    """Whether this is an object of the project's own that says itself what it yields."""
-    return isinstance(value, Instance) and metrics.measured.program.flow.method(value.cls, "__iter__") is not None
-
-
-def _ends(metrics: Metrics, sampler: ast.expr, depth: int = DEPTH) -> bool:
-    """Whether a sampler is known to end: a library's, or one of the project's that only goes over others."""
-    held = [v for v in metrics.measured.program.values(sampler) if not isinstance(v, Constant)]
-    is_counted = isinstance(sampler, ast.Call) and _is_range(metrics, sampler)
-    return is_counted or (bool(held) and all(_is_finite(metrics, value, depth) for value in held))
-
-
-def _is_finite(metrics: Metrics, sampler: Value, depth: int) -> bool:
-    if isinstance(sampler, Instance):
-        method = metrics.measured.program.flow.method(sampler.cls, "__iter__")
-        nodes = [*walk(method.node)] if method is not None else []
-        given = [n.iter for n in nodes if isinstance(n, (ast.For, ast.comprehension))]
-        if not given or any(isinstance(n, ast.While) for n in nodes):
-            return False
-    else:
-        call = sampler.node if isinstance(sampler, Made) and names.is_sampler(sampler.name) else None
-        if not isinstance(call, ast.Call):
-            return False
-        given = [n for n in (*call.args, *(k.value for k in call.keywords)) if _is_sampler(metrics, n)]
-    return depth > 0 and all(_ends(metrics, n, depth - 1) for n in given)
-
-
-def _is_sampler(metrics: Metrics, node: ast.expr) -> bool:
-    held = metrics.measured.program.values(node)
-    return any((isinstance(v, Made) and names.is_sampler(v.name)) or _iterates(metrics, v) for v in held)
-
-
-def _has_length(metrics: Metrics, number: ast.expr) -> bool:
-    """Whether a number is worked out from the length of something."""
-    return any(any(sizes.measured_in(part)) for part in (number, *_given(metrics, number)))
-
-
-def _counts_all(metrics: Metrics, total: ast.expr) -> bool:
-    """Whether a number is worked out from something else than the length of a prepared loader."""
-    nodes = [n for part in (total, *_given(metrics, total)) for n in walk(part)]
-    counted = [of for n in nodes if (of := sizes.measured(n)) is not None]
-    is_worked_out = bool(counted) or any(isinstance(n, ast.BinOp) for n in nodes)
-    return is_worked_out and not any(map(metrics.measured.prepared.is_loader, counted))
-
-
-def _given(metrics: Metrics, node: ast.expr) -> list[ast.expr]:
-    """The values that a variable is given."""
-    owner = metrics.measured.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
-    writes = metrics.measured.tracer.writes(owner, node.id) if owner is not None and isinstance(node, ast.Name) else []
-    values = [metrics.measured.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
-    return [value for value in values if value is not None]
-
-
-class Ends:
-    """Find what awaits the last round of all in a loop of which each process takes its own: `i == len(batches) - 1`."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics
-        self.program = metrics.measured.program
-        self.chains = metrics.measured.chains
-
-    def find(self) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """The number of a round, with the number of all rounds that it is measured by; one such pair for each loop."""
-        whole: list[Loop] = [d.loop for d in self.metrics.sharded if d.phase is None]
-        whole += [n for n in self.metrics.shared_loops if self.metrics.measured.prepared.is_sharded_sequence(n)]
-        for loop in whole:
-            pairs = (pair for s in loop.body for n in walk(s) if (pair := self._measured(n, loop)) is not None)
-            yield from itertools.islice(pairs, 1)
-
-    def _measured(self, node: ast.AST, loop: Loop) -> tuple[ast.expr, ast.expr] | None:
-        if not isinstance(node, ast.expr) or self._is_shown(node):
-            return None
-        sides = self._sides(node)
-        source, counters = ast.unparse(self.metrics.measured.tracer.inside(loop.iter)), _counters_of(loop)
-        lengths = [side for side in sides if self._is_length(side, source)]
-        numbers = [side for side in sides if side not in lengths and names_in(side) & counters]
-        return (numbers[0], lengths[0]) if numbers and lengths else None
-
-    def _sides(self, node: ast.expr) -> list[ast.expr]:
-        """The operands of a comparison or division, or the arguments of the project's own function or object."""
-        if isinstance(node, ast.Compare):
-            return [node.left, *node.comparators]
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
-            return [node.left, node.right]
-        if not isinstance(node, ast.Call) or not self.program.flow.callees.get(node):
-            return []
-        owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
-        made = [assigned_to(self.program, d.node) for d in self.chains.definitions(owner)]
-        calls = [node, *(value for value in made if isinstance(value, ast.Call))]
-        return [g for call in calls for g in (*call.args, *(k.value for k in call.keywords))]
-
-    def _is_length(self, node: ast.expr, source: str) -> bool:
-        named = [value for n in walk(node) if isinstance(n, ast.Name) for value in _given(self.metrics, n)]
-        return any(ast.unparse(of) == source for whole in (node, *named) for of in sizes.measured_in(whole))
-
-    def _is_shown(self, node: ast.expr) -> bool:
-        calls = [a for a in self.program.ancestors(node) if isinstance(a, ast.Call)]
-        return any(row.effects & SHOWN for call in calls for row in self.chains.kinds.called(call) or ())
-
-
-def _counters_of(loop: Loop) -> set[str]:
-    """The variables that number the rounds of a loop: the first of `enumerate`, and those that grow by a constant."""
-    numbered = loop.target.elts[:1] if isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.Call) else []
-    grown = (n for n in walk(loop) if isinstance(n, ast.AugAssign) and isinstance(n.value, ast.Constant))
-    return {n.id for n in (*numbered, *(g.target for g in grown)) if isinstance(n, ast.Name)}

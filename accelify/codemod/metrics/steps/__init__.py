@@ -1,0 +1,1 @@
+"""What is counted in steps, of which an epoch has fewer the more processes there are."""

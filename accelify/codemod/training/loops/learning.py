@@ -9,6 +9,7 @@ from accelify.codemod.libraries.row import SEEDS
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Collection, Element
 from accelify.codemod.training.experience import Results
 from accelify.codemod.training.loops.asked_batches import AskedBatches, asked_of
@@ -58,6 +59,7 @@ class Learning:
         self.given_batches = GivenBatches(program, self.model_runs)
         self.results = Results(program, tracer, self.model_runs.is_one)
         self.read: Set[ast.Call] = frozenset()  # the backward passes whose gradients are only read
+        self.frames: Set[Scope] = frozenset()  # the functions of all backward passes
 
     def all(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> list[Data]:
         """What a backward pass learns from, in each of the nests of loops that come to it; first what is sharded."""
@@ -88,7 +90,7 @@ class Learning:
                     break
                 if self._is_over_parts_of_a_loss(loop, backward) or self._clears_without_a_step(loop, steps):
                     continue
-                state = self.model_runs.state(loop) if source[0] == "sequence" else None
+                state = self._state(loop, backward) if source[0] == "sequence" else None
                 return [Data("full", loop, state=state) if state else Data(source[0], loop, (source[1],))]
         once = self.passes.asked(loops)
         if once is not None:
@@ -105,6 +107,11 @@ class Learning:
         if given is not None:
             return [Data("given", given)]
         return [Data("full", loops[0] if loops else None, tuple(self.asked.of_others(loops)))]
+
+    def _state(self, loop: Loop, backward: ast.Call) -> ast.Name | None:
+        """What the steps of a loop hand on from one to the next, beside the models."""
+        evaluations = Evaluations(self.program, self.roles, self.frames, self.read - {backward})
+        return self.model_runs.state(loop, evaluations)
 
     def _of_loaders(
         self, backward: ast.Call, loops: Sequence[Loop], of_loaders: Sequence[ast.For]

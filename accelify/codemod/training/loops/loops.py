@@ -65,6 +65,7 @@ class Loops:
         steps = [s for s in steps if self.program.frame(s) not in left_over]
         ways: dict[ast.Call, dict[Scope, set[Way]]] = {backward: {} for backward in backwards}
         loops = {backward: tuple(self.nesting.stack(backward, ways[backward])) for backward in backwards}
+        self.learning.frames = {self.program.frame(b) for b in backwards}
         read = self.learning.read = {b for b in backwards if self.backward_passes.is_read(b, loops[b], steps)}
         data = {backward: self.learning.all(backward, loops[backward], steps) for backward in backwards}
         nested = tuple(

@@ -11,6 +11,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant, Value
 from accelify.codemod.training.loops.bodies import Loop, nodes_in
+from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 from accelify.codemod.training.roles import Roles
 
 
@@ -33,15 +34,18 @@ class ModelRuns:
         inner = self.program.run_from(self.program.flow.callees.get(call, ()))
         return any(self.is_one(c) for c in (call, *(c for f in inner for c in self.program.calls_in(f))))
 
-    def state(self, loop: Loop) -> ast.Name | None:
-        """What a model is called with in a round, and its last call gave: `out, hidden = model(x, hidden)`."""
+    def state(self, loop: Loop, evaluations: Evaluations) -> ast.Name | None:
+        """What a model is called with in a round, and its last call gave: `out, hidden = model(x, hidden)`.
+
+        The best score so far is none, though an evaluation is given it and gives it back: no step learns from it.
+        """
         for call in self.program.calls:
             if next(iter(self.program.loops_round(call)), None) is not loop or not self.are_run_by(call):
                 continue
             arguments = [*call.args, *(k.value for k in call.keywords)]
             given = [n for a in arguments for n in ast.walk(a) if isinstance(n, ast.Name)]
             kept = [n for n in given if not self._learns(n) and self._comes_from(call, n, loop)]
-            if kept:
+            if kept and evaluations.is_learned_from(call):
                 return kept[0]
         return None
 

@@ -36,7 +36,7 @@ class Evaluations:
 
     def asks(self, call: ast.Call) -> bool:
         """Whether what a call gives is for such calls, or for lines of its function from which nothing is learned."""
-        return self.hold(call) or not self._is_learned_from(call)
+        return self.hold(call) or not self.is_learned_from(call)
 
     def reach_no_step(self, node: ast.AST, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether nothing that a function's code gives or changes gets to a step, wherever the function is called."""
@@ -48,7 +48,7 @@ class Evaluations:
         changed = [c for c in self.program.once(Chains).changed_by(call) if not self._is_model(c)]
         named = {c.id for c in changed if isinstance(c, ast.Name)}
         trains = bool(self.program.run_through([call]) & self.frames)
-        return not trains and len(named) == len(changed) and not self._is_learned_from(call, named)
+        return not trains and len(named) == len(changed) and not self.is_learned_from(call, named)
 
     def have_loop(self, node: ast.AST) -> bool:
         """Whether code is in a loop of its function that runs a model and does not train."""
@@ -62,7 +62,7 @@ class Evaluations:
             return False
         changed = self.program.once(Chains).changed_by(call)
         changes_only_these = all(self._is_model(n) or self._asks_only(n, call) for n in changed)
-        return changes_only_these and not self._is_learned_from(call)
+        return changes_only_these and not self.is_learned_from(call)
 
     def _asks_only(self, node: ast.expr, call: ast.Call) -> bool:
         """Whether a call only takes items from an iterator, or from one that an object keeps: `next(self.samples)`."""
@@ -90,7 +90,7 @@ class Evaluations:
     def _is_model(self, node: ast.expr) -> bool:
         return any(map(self.roles.is_model, self.program.values(node)))
 
-    def _is_learned_from(self, call: ast.Call, also: Collection[str] = ()) -> bool:
+    def is_learned_from(self, call: ast.Call, also: Collection[str] = ()) -> bool:
         """Whether what a call gives or changes may get to a step, by its function's variables; what leaves that may.
 
         What a function that trains gives back comes after its steps. What one yields is sharded by who goes over it.

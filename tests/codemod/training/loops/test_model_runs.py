@@ -8,6 +8,7 @@ import pytest
 
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.training.loops.model_runs import ModelRuns
+from accelify.codemod.training.randomness.evaluating_calls import Evaluations
 from tests.codemod.facts import Facts, texts
 
 CARRIED = """\
@@ -80,10 +81,9 @@ def test_asks_once_where_each_variable_comes_from(monkeypatch: pytest.MonkeyPatc
     chains = facts.program.once(Chains)
     find = chains.definitions
     monkeypatch.setattr(chains, "definitions", lambda read: asked.append(read) or find(read))
-    assert (
-        ModelRuns(facts.program, facts.roles).state(next(n for n in facts.named[0].nodes if isinstance(n, ast.For)))
-        is None
-    )
+    loop = next(n for n in facts.named[0].nodes if isinstance(n, ast.For))
+    evaluations = Evaluations(facts.program, facts.roles, ())
+    assert ModelRuns(facts.program, facts.roles).state(loop, evaluations) is None
     assert len(asked) <= 2 * 40
 
 
@@ -119,4 +119,48 @@ for i in range(0, 40, 5):
 )
 def test_a_model_is_no_state_though_a_checkpoint_holds_it_and_losses(given: str, end: str, state: str | None) -> None:
     (data,) = Facts(RESUMED.format(given=given, end=end)).training.data
+    assert (data.state and texts([data.state])) == (state and [state])
+
+
+SCORED = """\
+import numpy as np
+import torch
+data, dev = [torch.randn(4, 3) for _ in range(12)], [torch.randn(4, 3) for _ in range(12)]
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def score(model, rows, best):
+    found, better = sum(model(row).mean().item() for row in rows), False
+    if found > best:
+        best, better = found, True
+    return best, better
+def train(out):
+    out.backward()
+best, count, scores = -1.0, 0, []
+for index in np.random.permutation(len(data)):
+    count += 1
+    model.zero_grad()
+    {step}
+    optimizer.step()
+    {end}
+"""
+
+
+LEARN = "(model(data[index]) ** 2).mean().backward()"
+ASKED = "if count % 5 == 0:\n        "
+
+
+@pytest.mark.parametrize(
+    ("step", "end", "state"),
+    [
+        (LEARN, ASKED + "best, save = score(model, dev, best)\n        if save: torch.save(model, 'm.pt')", None),
+        (LEARN, ASKED + "new, save = score(model, dev, best)\n        best = max(best, new); print(best)", None),
+        (LEARN, "best = score(model, rows=dev, best=best)[0]; scores.append(best)", None),
+        (LEARN.replace("2", "best"), ASKED + "best, save = score(model, dev, best)", "best"),
+        (LEARN, "best, save = score(model, dev, best)\n    if save: " + LEARN, "best"),
+        (LEARN, "best, save = score(model, dev, best)\n    train(model(data[index]).mean() * best)", "best"),
+        (LEARN, "best, save = score(model, dev, best); scores.append(best)\n    sum(scores).backward()", "best"),
+    ],
+)
+def test_what_no_step_learns_from_is_no_state(step: str, end: str, state: str | None) -> None:
+    data, *_ = Facts(SCORED.format(step=step, end=end)).training.data
     assert (data.state and texts([data.state])) == (state and [state])

@@ -13,8 +13,9 @@ Why: a scheduler that waits for a plateau compares losses, and each process has 
 diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs, and so does
 one that counts samples where each batch is divided between the processes: a note says so.
 Left alone: values that all processes share already: a sum that is reduced, an evaluation that is not sharded or is
-gathered; and schedules that count epochs, or parts of one, as `step / len(loader)` does. What follows the number of
-epochs alone, as `epoch / epochs`, is right once that is.
+gathered; and schedules that count epochs, or parts of one, as `step / len(loader)` does, or go on by the size of all
+data with each epoch, as `epoch * (len(rows) // size) + i` does. What follows the number of epochs alone, as
+`epoch / epochs`, is right once that is.
 """
 
 from __future__ import annotations

@@ -472,7 +472,7 @@ class StepCounts:
     def _is_at_counts(self, test: ast.expr) -> bool:
         """Whether a condition counts steps, and not only up to the first."""
         for node in walk(test):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self.counts(node):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self._counts_within(node):
                 return True
             if isinstance(node, ast.Compare) and not _is_remainder(node.left) and self.counts(node):
                 limits = [getattr(c, "value", None) for c in [node.left, *node.comparators]]
@@ -516,7 +516,7 @@ class StepCounts:
         return any(True for _ in self.program.branches_round(node))
 
     def _condition_behind(self, node: ast.AST, depth: int) -> ast.AST | None:
-        if any(self.counts(branching.test) for branching, _ in self.program.branches_round(node)):
+        if any(self._counts_within(branching.test) for branching, _ in self.program.branches_round(node)):
             return node
         calls = self.program.calls_of(self.program.frame(node)) if depth else []
         return next((n for call in calls if (n := self._condition_behind(call, depth - 1)) is not None), None)
@@ -541,13 +541,66 @@ class StepCounts:
         """Whether a value depends on a count of steps in another way than by its part of such a count."""
         return self._follows(node, whole=True)
 
+    def _counts_within(self, node: ast.expr) -> bool:
+        """Whether a value depends on a count of steps, be it one within an epoch alone."""
+        return self.counts(node) or any(self._goes_by_epoch(n) for n in walk(node) if isinstance(n, ast.expr))
+
+    def _goes_by_epoch(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether a count goes on by the size of all data with each epoch: `len(rows) // size * epoch + i`.
+
+        It comes to a number in the same epoch for any number of processes.
+        """
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            found = self.chains.definitions(node) if depth and self.is_count(node) else ()
+            values = [assigned_to(self.program, d.node) for d in found if d.kind is Kind.ASSIGNMENT]
+            return any(value is not None and self._goes_by_epoch(value, depth - 1) for value in values)
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+            return False
+        sides = ((node.left, node.right), (node.right, node.left))
+        return any(self._begins_anew(count, place) for sizes, count in sides for place in self._epochs(sizes))
+
+    def _epochs(self, node: ast.expr) -> Iterator[ast.AST]:
+        """The loop over the epochs, or the function that one calls, of `epoch * n`, where all data say what `n` is."""
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult) or self.is_count(node):
+            return
+        for epoch, size in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(epoch, ast.Name) and counts_all(self.metrics, size):
+                yield from self._rounds_numbered(epoch)
+
+    def _rounds_numbered(self, node: ast.Name) -> Iterator[ast.AST]:
+        """The loops whose rounds a variable numbers, or the function that they give it to."""
+        for definition in self.chains.definitions(node):
+            if definition.kind is Kind.LOOP:
+                loops = (a for a in self.program.ancestors(definition.node) if isinstance(a, LOOPS))
+                yield from itertools.islice(loops, 1)
+            elif definition.kind is Kind.PARAMETER and isinstance(definition.node, ast.arg):
+                function, name = self.program.scope(definition.node), definition.node.arg
+                given = [self.chains.given(call, function, name) for call in self.program.calls_of(function)]
+                found = [self.chains.definitions(g) if isinstance(g, ast.Name) else frozenset() for g in given]
+                if any(d.kind is Kind.LOOP for each in found for d in each):
+                    yield function.node
+
+    def _begins_anew(self, count: ast.expr, place: ast.AST) -> bool:
+        """Whether the counts of steps in an expression begin anew in each round of a loop, or call of a function."""
+        counts = [n for n in walk(count) if isinstance(n, (ast.Name, ast.Attribute)) and self.is_count(n)]
+        for read in counts:
+            owner = self.program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
+            writes = owner.writes.get(read.id, ()) if owner is not None and isinstance(read, ast.Name) else ()
+            if not writes or not all(self.program.inside(write, place) for write in writes):
+                return False
+        return bool(counts)
+
     def _follows(self, node: ast.expr, *, whole: bool) -> bool:
-        """Whether a value comes from a count of steps; with `whole`, not from a part of one, `step / len(loader)`."""
+        """Whether a value comes from a count of steps.
+
+        whole: not from a part of one, `step / len(loader)`, nor from one that goes by the epoch.
+        """
         key = node, whole
         if key not in self._followed:
             self._followed[key] = False
             self._asked += 1
-            is_whole = self.is_count(node) and not (whole and (self.is_part(node) or node in self._quotients))
+            is_part = whole and (self.is_part(node) or self._goes_by_epoch(node) or node in self._quotients)
+            is_whole = self.is_count(node) and not is_part
             self._followed[key] = is_whole and self._is_made_from(node, whole)
             self._asked -= 1
             if not self._asked and self._followed[key]:  # what was not, on the way there, may be by another way

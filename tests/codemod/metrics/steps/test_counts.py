@@ -952,3 +952,56 @@ def test_the_number_of_a_batch_is_its_place_in_the_data(head: str) -> None:
     step = "loss = (model(x) - y).mean(); optimizer.zero_grad(); loss.backward(); optimizer.step()"
     facts = Facts(script().partition("for epoch")[0] + head.format(step))
     assert texts(StepCounts(facts.script.metrics).in_losses()) == []
+
+
+BY_EPOCH = """\
+per_epoch, done = len(rows) // 4, 0
+def learn(epoch):
+    {head}
+for epoch in range(20):
+    {rounds}
+"""
+ROUNDS = """\
+{before}
+    for i, (x, y) in enumerate(loader):
+        {count}
+        weight = 5.0
+        if {step} > 1000:
+            weight = 0.0
+        loss = weight * model(x).abs().mean() + (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("is_in_function", [False, True])
+@pytest.mark.parametrize(
+    ("before", "count", "step", "is_of_steps"),
+    [
+        ("n = len(rows)", "pass", "(n // 4) * epoch + i", False),
+        ("n = 0", "n += 1", "n + epoch * per_epoch", False),
+        ("", "n = i + 1 + per_epoch * epoch", "n", False),
+        ("", "pass", "epoch * len(loader) + i", True),
+        ("global done", "done += 1", "per_epoch * epoch + done", True),
+        ("", "pass", "epoch * 10 + i", True),
+        ("", "pass", "epoch + i", True),
+    ],
+)
+def test_a_count_by_the_epoch_and_the_size_of_all_data(
+    before: str, count: str, step: str, is_of_steps: bool, is_in_function: bool
+) -> None:
+    rounds = ROUNDS.format(
+        before=before if is_in_function else before.replace("global done", ""), count=count, step=step
+    )
+    head, body = (rounds, "learn(epoch)") if is_in_function else ("pass", rounds)
+    facts = Facts(script().partition("for epoch")[0] + BY_EPOCH.format(head=head, rounds=body))
+    assert texts(StepCounts(facts.script.metrics).in_losses()) == ([f"{step} > 1000"] if is_of_steps else [])
+
+
+@pytest.mark.parametrize("test", ["step % 50 == 0", "(step + 1) % 50 == 0"])
+def test_a_count_by_the_epoch_leaves_out_numbers_within_each(test: str) -> None:
+    head = "for i, (x, y) in enumerate(loader):\n        step = len(rows) // 4 * epoch + i\n"
+    text = script(step=f"{STEP}if {test}: print(step)").replace("for x, y in loader:\n", head)
+    counts = StepCounts(Facts(text).script.metrics)
+    assert [ast.unparse(n.test) for n in counts.intervals() if isinstance(n, ast.If)] == [test]

@@ -236,7 +236,7 @@ class Lattice:
         """The places of (a part of) a batch, of which it is known that a prepared loader yields it."""
         kept = {p for p in found if p.where in (Where.ACCELERATOR, Where.GIVEN)}
         was = {Where.HOST if p.was is Where.UNKNOWN else p.was for p in found - kept}
-        kept = {replace(p, is_batch=True) if p.where is Where.GIVEN else p for p in kept}
+        kept = {replace(p, is_batch=True) if p.where is Where.GIVEN and not p.is_named else p for p in kept}
         return frozenset(kept | {Place(Where.ACCELERATOR, w, is_batch=True) for w in was}) or BATCH
 
     def _structural(self, node: ast.expr) -> Places:

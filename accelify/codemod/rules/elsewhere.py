@@ -37,13 +37,14 @@ def find(script: Script) -> Iterator[Remark]:
     )
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
         path = script.path(move.call)
-        if move.device is not None and _is_the_same_for_all(script, move.call, move.device):
+        device = None if move.device is None or _is_right(script, move.device) else move.device
+        if device is not None and _is_the_same_for_all(script, move.call, device):
             text = (
-                f"the training runs this, and `{ast.unparse(move.device)}` is the same GPU in every process, while the "
+                f"the training runs this, and `{ast.unparse(device)}` is the same GPU in every process, while the "
                 "model is on the process's own: move this to the device of a tensor at hand, `.to(x.device)`"
             )
             yield Remark(NAME, path, move.call, text)
-        elif move.device is not None and not _is_right(script, move.device):
+        elif device is not None:
             yield Remark(NAME, path, move.call, message, when=When.CHANGED)
         else:
             reason = script.devices.reason_to_stay(move, script.run)
@@ -59,8 +60,7 @@ def find(script: Script) -> Iterator[Remark]:
 def _is_the_same_for_all(script: Script, call: ast.Call, device: ast.expr) -> bool:
     """Whether the training moves something to the GPU whose number is an option: `x.cuda(args.gpu)`."""
     is_numbered = Where.NUMBERED in script.devices.places(device) or ast.unparse(call.func).endswith(".cuda")
-    is_named = is_option(device) and is_numbered and script.run.may_train(script.program, call)
-    return is_named and not _is_right(script, device)
+    return is_option(device) and is_numbered and script.run.may_train(script.program, call)
 
 
 def _is_right(script: Script, device: ast.expr) -> bool:

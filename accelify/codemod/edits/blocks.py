@@ -205,7 +205,7 @@ def comments_in(node: cst.CSTNode) -> Counter[str]:
 
 
 def _has_comment(node: cst.CSTNode | list[cst.CSTNode] | tuple[cst.CSTNode, ...]) -> bool:
-    """Whether a comment is inside a node, which is told much faster than what it says."""
+    """Whether a comment is inside a node, which is found much faster than what it says."""
     if isinstance(node, (list, tuple)):
         return any(map(_has_comment, node))
     return type(node) is cst.Comment or any(_has_comment(getattr(node, field)) for field in fields_of(type(node)))

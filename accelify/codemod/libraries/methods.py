@@ -59,7 +59,7 @@ def changes_in_place(name: str) -> bool:
 
 
 def empties(name: str) -> bool:
-    """The method by which a list, a dictionary, a set or a deque gives up all that it holds."""
+    """The method that removes all items of a list, a dictionary, a set or a deque."""
     return name == "clear"
 
 

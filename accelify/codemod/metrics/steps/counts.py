@@ -1,4 +1,4 @@
-"""What is counted in steps, of which an epoch has fewer the more processes there are: bars, schedules, intervals?"""
+"""What follows a count of steps, of which an epoch has fewer the more processes there are: schedules, intervals?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from accelify.codemod.semantics.values import ClassValue, Instance, Made
 from accelify.codemod.training.loops.training import Data
 from accelify.codemod.training.losses import all_losses
 
-DEPTH = 3  # Units: functions between a loop and what it calls in the end
+_DEPTH = 3  # Units: functions between a loop and what it calls in the end
 
 
 def shrunken_schedules(metrics: Metrics) -> Iterator[ast.expr]:
@@ -41,7 +41,7 @@ def shrunken_schedules(metrics: Metrics) -> Iterator[ast.expr]:
 def _scheduler_arguments(metrics: Metrics) -> Iterator[tuple[ast.expr, list[bool]]]:
     """A scheduler's arguments beside its optimizer, and of each of its steps, whether it is in a loop sharded."""
     for call, steps in _stepped_schedulers(metrics).items():
-        are_sharded = [_is_sharded(metrics, step, DEPTH) for step in steps]
+        are_sharded = [_is_sharded(metrics, step, _DEPTH) for step in steps]
         yield from ((given, are_sharded) for given in [*call.args[1:], *(k.value for k in call.keywords)])
 
 
@@ -90,7 +90,7 @@ class StepCounts:
         yield from self._given_rates()
         for call, steps in _stepped_schedulers(self.metrics).items():
             fewer = [s for s in steps if self.fixed_rounds.isdisjoint(self.program.loops_round(s))]
-            if any(_is_sharded(self.metrics, s, DEPTH) and self._counts_each(s) for s in fewer):
+            if any(_is_sharded(self.metrics, s, _DEPTH) and self._counts_each(s) for s in fewer):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
                 overlong = [g for g in given if has_length(self.metrics, g) and counts_all(self.metrics, g)]
                 if overlong or not any(self.is_count(g) or self._ends_training(g) for g in given):
@@ -226,7 +226,7 @@ class StepCounts:
                 continue
             if not any(is_same_size(tracer, size, factor) for size in sizes for factor in factors):
                 continue
-            is_count = self.counts(node) if place is node else _is_sharded(self.metrics, node, DEPTH)
+            is_count = self.counts(node) if place is node else _is_sharded(self.metrics, node, _DEPTH)
             loop = next((a for a in self.program.loops_round(node) if a in self.metrics.shared_loops), None)
             is_of_all = loop is not None and goes_over_all(self.metrics, node, loop)
             if is_count and not is_of_all and not self._is_only_shown(place) and not self._is_index(place):
@@ -503,7 +503,7 @@ class StepCounts:
         heads = [h.iter if isinstance(h, ast.For) else h.value for h in holders if isinstance(h, (ast.For, ast.Assign))]
         return any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for h in heads for n in walk(h))
 
-    def _steps_behind(self, node: ast.Assign | ast.AugAssign, depth: int = DEPTH) -> ast.AST | None:
+    def _steps_behind(self, node: ast.Assign | ast.AugAssign, depth: int = _DEPTH) -> ast.AST | None:
         """Where a count of steps says what is set, or whether: the place itself, or a call under a condition."""
         each_step = isinstance(node, ast.AugAssign) and _is_sharded(self.metrics, node, depth)
         if each_step and not self._is_chosen(node):
@@ -521,7 +521,7 @@ class StepCounts:
         calls = self.program.calls_of(self.program.frame(node)) if depth else []
         return next((n for call in calls if (n := self._condition_behind(call, depth - 1)) is not None), None)
 
-    def _is_by_count(self, node: ast.expr, depth: int = DEPTH) -> bool:
+    def _is_by_count(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a value is one part of as many as there are steps: `(high / low) ** (1 / len(loader))`."""
         for part in walk(node):
             is_ratio = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div)
@@ -545,7 +545,7 @@ class StepCounts:
         """Whether a value depends on a count of steps, be it one within an epoch alone."""
         return self.counts(node) or any(self._goes_by_epoch(n) for n in walk(node) if isinstance(n, ast.expr))
 
-    def _goes_by_epoch(self, node: ast.expr, depth: int = DEPTH) -> bool:
+    def _goes_by_epoch(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a count goes on by the size of all data with each epoch: `len(rows) // size * epoch + i`.
 
         It comes to a number in the same epoch for any number of processes.
@@ -630,7 +630,7 @@ class StepCounts:
                 return self._grows(of)
         return any(self._follows(n, whole=whole) for n in parts(node))
 
-    def _grows(self, node: ast.expr, depth: int = 3 * DEPTH) -> bool:
+    def _grows(self, node: ast.expr, depth: int = 3 * _DEPTH) -> bool:
         """Whether the number of steps says how many items something has: a loader, a list that its rounds fill."""
         held = [v for v in self.program.values(node) if isinstance(v, Instance)]
         if held or self.metrics.measured.prepared.is_loader(node):

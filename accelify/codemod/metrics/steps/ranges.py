@@ -13,7 +13,7 @@ from accelify.codemod.metrics.steps.lengths import counts_all
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant, Instance, Made, Value, View
 
-DEPTH = 3
+_DEPTH = 3  # samplers inside samplers
 
 
 def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
@@ -103,7 +103,7 @@ def _iterates(metrics: Metrics, value: Value) -> bool:
     return isinstance(value, Instance) and metrics.measured.program.flow.method(value.cls, "__iter__") is not None
 
 
-def _ends(metrics: Metrics, sampler: ast.expr, depth: int = DEPTH) -> bool:
+def _ends(metrics: Metrics, sampler: ast.expr, depth: int = _DEPTH) -> bool:
     """Whether a sampler is known to end: a library's, or one of the project's that only goes over others."""
     held = [v for v in metrics.measured.program.values(sampler) if not isinstance(v, Constant)]
     is_counted = isinstance(sampler, ast.Call) and is_range(metrics, sampler)

@@ -149,12 +149,7 @@ def find(script: Script) -> Iterator[Remark]:
         for length in lengths(script.metrics):
             yield Remark(NAME, script.path(length), length, message, tier)
     yield from _sizes_of_shards(script)
-    for number, length in Ends(script.metrics).find():
-        message = (
-            f"`{ast.unparse(number)}` counts this process's rounds and never reaches `{ast.unparse(length)}`, the "
-            "number of all processes' rounds: move this code to after the loop"
-        )
-        yield Remark(NAME, script.path(number), number, message, Tier.REVIEW)
+    yield from _ends(script)
     for counter, picked in counted_off(script.metrics):
         message = f"`{counter}` counts this process's batches: " if counter else ""
         message += (
@@ -182,6 +177,17 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _particular_devices(script)
     yield from _not_parsed(script)
     yield from _imported_by_name(script)
+
+
+def _ends(script: Script) -> Iterator[Remark]:
+    """Where a round is measured by the number of all processes' rounds: by a condition, or by a bar."""
+    for end in Ends(script.metrics).find():
+        message = (
+            f"`{ast.unparse(end.number)}` counts this process's rounds and never reaches `{ast.unparse(end.length)}`, "
+            "the number of all processes' rounds: move this code to after the loop"
+        )
+        place, tier = (end.length, Tier.ADVICE) if end.is_bar else (end.number, Tier.REVIEW)
+        yield Remark(NAME, script.path(place), place, _STEPS if end.is_bar else message, tier)
 
 
 def _rescaled(script: Script) -> Iterator[Remark]:

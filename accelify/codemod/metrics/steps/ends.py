@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries.row import SHOWN
@@ -15,6 +16,18 @@ from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.scopes import names_in
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """The number of a round, with the number of all rounds that it is measured by.
+
+    is_bar: whether a function of the project's own gets both, and only shows how far the loop is.
+    """
+
+    number: ast.expr
+    length: ast.expr
+    is_bar: bool = False
+
+
 class Ends:
     """Find what awaits the last round of all in a loop of which each process takes its own: `i == len(batches) - 1`."""
 
@@ -23,22 +36,29 @@ class Ends:
         self.program = metrics.measured.program
         self.chains = metrics.measured.chains
 
-    def find(self) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """The number of a round, with the number of all rounds that it is measured by; one such pair for each loop."""
+    def find(self) -> Iterator[End]:
+        """One such measure for each loop."""
         whole: list[Loop] = [d.loop for d in self.metrics.sharded if d.phase is None]
         whole += [n for n in self.metrics.shared_loops if self.metrics.measured.prepared.is_sharded_sequence(n)]
         for loop in whole:
-            pairs = (pair for s in loop.body for n in walk(s) if (pair := self._measured(n, loop)) is not None)
-            yield from itertools.islice(pairs, 1)
+            ends = (end for s in loop.body for n in walk(s) if (end := self._measured(n, loop)) is not None)
+            yield from itertools.islice(ends, 1)
 
-    def _measured(self, node: ast.AST, loop: Loop) -> tuple[ast.expr, ast.expr] | None:
+    def _measured(self, node: ast.AST, loop: Loop) -> End | None:
         if not isinstance(node, ast.expr) or self._is_shown(node):
             return None
         sides = self._sides(node)
         source, counters = ast.unparse(self.metrics.measured.tracer.inside(loop.iter)), _counters_of(loop)
         lengths = [side for side in sides if self._is_length(side, source)]
         numbers = [side for side in sides if side not in lengths and names_in(side) & counters]
-        return (numbers[0], lengths[0]) if numbers and lengths else None
+        return End(numbers[0], lengths[0], self._draws_bar(node)) if numbers and lengths else None
+
+    def _draws_bar(self, node: ast.expr) -> bool:
+        """Whether an expression is a statement of its own, which shows something, and may change what it shows next."""
+        if not isinstance(node, ast.Call) or not isinstance(self.program.parent(node), ast.Expr):
+            return False
+        run = self.chains.effects.of_call(node)
+        return run.shows and not (run.files_written or run.unknown or run.draws or run.waits)
 
     def _sides(self, node: ast.expr) -> list[ast.expr]:
         """The operands of a comparison or division, or the arguments of the project's own function or object."""

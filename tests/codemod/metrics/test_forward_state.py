@@ -533,6 +533,25 @@ def test_states_of_modules_in_containers(made: str) -> None:
     assert agree_by_broadcast(script.metrics, [node for node, _ in found], weights=False)
 
 
+@pytest.mark.parametrize(
+    ("run", "found"),
+    [
+        ("for part in self.children(): x = part(x)", ["mean"]),
+        ("for part in self._modules.values(): x = part(x)", ["mean"]),
+        ("for part in [m for m in self.modules() if m is not self]: x = part(x)", ["mean"]),
+        ("for part in self.children(): part.train()", []),
+    ],
+)
+def test_states_of_the_parts_that_a_module_goes_over(run: str, found: list[str]) -> None:
+    whole = "class Whole(nn.Module):\n    def __init__(self): super().__init__(); self.part = Net()\n"
+    whole += f"    def forward(self, x):\n        {run}\n        return x\n"
+    text = SCRIPT.format(changed="self.mean = 0.9 * self.mean + 0.1 * x.mean()")
+    script = Facts(text.replace("model = Net()", f"{whole}model = Whole()")).script
+    states = list(forward_states(script.metrics))
+    assert [name for _, name in states] == found
+    assert agree_by_broadcast(script.metrics, [node for node, _ in states], weights=False)
+
+
 def test_a_module_that_no_pass_runs_learns_nothing() -> None:
     text = SCRIPT.format(changed="self.mean = 0.9 * self.mean + 0.1 * x.mean()")
     text = text.replace("model = Net()", "unused = nn.Sequential(Net())\nmodel = nn.Sequential(nn.Linear(1, 1))")

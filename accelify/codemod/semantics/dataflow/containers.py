@@ -50,11 +50,23 @@ class Containers(Memory):
     def _keep(self, owner: Value, name: str, values: Values, by: Iterable[Source]) -> None:
         """Give an object an attribute that no assignment names."""
         key = self._attribute_key(owner, name)
-        self._add(key, values)
+        self._set_attribute(owner, name, values)
         if isinstance(owner, Made) and names.has_items_as_attributes(owner.name):
             self._add(("item", owner, name), values)
             self._add(("item", owner, "values"), values)
         self.put_by[key].update(dict.fromkeys(by))
+
+    def _set_attribute(self, owner: Value, name: str, values: Values) -> None:
+        """Add to what an attribute may hold; the modules that a module has are its parts."""
+        self._add(self._attribute_key(owner, name), values)
+        if isinstance(owner, Instance) and self.is_module_class(owner.cls):
+            self._add(("part", owner), frozenset(filter(self._may_hold_module, values)))
+
+    def _may_hold_module(self, value: Value) -> bool:
+        """Whether a value is a module of the project's own, or a library's container or copy, which may hold some."""
+        if isinstance(value, Instance):
+            return self.is_module_class(value.cls)
+        return self._is_container(value) or (isinstance(value, Made) and names.copies(value.name))
 
     def _keep_all(self, owner: Value, value: Value) -> None:
         """Give an object all that a dictionary holds, under the names of its keys."""
@@ -314,10 +326,37 @@ class Containers(Memory):
             return self._items(value.node, "*")
         if isinstance(value, View):
             return self.elements(value)
-        if isinstance(value, Made) and isinstance(value.node, ast.Call) and names.copies(value.name):
-            return frozenset(v for given in value.node.args[:1] for v in self.values.get(given, NOTHING))
+        if isinstance(value, Member) and value.name == "_modules":
+            return self._parts_of([value.owner])
+        if (
+            isinstance(value, Made)
+            and isinstance(value.node, ast.Call)
+            and (given := self._given_on(value, value.node))
+        ):
+            return given
         is_container = isinstance(value, (Instance, Made)) and self._is_container(value)
         return self._get(("part", value)) | self._get(("item", value, "*")) if is_container else NOTHING
+
+    def _given_on(self, made: Made, call: ast.Call) -> Values:
+        """What holds the modules that a call gives: `copy.deepcopy(net)`, `net.children()`, `net._modules.values()`."""
+        if names.copies(made.name):
+            return frozenset(v for given in call.args[:1] for v in self.values.get(given, NOTHING))
+        if not isinstance(call.func, ast.Attribute):
+            return NOTHING
+        holding = self.values.get(call.func.value, NOTHING)
+        if methods.gives_parts(call.func.attr):
+            return self._parts_of(holding)
+        return only(holding, Member) if methods.passes(call.func.attr) is not None else NOTHING
+
+    def _parts_of(self, wholes: Iterable[Value]) -> Values:
+        """The modules inside modules, and those inside these in turn."""
+        queue, found = list(wholes), set[Value]()
+        while queue:
+            whole = queue.pop()
+            new = (self._get(("part", whole)) | self._get(("item", whole, "*"))) - found
+            found |= new
+            queue += new
+        return frozenset(found)
 
     # Views.
 
@@ -372,6 +411,8 @@ class Containers(Memory):
             values = arguments[-1]
             if function.attr == "extend":
                 values = frozenset(e for v in values for e in self.elements(v)) | only(values, Parameters)
+            if methods.registers(function.attr) and isinstance(named := self._literal(node.args[0]), str):
+                self._set_attribute(owner, named, frozenset(filter(self._may_hold_module, values)))
             key = self._literal(node.args[0]) if function.attr == "setdefault" and len(node.args) == 2 else "*"
             if isinstance(owner, (Collection, Made, Instance, Member)):
                 self._put_into(owner, key, values, node.args[-1:])

@@ -65,7 +65,7 @@ class Expressions(Calls):
             self._unpack(target, values, source)
         elif isinstance(target, ast.Attribute):
             for owner in self.eval(target.value):
-                self._add(self._attribute_key(owner, target.attr), values)
+                self._set_attribute(owner, target.attr, values)
                 if isinstance(owner, External):
                     self._run_by_library(target, values)
                 for value in values if target.attr == "__dict__" else ():

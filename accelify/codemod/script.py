@@ -11,6 +11,8 @@ from accelify.codemod.distributed.findings import Distribution
 from accelify.codemod.edits.values import Insert
 from accelify.codemod.files_written.facts import Written
 from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.steps.counts import StepCounts
+from accelify.codemod.metrics.steps.limits import Limits
 from accelify.codemod.options import Options
 from accelify.codemod.precision.precision import Precision
 from accelify.codemod.preparing.batch_sizes import BatchSizes
@@ -66,6 +68,8 @@ class Script:
     devices: Devices
     precision: Precision | None
     metrics: Metrics
+    step_counts: StepCounts
+    limits: Limits
     written: Written
     effects: Effects
     distribution: Distribution | None = None

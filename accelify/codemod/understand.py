@@ -16,6 +16,8 @@ from accelify.codemod.libraries.vocabulary import is_accelerator_name
 from accelify.codemod.metrics.batch_evaluations import Batchwise, ShardedEvaluation
 from accelify.codemod.metrics.facts import Measured, metrics_of
 from accelify.codemod.metrics.rows.steps_by_rows import taken_by_rows
+from accelify.codemod.metrics.steps.counts import StepCounts
+from accelify.codemod.metrics.steps.limits import Limits
 from accelify.codemod.obstacles import obstacles_of, updates_by_hand
 from accelify.codemod.options import Options
 from accelify.codemod.precision.apex import Apex
@@ -393,6 +395,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
     wrappers = tuple(wrapping.find())
     unwrapped = Unwrapped(program, () if by_hand else wrappers)
     metrics = metrics_of(measured, files, access, layout.sharded, by_hand=by_hand)
+    step_counts = StepCounts(metrics)
     return Script(
         program=program,
         roles=roles,
@@ -421,6 +424,8 @@ def _script(code: _Code, layout: _Layout) -> Script:
         ),
         precision=layout.precision,
         metrics=metrics,
+        step_counts=step_counts,
+        limits=Limits(step_counts),
         written=written_of(
             *(roles, metrics.ranks, files, access, run, options, training.backwards),
             together=_together(code, layout) if not by_hand else None,

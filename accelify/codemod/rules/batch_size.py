@@ -20,7 +20,8 @@ from collections.abc import Iterable, Iterator
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
-from accelify.codemod.metrics.steps.counts import StepCounts
+from accelify.codemod.metrics.steps.intervals import Intervals
+from accelify.codemod.metrics.steps.samples import Samples
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics import sizes
@@ -73,12 +74,12 @@ def find(script: Script) -> Iterator[Remark]:
     places: list[tuple[str, ast.AST]] = [(script.path(p), p) for p in (*sizes.loaders, *sizes.loops)]
     first = _in_named_file(script, places)
     others = [place for place in places if place != first]
-    counts = StepCounts(script.metrics)
-    limits: list[ast.AST] = [*counts.limits(), *counts.caps()] if not script.is_by_hand else []
+    asked = Intervals(script.limits)
+    limits: list[ast.AST] = [*script.limits.conditions(), *script.limits.caps()] if not script.is_by_hand else []
     ends = tuple((script.path(node), node) for node in limits)
-    lengths = [n for n in counts.shown() if script.path(n) in script.files]
-    counted = tuple(place for n in (*counts.intervals(), *lengths) if (place := (script.path(n), n)) not in ends)
-    checked = tuple((script.path(node), node) for node in counts.checks() if not script.is_by_hand)
+    lengths = [n for n in Samples(script.step_counts).shown() if script.path(n) in script.files]
+    counted = tuple(place for n in (*asked.intervals(), *lengths) if (place := (script.path(n), n)) not in ends)
+    checked = tuple((script.path(node), node) for node in asked.checks() if not script.is_by_hand)
     batches = [r for r in script.metrics.reports if r.is_of_some_batches]
     evaluated = [node for evaluation in script.metrics.sharded for node in evaluation.shown]
     read = {*(node for r in batches for node in r.leaves or (r.node,)), *evaluated}
@@ -87,7 +88,7 @@ def find(script: Script) -> Iterator[Remark]:
     elsewhere = "" if not others else " (and of {0})" if first in places else " (batch size set in {0})"
     learned = f"on N processes a step learns from N {taken}{elsewhere}"
     learned += ", one from each process"
-    rounds = tuple((script.path(loop), loop) for loop in counts.rounds())
+    rounds = tuple((script.path(loop), loop) for loop in script.limits.rounds())
     if rounds:
         learned += ", and the same number of steps ({5}) learns from N times the data"
     else:
@@ -149,7 +150,7 @@ def _keeps_weights(script: Script) -> bool:
 
 def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
     """The sharded loops all of whose rounds one step learns from, each with its note."""
-    nesting, fixed = Nesting(script.program, script.roles, script.tracer), StepCounts(script.metrics).fixed_rounds
+    nesting, fixed = Nesting(script.program, script.roles, script.tracer), script.limits.fixed_rounds
     sharded = {data.sharded_loop for data in script.training.data}
     for loop in (data.sharded_loop for data in script.training.data if data.loop not in fixed):
         inside = [step for step in script.training.steps if loop in nesting.stack(step)]

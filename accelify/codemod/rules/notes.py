@@ -39,9 +39,11 @@ from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.reports import About, Report
 from accelify.codemod.metrics.rows.pooling import Pooling
 from accelify.codemod.metrics.steps.bars import overstated_bars, overstated_samples
-from accelify.codemod.metrics.steps.counts import StepCounts, goes_over_all, shrunken_schedules
 from accelify.codemod.metrics.steps.ends import Ends
+from accelify.codemod.metrics.steps.places import goes_over_all
 from accelify.codemod.metrics.steps.ranges import overlong_rounds
+from accelify.codemod.metrics.steps.rates import Rates
+from accelify.codemod.metrics.steps.samples import Samples
 from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.preparing.objects.parted_batches import parted_batches
@@ -136,18 +138,7 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _gone_over(script)
     yield from _failing(script)
     yield from _stopped_by_hand(script)
-    for lengths, message, tier in (
-        ()
-        if _divides(script)
-        else (
-            (overstated_bars, _STEPS, Tier.ADVICE),
-            (overstated_samples, _SAMPLES, Tier.ADVICE),
-            (overlong_rounds, _ROUNDS, Tier.REVIEW),
-            (shrunken_schedules, _FEWER, Tier.REVIEW),
-        )
-    ):
-        for length in lengths(script.metrics):
-            yield Remark(NAME, script.path(length), length, message, tier)
+    yield from _overstated(script)
     yield from _sizes_of_shards(script)
     yield from _ends(script)
     for counter, picked in counted_off(script.metrics):
@@ -213,9 +204,23 @@ def _parted(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
+def _overstated(script: Script) -> Iterator[Remark]:
+    """Lengths that are for all processes where each counts its own, and the reverse."""
+    if _divides(script):
+        return
+    found = (
+        (overstated_bars(script.metrics), _STEPS, Tier.ADVICE),
+        (overstated_samples(script.metrics), _SAMPLES, Tier.ADVICE),
+        (overlong_rounds(script.metrics), _ROUNDS, Tier.REVIEW),
+        (Rates(script.limits).shrunken_schedules(), _FEWER, Tier.REVIEW),
+    )
+    for lengths, message, tier in found:
+        yield from (Remark(NAME, script.path(length), length, message, tier) for length in lengths)
+
+
 def _sizes_of_shards(script: Script) -> Iterator[Remark]:
     """Sizes of the data that are worked out from the length of a loader, which is that of a shard once prepared."""
-    sizes = StepCounts(script.metrics).shard_sizes(script.batch_sizes.loaders) if not script.is_by_hand else ()
+    sizes = Samples(script.step_counts).shard_sizes(script.batch_sizes.loaders) if not script.is_by_hand else ()
     for node in (n for n in sizes if not _divides(script) and script.path(n) in script.files):
         message = (
             f"`{ast.unparse(node)}` is the size of this process's shard, as the loader is prepared: take the length of "

@@ -29,8 +29,11 @@ from accelify.codemod.edits.values import Change, Remark, Replace
 from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.decisions import decided_apart, decided_together, goes_by_size, number_read_on
 from accelify.codemod.metrics.ranks.labels import Mark
-from accelify.codemod.metrics.steps.counts import StepCounts
+from accelify.codemod.metrics.steps.annealing import Annealing
+from accelify.codemod.metrics.steps.intervals import Intervals
 from accelify.codemod.metrics.steps.loss_weights import LossWeights
+from accelify.codemod.metrics.steps.rates import Rates
+from accelify.codemod.metrics.steps.samples import Samples
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics import sizes
@@ -69,8 +72,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _set_apart(script: Script) -> Iterator[Remark]:
     """Learning rates that each process sets from its own data, unless one process gives its number to all."""
-    metrics = script.metrics
-    found = [n for n in StepCounts(metrics).rates_set() if metrics.ranks.sets_own(n) or goes_by_size(metrics, n.value)]
+    metrics, rates = script.metrics, Rates(script.limits)
+    found = [n for n in rates.rates_set() if metrics.ranks.sets_own(n) or goes_by_size(metrics, n.value)]
     apart = list(decided_apart(script.metrics)) if found and script.can_agree else []
     together = decided_together(script.metrics, apart)
     decided = (c for c, how in together.items() if how is Answer.FIRST and script.accelerator(c.test) is not None)
@@ -109,14 +112,13 @@ def _counted(script: Script) -> Iterator[Remark]:
     keep = "".join(f" (`{text}` is 1/N already)" for text in _lengths(script)[:1])
     keep += "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
     message = f"{_FEWER}: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
-    counts = StepCounts(script.metrics)
-    yield from _counted_by_size(script, counts)
-    if counts.rounds():
+    yield from _counted_by_size(script)
+    if script.limits.rounds():
         return  # the training has as many steps as in one process
-    yield from _multiplied_epochs(script, counts)
-    for node in counts.learning_rates():
+    yield from _multiplied_epochs(script)
+    for node in Rates(script.limits).learning_rates():
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-    annealed = [*_annealed(script, counts)]
+    annealed = [*_annealed(script)]
     for first in annealed[:1]:
         others = annealed[1:]
         message = (
@@ -127,10 +129,10 @@ def _counted(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(first), first, message, Tier.REVIEW, lines=lines)
 
 
-def _multiplied_epochs(script: Script, counts: StepCounts) -> Iterator[Remark]:
+def _multiplied_epochs(script: Script) -> Iterator[Remark]:
     """Numbers of epochs by a number of steps and the length of a loader, which is 1/N once that is prepared."""
     is_as_before = script.options.keep_global_batch or script.distribution is not None
-    for divided, quotient in counts.multiplied_epochs() if not is_as_before else ():
+    for divided, quotient in script.limits.multiplied_epochs() if not is_as_before else ():
         message = (
             f"on N processes this gives N times as many epochs, as `{ast.unparse(quotient.right)}` is 1/N: divide "
             f"`{ast.unparse(divided)}` by `{script.reach.name}.num_processes` to go over the data as often as before"
@@ -139,10 +141,13 @@ def _multiplied_epochs(script: Script, counts: StepCounts) -> Iterator[Remark]:
             yield Remark(NAME, script.path(quotient), quotient, message, Tier.REVIEW)
 
 
-def _counted_by_size(script: Script, counts: StepCounts) -> Iterator[Remark]:
+def _counted_by_size(script: Script) -> Iterator[Remark]:
     """Where samples are counted by the size of one process's batches: to average weights, to end the training."""
-    found = [node for node in counts.samples(script.batch_sizes.loaders) if script.path(node) in script.files]
-    said = [*counts.learning_rates(), *counts.in_losses()] if found else []
+    samples = Samples(script.step_counts).samples(script.batch_sizes.loaders)
+    found = [node for node in samples if script.path(node) in script.files]
+    said: list[ast.AST] = []
+    if found:
+        said = [*Rates(script.limits).learning_rates(), *Annealing(script.step_counts).in_losses()]
     found = [node for node in found if not any(script.program.inside(node, place) for place in said)]
     for first, *others in [sorted(found, key=script.program.position)] if found else []:
         message = (
@@ -158,7 +163,7 @@ def _weighed(script: Script) -> Iterator[Remark]:
     if script.is_by_hand or script.options.keep_global_batch:
         return
     found: dict[ast.stmt, list[ast.expr]] = {}
-    for node in LossWeights(script.metrics).find(script.batch_sizes.loaders):
+    for node in LossWeights(script.step_counts).find(script.batch_sizes.loaders):
         if script.path(node) in script.files:
             found.setdefault(script.program.statement(node), []).append(node)
     for statement, lengths in found.items():
@@ -191,10 +196,11 @@ def _is_divisor(parent: ast.AST | None, node: ast.expr) -> bool:
     return isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Div, ast.FloorDiv)) and parent.right is node
 
 
-def _annealed(script: Script, counts: StepCounts) -> Iterator[ast.expr]:
+def _annealed(script: Script) -> Iterator[ast.expr]:
     """The values in a loss, and phases, that follow a count of steps, unless the training is as long as they assume."""
-    is_limited = any(True for _ in counts.limits())
-    said = dict.fromkeys((*counts.in_losses(), *counts.phases()))
+    is_limited = any(True for _ in script.limits.conditions())
+    phases = Intervals(script.limits).phases()
+    said = dict.fromkeys((*Annealing(script.step_counts).in_losses(), *phases))
     found = (n for n in said if script.path(n) in script.files)
     yield from () if is_limited else sorted(found, key=script.program.position)
 

@@ -8,7 +8,7 @@ import pytest
 
 from accelify.codemod.metrics.comparisons import Answer
 from accelify.codemod.metrics.decisions import decided_apart, decided_together, gradients_apart
-from accelify.codemod.metrics.steps.counts import StepCounts
+from accelify.codemod.metrics.steps.annealing import Annealing
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script, training
 
@@ -466,6 +466,6 @@ for epoch in range(9):
     ],
 )
 def test_an_order_that_each_rank_shuffles(order: str, shuffle: str, taken: str, found: int) -> None:
-    metrics = Facts(SHUFFLED.format(order=order, shuffle=shuffle, taken=taken)).script.metrics
-    assert len(list(decided_apart(metrics))) == found
-    assert not list(StepCounts(metrics).in_losses())  # it is no count of steps
+    read = Facts(SHUFFLED.format(order=order, shuffle=shuffle, taken=taken)).script
+    assert len(list(decided_apart(read.metrics))) == found
+    assert not list(Annealing(read.step_counts).in_losses())  # it is no count of steps

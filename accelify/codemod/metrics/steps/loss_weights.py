@@ -6,10 +6,10 @@ import ast
 from collections.abc import Collection, Iterator
 
 from accelify.codemod.files.nodes import walk
-from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.steps.counts import StepCounts
 from accelify.codemod.metrics.steps.lengths import has_length
+from accelify.codemod.metrics.steps.samples import Samples
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import parts, returned
@@ -19,11 +19,11 @@ from accelify.codemod.training.losses import all_losses
 class LossWeights:
     """Look at what losses are made of."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics
-        self.program = metrics.measured.program
-        self.chains = metrics.measured.chains
-        self.counts = StepCounts(metrics)
+    def __init__(self, counts: StepCounts) -> None:
+        self.counts = counts
+        self.metrics = counts.metrics
+        self.program = counts.program
+        self.chains = counts.chains
 
     def find(self, batch_sizes: Collection[ast.expr]) -> Iterator[ast.expr]:
         """The numbers of a prepared loader's batches that weigh losses: `len(loader)` of `loss + kl / len(loader)`.
@@ -33,7 +33,7 @@ class LossWeights:
         """
         backwards = [b for b in self.metrics.measured.training.backwards if self._is_stepped(b)]
         waiting = all_losses(self.program, backwards)
-        seen = set(self.counts.shard_sizes(batch_sizes))
+        seen = set(Samples(self.counts).shard_sizes(batch_sizes))
         while waiting:
             node = waiting.pop()
             if node in seen or self.counts.divides_sum(node) or self._is_part_of_training(node):

@@ -72,5 +72,5 @@ def test_numbers_of_batches_that_weigh_a_loss(set_up: str, loss: str, rest: str,
     text = script(before="rows = f()").partition("for epoch")[0]
     facts = Facts(text + WEIGHED.format(set_up=set_up, loss=loss, rest=rest))
     read = facts.script
-    weights = LossWeights(read.metrics)
+    weights = LossWeights(read.step_counts)
     assert sorted(texts(weights.find(read.batch_sizes.loaders))) == sorted(found)

@@ -1899,3 +1899,55 @@ def test_a_bare_number_is_one_gpu_above_the_function_that_trains(
     assert ('device = torch.device("cuda")\n' in after) is is_number
     assert "    device = accelerator.device\n" in after
     assert told(result, "`args.gpu` no longer selects the GPU: use `accelify launch --gpu-ids`") == is_told
+
+
+COMPILED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        zeros = {zeros}
+        return self.layer(x) + zeros
+
+
+@torch.jit.script
+def error(out, y):
+    return ((out - y) ** 2).mean() + torch.zeros(1).cuda()[0]
+
+
+model = {made}.cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), batch_size=4)
+for x, y in loader:
+    x, y = x.cuda(), y.cuda()
+    optimizer.zero_grad()
+    error(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("zeros", "after"),
+    [
+        ("torch.zeros(1).cuda()", "torch.zeros(1).cuda()"),
+        ('torch.zeros(1).to("cuda:0")', 'torch.zeros(1).to("cuda")'),
+        ('torch.zeros(1, device="cuda:0")', 'torch.zeros(1, device="cuda")'),
+        ("torch.zeros(1).cuda(0)", "torch.zeros(1).cuda()"),
+    ],
+)
+def test_what_torchscript_compiles_cannot_ask_the_accelerator(zeros: str, after: str) -> None:
+    text = migrated(COMPILED.format(zeros=zeros, made="torch.jit.script(Net())"))
+    assert f"zeros = {after}\n" in text
+    assert "+ torch.zeros(1).cuda()[0]" in text
+
+
+def test_what_torchscript_does_not_compile_goes_to_the_accelerators_device() -> None:
+    text = migrated(COMPILED.format(zeros="torch.zeros(1).cuda()", made="Net()"))
+    assert "zeros = torch.zeros(1).to(accelerator.device)\n" in text

@@ -27,6 +27,7 @@ from accelify.codemod.semantics.scopes import (
 )
 from accelify.codemod.semantics.values import Argument, Collection, Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
+from accelify.codemod.training.torchscript import compiled
 
 
 @dataclass(frozen=True)
@@ -316,7 +317,12 @@ class Moves:
         return EarlyUses(self.program, self.roles, self.prepared.preparation.models, tensors.is_part)
 
     def moves_itself(self, move: Move) -> bool:
-        """Whether an object whose class may do more than to move, or has no `to`, goes to the process's own GPU."""
+        """Whether an object whose class may do more than to move, or has no `to`, goes to the process's own GPU.
+
+        So does what TorchScript moves, which cannot ask the accelerator.
+        """
+        if self.program.frame(move.call) in self.program.once(compiled):
+            return move.device is None
         made = [v.name or "" for v in self.program.values(move.receiver) if isinstance(v, Made)]
         is_of_library = any(table.function(n) is None and n.rpartition(".")[2][:1].isupper() for n in made)
         is_one = is_of_library or self.is_of_any_class(move)

@@ -553,6 +553,16 @@ def keeps_signature(name: str | None) -> bool:
     return is_context or _has_trait(name, Trait.KEEPS_SIGNATURE)
 
 
+def compiles(name: str | None) -> bool:
+    """Functions and decorators that make TorchScript of what they get: `torch.jit.script`."""
+    return _has_trait(name, Trait.COMPILES)
+
+
+def is_left_to_python(name: str | None) -> bool:
+    """Decorators of functions that TorchScript does not compile, but calls: `torch.jit.ignore`."""
+    return _has_trait(name, Trait.LEFT_TO_PYTHON)
+
+
 def runs_command(name: str | None) -> bool:
     """Functions that run another program: `os.system`, `subprocess.run`."""
     row = table.function(name)

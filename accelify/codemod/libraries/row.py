@@ -226,6 +226,8 @@ class Trait(_Fact):
     GROUP = "group"  # starts or ends the group of the processes
     PICKS_DEVICE = "picks_device"  # sets the device that a process works on
     KEEPS_SIGNATURE = "keeps_signature"  # a decorator that leaves parameters and results as they are
+    COMPILES = "compiles"  # makes TorchScript of a function, or of a module's forward pass
+    LEFT_TO_PYTHON = "left_to_python"  # a decorator whose function TorchScript does not compile
     REMEMBERS = "remembers"  # a decorator whose function is not run again for arguments that it was given before
     READS_VARIABLES = "reads_variables"  # may read any variable that its caller sees
     READS_NAMED = "reads_named"  # may read the variables of its caller that its text names

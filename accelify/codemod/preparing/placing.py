@@ -22,6 +22,7 @@ from accelify.codemod.semantics.values import External, ModuleValue
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.draws import draws
 from accelify.codemod.training.roles import Roles
+from accelify.codemod.training.torchscript import compiled
 
 _FIRST = -1  # before whatever else is inserted at the same place
 
@@ -54,8 +55,10 @@ class Access:
         object.__setattr__(self, "early", EarlyCode(self.program, self))
 
     def at(self, node: ast.AST) -> str | None:
-        """The expression for the accelerator at a node; None where it does not reach."""
+        """The expression for the accelerator at a node; None where it does not reach, as in TorchScript."""
         frame = self.program.frame(node)
+        if frame in self.program.once(compiled):
+            return None
         if frame.kind == "class":
             return self.at(frame.node)  # its body runs where it is defined
         found = self.reach.expression(frame)

@@ -87,7 +87,11 @@ traits=keeps_signature
     abc: abstractmethod
     functools: wraps lru_cache cache cached_property
     typing: overload final no_type_check
-    torch.jit: ignore unused export
+    torch.jit: export
+traits=keeps_signature+left_to_python
+    torch.jit: ignore unused
+traits=keeps_signature+compiles
+    torch.jit: script_method script_if_tracing
 
 + traits=remembers
     functools: lru_cache cache cached_property

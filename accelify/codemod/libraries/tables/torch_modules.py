@@ -215,6 +215,8 @@ returns=number
     torch.nn: Embedding EmbeddingBag
 + traits=setup+keeps_signature
     torch: compile
++ traits=keeps_signature+compiles
+    torch.jit: script
 + traits=setup
     torch.nn: DataParallel
     torch.nn.parallel: DataParallel DistributedDataParallel distributed.DistributedDataParallel

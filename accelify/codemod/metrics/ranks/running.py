@@ -127,9 +127,17 @@ class Running:
         """Whether the variable is an attribute that the definition names, or of an enclosing scope."""
         variable = definition.variable
         if not variable.is_attribute:
-            return self.is_of_others(definition)
+            return self.is_of_others(definition) or self._is_of_default(definition)
         is_named = any(isinstance(n, ast.Attribute) and n.attr == variable.name for n in walk(definition.node))
         return is_named and (variable.scope is not None or not self._is_of_parameter(definition.node))
+
+    def _is_of_default(self, definition: Definition) -> bool:
+        """Whether the object that is changed may be a parameter's default, one for all calls: `def f(x, seen=[])`."""
+        function, name = definition.variable.scope, definition.variable.name
+        default = function.defaults.get(name) if function is not None and definition.kind is Kind.IN_PLACE else None
+        if function is None or default is None or isinstance(default, ast.Constant):
+            return False
+        return any(self.chains.given(call, function, name) is default for call in self.program.calls_of(function))
 
     def _is_of_parameter(self, node: ast.AST) -> bool:
         """Whether a place is in what a function is given: then its callers know whether that outlives the batch."""

@@ -123,3 +123,23 @@ for x, y in DataLoader(rows, batch_size=2):
 def test_a_constant_that_a_loss_moves_to_its_inputs_is_no_state(moved: str, is_running: bool) -> None:
     facts = Facts(MOVED.format(moved=moved))
     assert bool(facts.script.metrics.ranks.of(facts["loss_of(model(x), y)"]).of(Mark.STEPS, Mark.RUNNING)) is is_running
+
+
+@pytest.mark.parametrize(
+    ("defined", "change", "call", "is_running"),
+    [
+        ("loss, seen=[]", "seen.append(loss.item())", "scaled(loss)", True),
+        ("loss, *, seen={}", 'seen["mean"] = 0.9 * seen.get("mean", 1.0) + 0.1 * loss.item()', "scaled(loss)", True),
+        ("loss, seen=torch.ones(1)", "seen.mul_(0.9).add_(0.1 * loss.detach())", "scaled(loss)", True),
+        ("loss, seen=[]", "seen.append(loss.item())", "scaled(loss, [])", False),
+        ("loss, seen=None", "seen = seen or []\n    seen.append(loss.item())", "scaled(loss)", False),
+        ("loss, seen=0.0", "seen += loss.item()", "scaled(loss)", False),
+    ],
+)
+def test_an_object_that_is_a_default_is_one_for_all_calls(
+    defined: str, change: str, call: str, is_running: bool
+) -> None:
+    facts = training(epoch=f"def scaled({defined}):\n    {change}\n    return loss", step=f"{call}\n{STEP}")
+    loop, chains = facts["for x, y in loader"], facts.script.metrics.ranks.chains
+    made = [d for n in facts.program.parsed(loop).nodes for d in chains.facts(loop).at(n) if d.variable.name == "seen"]
+    assert any(facts.script.metrics.ranks.running.loop_in(d) is loop for d in made) is is_running

@@ -58,6 +58,13 @@ def changes_in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
+@cache
+def takes_out(name: str) -> bool:
+    """Methods of containers that take items out: `pop`, `popleft`, `remove`, `clear`."""
+    rows = (table.member(kind, name) for kind in ("list", "dict", "set", "deque"))
+    return any(row is not None and row.mutates == ("self",) and not row.keeps and row.rows is None for row in rows)
+
+
 def empties(name: str) -> bool:
     """The method that removes all items of a list, a dictionary, a set or a deque."""
     return name == "clear"

@@ -35,6 +35,7 @@ from accelify.codemod.metrics.forward_state import (
     refreshing_passes,
     rescaled_rows,
 )
+from accelify.codemod.metrics.loader_states import loader_states
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.reports import About, Report
 from accelify.codemod.metrics.rows.pooling import Pooling
@@ -160,6 +161,7 @@ def find(script: Script) -> Iterator[Remark]:
     if not script.is_by_hand:
         yield from _carried(script)
         yield from _kept_by_hooks(script)
+        yield from _kept_by_loaders(script)
         yield from _refreshed(script)
         yield from _rescaled(script)
         yield from _parted(script)
@@ -362,6 +364,16 @@ def _kept_by_hooks(script: Script) -> Iterator[Remark]:
     ):
         for name, node in {name: node for node, name in reversed([*states(script.metrics)])}.items():
             yield Remark(NAME, script.path(node), node, message.format(name), Tier.REVIEW)
+
+
+def _kept_by_loaders(script: Script) -> Iterator[Remark]:
+    """What the code that makes batches keeps of the rows before, a note for each name."""
+    for name, node in {name: node for node, name in reversed([*loader_states(script.metrics)])}.items():
+        message = (
+            f"later rows are made with `{name}`, which each process computes from its own shard: compute it from all "
+            "the data before the training, or the processes train on rows that are made differently"
+        )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _refreshed(script: Script) -> Iterator[Remark]:

@@ -12,6 +12,7 @@ from accelify.codemod.libraries import methods
 @pytest.mark.parametrize(
     ("is_so", "yes", "no"),
     [
+        (methods.takes_out, "pop popleft popitem remove clear discard", "append update get sort setdefault"),
         (
             methods.puts_in,
             "append extend insert add update setdefault appendleft put add_module add_param_group",

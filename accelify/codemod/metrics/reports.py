@@ -19,7 +19,7 @@ from accelify.codemod.metrics.rows.pooling import Pooling
 from accelify.codemod.metrics.sinks import Sink, Sinks, Way, leaves
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
 from accelify.codemod.semantics.chains import Chains
-from accelify.codemod.semantics.definitions import Definition, Kind
+from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.program import COMPREHENSIONS
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Element, External, Generated, Instance, ModuleValue, Value
@@ -519,10 +519,25 @@ class Reports:
             yield from self._reads(child)
 
     def _is_set_once(self, definition: Definition, place: Round) -> bool:
-        """Whether a round sets a variable only where it has no value yet: `if first is None: first = loss.detach()`."""
+        """Whether a round sets a variable only where it has no value yet: `if first is None: first = loss.detach()`.
+
+        What each round begins with anew has none of an earlier one: `if x.dim() > 2: x = x.flatten(1)`.
+        """
         around = (b for b, _ in self.program.branches_round(definition.node) if self.program.inside(b, place))
         reads = (n for b in around for n in ast.walk(b.test) if isinstance(n, (ast.Name, ast.Attribute)))
-        return any(self.ranks.chains.variable(n) == definition.variable for n in reads)
+        return any(
+            definition in self.ranks.chains.definitions(n) and self._is_of_round_before(definition.variable, n, place)
+            for n in reads
+        )
+
+    def _is_of_round_before(self, variable: Variable, read: ast.expr, place: Round) -> bool:
+        """Whether a variable may still have there what it had as a round of a loop, or a run of a function, began."""
+        if isinstance(place, FUNCTIONS):
+            return variable.is_attribute or variable.scope is None or variable.scope.node is not place
+        head = place.test if isinstance(place, ast.While) else place.target
+        sets = [d.node for d in self.ranks.chains.facts(read).all_of(variable) if d.kind is not Kind.IN_PLACE]
+        is_anew = any(self.program.inside(node, head) for node in sets)
+        return not is_anew and self.ranks.chains.flow(place).reaches(head, read, without=sets)
 
     def _given_by(self, definition: Definition, place: Round) -> Iterator[ast.expr]:
         """The expressions from which a definition in the function of a loop, or in one, makes a value."""

@@ -1341,9 +1341,45 @@ ONCE = "if self.first is None: self.first = loss.item()"
         ({"within": "self.first = loss.item()", "value": "loss / self.first"}, []),
         ({"within": "if self.first is None: self.first = 4.0", "value": "loss / self.first"}, []),
         ({"within": "if y.mean() > 0: self.first = loss", "value": "loss"}, []),
+        ({"within": "if loss.dim() > 0: loss = loss.mean()"}, []),
+        ({"scaled": "if loss is not None: loss = loss / 2\n        return loss", "value": "self.scale(loss)"}, []),
+        ({"within": "for k in (1, 2):\n            if loss > k: loss = loss / k"}, []),
     ],
 )
 def test_what_a_method_keeps_of_its_first_batch(slots: dict[str, str], found: list[str]) -> None:
     text = IN_A_METHOD.format(**{"scaled": "pass", "within": "pass", "value": "loss"} | slots)
     reports = Facts(text).script.metrics.reports
+    assert [r.text for r in reports if r.about in (About.STATE, About.CARRIED)] == found
+
+
+IN_A_LOOP = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 4)), batch_size=4)
+model, first = nn.Linear(4, 4), None
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    {before}
+    loss = (model(x) - y).pow(2).mean()
+    optimizer.zero_grad()
+    {then}
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("slots", "found"),
+    [
+        ({"then": "if first is None: first = loss.item()\n    loss = loss / first"}, ["first"]),
+        ({"before": "if x.dim() > 2: x = x.flatten(1)"}, []),
+        ({"before": "x = x.float()\n    if len(x.shape) > 2: x = x.view(-1, 4)"}, []),
+        ({"before": "first = None", "then": "if first is None: first = loss.item()\n    loss = loss / first"}, []),
+        ({"then": "if loss > 9: loss = loss / 9"}, []),
+        ({"before": "for k in (1, 2):\n        if x.dim() > k + 1: x = x.flatten(k)"}, []),
+    ],
+)
+def test_what_a_loop_keeps_of_its_first_batch(slots: dict[str, str], found: list[str]) -> None:
+    reports = Facts(IN_A_LOOP.format(**{"before": "pass", "then": "pass"} | slots)).script.metrics.reports
     assert [r.text for r in reports if r.about in (About.STATE, About.CARRIED)] == found

@@ -16,6 +16,7 @@ from accelify.codemod.metrics.ranks.labels import (
     into_part,
     is_draw,
 )
+from accelify.codemod.metrics.ranks.passed_loaders import PassedLoaders
 from accelify.codemod.metrics.ranks.shards import Shards
 from accelify.codemod.metrics.ranks.solver import (
     Argument,
@@ -40,6 +41,7 @@ class Functions(Solver):
         super().__init__(chains, shards)
         self._results_of, self._deciding = cache(self._find_results), cache(self._find_deciding)
         self.ways = self.program.once(Ways)
+        self.passed_loaders = PassedLoaders(chains, shards)
 
     def _of_returned(self, key: Returned) -> Labels:
         found = NONE
@@ -125,6 +127,7 @@ class Functions(Solver):
 
     def _for_call(self, labels: Labels, call: ast.Call, callee: Scope) -> Labels:
         """The labels of a function's value for one call; outside of the sharded loops, all ranks draw alike."""
+        labels = self.passed_loaders.without_shards(labels, call, callee)
         if not self.shards.draws and any(is_draw(la) for la in labels) and not self.draws.is_in_a_round(call):
             labels = frozenset(la for la in labels if not is_draw(la))
         if not self._given_in(labels):

@@ -21,7 +21,7 @@ from accelify.codemod.metrics.updates import Updating, addition, assigned_to, up
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.program import COMPREHENSIONS
-from accelify.codemod.semantics.scopes import Scope, returned
+from accelify.codemod.semantics.scopes import Scope, names_in, returned
 from accelify.codemod.semantics.values import Element, External, Generated, Instance, ModuleValue, Value
 from accelify.codemod.semantics.visits.first_rounds import set_in_first_round
 from accelify.codemod.training.losses import without_gradients
@@ -193,8 +193,8 @@ class Reports:
         if origin.mark is Mark.RUNNING:
             self._of_running(sink, origin)
             return
-        loop = self._loop_round(sink.node)
-        if loop is not None:
+        loop, is_of_pass = self._loop_round(sink.node), self._is_of_pass(origin)
+        if loop is not None and not is_of_pass:
             if sink.way in (Way.SHOWN, Way.SAVED):
                 text = self._named(sink.value, origin)
                 about = About.DRAWN if self.is_all_drawn else About.BATCH
@@ -205,9 +205,21 @@ class Reports:
         elif not self._is_bound_again(sink, origin) and not self._is_example(sink):
             text = self._named(sink.value, origin)
             is_of_shard = sink.way is Way.DECIDED or origin.mark is Mark.CHOSEN or self._is_yielded(origin, sink)
+            is_of_shard = is_of_shard or is_of_pass
             key = (About.LAST, text, self.program.frame(sink.node), is_of_shard)
             about = About.DRAWN if self.is_all_drawn else About.LAST
             self._add(key, Report(about, sink.node, text, origin.node, is_of_shard=is_of_shard), sink)
+
+    def _is_of_pass(self, origin: Origin) -> bool:
+        """Whether a value is of a whole pass: of `batches = iter(loader)`, of which a loop asks for each batch."""
+        iterator = self.program.iterator(origin.node)
+        loops, frame = self.program.loops_round(origin.node), self.program.frame(origin.node)
+        if not isinstance(iterator, ast.Name) or not loops or self._loop_round(origin.node) in loops:
+            return False
+        begins = [d.node for d in self.ranks.chains.definitions(iterator) if d.kind is not Kind.IN_PLACE]
+        return bool(begins) and all(
+            self.program.frame(n) is frame and not self.program.inside(n, loops[0]) for n in begins
+        )
 
     def _is_yielded(self, origin: Origin, sink: Sink) -> bool:
         """Whether a generator has yielded something of each batch by then: `np.mean(list(steps()))`."""
@@ -603,10 +615,20 @@ class Reports:
             return around
         return self.ranks.running.loop_that_runs(self.program.frame(node))
 
+    def _made_text(self, name: ast.Name) -> ast.expr | None:
+        """What a text is made of by the one statement that gives it its name."""
+        definitions = self.ranks.chains.definitions(name)
+        made = [assigned_to(self.program, d.node) for d in definitions if d.kind is Kind.ASSIGNMENT]
+        text = made[0] if len(definitions) == len(made) == 1 else None
+        return text if text is not None and name.id not in names_in(text) else None
+
     def _named(self, value: ast.expr, origin: Origin) -> str:
         """The variable in an expression that a value of one rank's own comes from."""
         names = [n for n in ast.walk(value) if isinstance(n, ast.Name) and origin in self.ranks.of(n).origins]
         attributes = [n for n in ast.walk(value) if isinstance(n, ast.Attribute) and origin in self.ranks.of(n).origins]
+        texts = [made for n in names if self.ranks.chains.kinds.of(n) == {"string"} and (made := self._made_text(n))]
+        if texts:
+            return self._named(texts[0], origin)
         if names or attributes:
             return ast.unparse([*names, *attributes][0])
         return f"{ast.unparse(value.func)}(...)" if isinstance(value, ast.Call) else ast.unparse(value)

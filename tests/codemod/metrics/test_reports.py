@@ -1383,3 +1383,41 @@ for x, y in loader:
 def test_what_a_loop_keeps_of_its_first_batch(slots: dict[str, str], found: list[str]) -> None:
     reports = Facts(IN_A_LOOP.format(**{"before": "pass", "then": "pass"} | slots)).script.metrics.reports
     assert [r.text for r in reports if r.about in (About.STATE, About.CARRIED)] == found
+
+
+PASS = """\
+def score(loader):
+    right = []
+    {first}
+    for _ in range(4):
+        x, y = {asked}
+        right.append(model(x).argmax(1) == y)
+    return torch.cat(right).float().mean().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "asked", "shown", "reported"),
+    [
+        ("found = iter(loader)", "next(found)", "print(score(loader))", [("score(...)", False)]),
+        (
+            "found = iter(loader)",
+            "next(found)",
+            "value = score(loader)\ntext = f'{value}'\nprint(text)",
+            [("value", False)],
+        ),
+        (
+            "found = iter(loader)",
+            "found.__next__()",
+            "value = score(loader)\nlog = '%.2f' % value\nprint(log)",
+            [("value", False)],
+        ),
+        ("", "next(iter(loader))", "print(score(loader))", [("score(...)", True)]),  # of a first batch
+    ],
+)
+def test_the_result_of_a_pass_is_of_all_batches(
+    first: str, asked: str, shown: str, reported: list[tuple[str, bool]]
+) -> None:
+    for place in ("batch", "end"):
+        found = reports(before=PASS.format(first=first, asked=asked), **{place: shown})
+        assert [(r.text, r.is_of_some_batches) for r in found] == reported

@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from accelify.codemod.metrics.ranks.passed_loaders import PassedLoaders
 from tests.codemod.facts import Facts
 
 SOURCE = """\
@@ -62,6 +63,11 @@ def test_one_function_for_two_loaders(scored: str, test: str, is_own: bool) -> N
     script = Facts(SOURCE.replace("SCORE", scored).replace("TEST", test)).script
     printed = next(c for c in script.program.calls if ast.unparse(c) == "print(train, test)")
     train, held_out = printed.args
+    calls = [c for c in script.program.calls if ast.unparse(c.func) == "score"]
+    whole = PassedLoaders(script.metrics.measured.chains, script.metrics.ranks.shards)
+    labels = script.metrics.ranks.of(train).origins
+    callee = next(iter(script.program.flow.callees[calls[0]]))
+    assert [bool(whole.without_shards(labels, c, callee)) for c in calls] == [True, is_own]
     assert script.metrics.ranks.is_own(train)
     assert script.metrics.ranks.is_own(held_out) is is_own
     saved = next(c for c in script.program.calls if ast.unparse(c.func) == "torch.save")

@@ -13,7 +13,13 @@ from accelify.codemod.metrics.comparisons import Answer, LossComparisons, Number
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.joint_steps import JointSteps
 from accelify.codemod.metrics.ranks.labels import Mark
-from accelify.codemod.metrics.rows.lengths import has_other_sizes, is_cut_from_an_item, leaves_some_out, may_be_longer
+from accelify.codemod.metrics.rows.lengths import (
+    goes_along_an_item,
+    has_other_sizes,
+    is_cut_from_an_item,
+    leaves_some_out,
+    may_be_longer,
+)
 from accelify.codemod.metrics.rows.padding import follows_padding
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.chains import Chains
@@ -156,7 +162,11 @@ def repeated_apart(metrics: Metrics) -> Iterator[ast.For]:
         if is_in_round and program.frame(loop) in program.reachable and steps.are_in(loop):
             sized = {origin.node for origin in length.of(Mark.ROWS)}
             is_of_item = is_cut_from_an_item(metrics, loop.iter)
-            if length.is_own or any(may_be_longer(metrics.measured, around, is_of_item=is_of_item) for around in sized):
+            if length.is_own or any(
+                may_be_longer(metrics.measured, around, is_of_item=is_of_item)
+                or goes_along_an_item(metrics, loop, around)
+                for around in sized
+            ):
                 yield loop
 
 

@@ -20,7 +20,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Value
+from accelify.codemod.semantics.values import Argument, Constant, Element, Instance, Made, Value
 from accelify.codemod.training.facts import leading
 from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.loops.training import Training
@@ -122,10 +122,9 @@ def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Tra
 
 def _is_one(program: Program, roles: Roles, size: ast.expr) -> bool:
     """Whether a loader's batches are of one element each, as its size says or the lack of one."""
-    value = program.once(Tracer).only_value(size) or size
     if isinstance(size, ast.Call) and any(map(roles.is_loader, program.values(size))):
         return not any(k.arg is None or k.arg in ("batch_size", "batch_sampler") for k in size.keywords)
-    return isinstance(value, ast.Constant) and value.value == 1
+    return program.values(size) == {Constant(1)}
 
 
 _LearnedFrom = tuple[ast.expr, list[Value]]  # a source of batches, and the loaders that it may be

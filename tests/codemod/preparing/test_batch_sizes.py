@@ -225,6 +225,7 @@ def test_another_librarys_batches_cannot_be_divided() -> None:
     [
         (", batch_size=1, collate_fn=first", True),
         (", one", True),
+        (", batch_size=sizes['train']", True),
         (", shuffle=True", True),
         (", batch_size=8", False),
         (", batch_size=args.size", False),
@@ -235,7 +236,7 @@ def test_another_librarys_batches_cannot_be_divided() -> None:
     ],
 )
 def test_batches_of_one_element_cannot_be_divided(given: str, is_single: bool) -> None:
-    facts = Facts(script(before="one = 1").replace(", batch_size=2", given))
+    facts = Facts(script(before="one, sizes = 1, {'train': 1}").replace(", batch_size=2", given))
     assert may_be_divided(facts.program, facts.roles, facts.tracer, facts.training) is not is_single
     assert bool(found(facts).single) is is_single
 

@@ -247,6 +247,8 @@ for xs, ys in loader:
         ("1", "zip(xs, ys)", "[(x[4 * i :][:4], y[4 * i :][:4]) for i in range(parts)]", True),
         ("batch_size=2", "zip(xs, ys)", "zip(x.chunk(parts), y.chunk(parts))", False),
         ("batch_size=2, collate_fn=listed", "zip(xs, ys)", "[(x, y)]", False),
+        ("batch_size=1", "[(xs, ys)]", "zip(xs.transpose(0, 1), ys.transpose(0, 1))", True),
+        ("batch_size=2", "[(xs, ys)]", "zip(xs.transpose(0, 1), ys.transpose(0, 1))", False),
     ],
 )
 def test_as_many_backward_passes_as_an_item_of_a_batch_is_cut_into(

@@ -23,7 +23,9 @@ returns=self mutates=self device=arguments keeps=0 traits=replaces
 returns=self mutates=self device=arguments traits=replaces
     <tensor>: zero_
 returns=self mutates=self device=arguments traits=same_values
-    <tensor>: resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_
+    <tensor>: resize_ resize_as_ squeeze_ unsqueeze_
+returns=self mutates=self device=arguments traits=same_values+reorders
+    <tensor>: t_ transpose_ swapaxes_ swapdims_
 returns=self mutates=self device=arguments keeps=2
     <tensor>: index_copy_ index_fill_ index_reduce_ scatter_ scatter_reduce_
 returns=self mutates=self device=arguments keeps=1

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 from functools import partial
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.preparing.batch_sizes import size_of
-from accelify.codemod.semantics.definitions import Definition
-from accelify.codemod.semantics.values import Instance, Made, Value
+from accelify.codemod.semantics import sizes
+from accelify.codemod.semantics.definitions import Definition, Kind
+from accelify.codemod.semantics.values import Constant, Instance, Made, Value
 from accelify.codemod.training.row_groups import collate_functions
 
 _LOOPS = (ast.For, ast.AsyncFor)
 _MADE_OF = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call)
+_ONE = frozenset({Constant(1), Constant(None)})  # sizes of batches that hold one item, or are one
 _DEPTH = 3  # variables that a length is followed through
 
 
@@ -27,12 +30,62 @@ def may_be_longer(measured: Measured, loop: ast.AST, *, is_of_item: bool) -> boo
 
 
 def _may_hold_items_of_other_sizes(measured: Measured, loader: Value) -> bool:
-    call = loader.node if isinstance(loader, Made) else None
-    if not isinstance(call, ast.Call) or not measured.roles.is_torch_loader(loader):
-        return False
-    size = size_of(measured.tracer, call)
-    is_one = size is call or (isinstance(size, ast.Constant) and size.value in (1, None))
-    return is_one or any(collate_functions(measured.program, loader))
+    is_torch = isinstance(loader, Made) and measured.roles.is_torch_loader(loader)
+    return is_torch and (_yields_one(measured, loader) or any(collate_functions(measured.program, loader)))
+
+
+def _yields_one(measured: Measured, loader: Value) -> bool:
+    """Whether the batches of torch's loader hold one item each, or are the items themselves."""
+    call = loader.node if isinstance(loader, Made) and measured.roles.is_torch_loader(loader) else None
+    size = size_of(measured.tracer, call) if isinstance(call, ast.Call) else None
+    numbers = measured.program.values(size) if size is not None else frozenset()
+    return size is not None and (size is call or (bool(numbers) and numbers <= _ONE))
+
+
+def goes_along_an_item(metrics: Metrics, loop: ast.For, batches: ast.AST) -> bool:
+    """Whether a loop in a round over batches of one goes along the item that they hold: `for t in range(x.size(1)):`.
+
+    Its rows, of which there is one, it leaves as they are: `for item in batch:`.
+    """
+    held = metrics.measured.yielding(batches) if isinstance(batches, _LOOPS) else ()
+    return any(_yields_one(metrics.measured, v) for v in held) and _counts_across(metrics, loop.iter)
+
+
+def _counts_across(metrics: Metrics, node: ast.expr, depth: int = _DEPTH) -> bool:
+    """Whether how many a value yields follows another dimension of a batch than the first."""
+    chains, program = metrics.measured.chains, metrics.measured.program
+    if any(_is_across(part) and _is_of_batch(metrics, part) for part in ast.walk(node)):
+        return True
+    read = [n for n in ast.walk(node) if isinstance(n, ast.Name) and _is_of_batch(metrics, n)]
+    for definition in (d for name in read for d in chains.definitions(name)):
+        value, path = program.assigned(definition.node)
+        is_shape = value is not None and sizes.shaped(value) is not None
+        if (is_shape and path and path[0] != 0) or _turns(definition):
+            return True
+        if depth and value is not None and _counts_across(metrics, value, depth - 1):
+            return True
+    return False
+
+
+def _turns(definition: Definition) -> bool:
+    """`x.transpose_(0, 1)`"""
+    node = definition.node
+    return definition.kind is Kind.IN_PLACE and isinstance(node, ast.Call) and _is_across(node.func)
+
+
+def _is_across(node: ast.AST) -> bool:
+    """`x.size(1)`, `x.transpose(0, 1)`, `x.split(4, dim=1)`"""
+    if (asked := sizes.size(node)) is not None:
+        return asked.dimension != 0
+    if isinstance(node, ast.Attribute):
+        return methods.reorders(node.attr)
+    along = [k.value for k in node.keywords if k.arg == "dim"] if isinstance(node, ast.Call) else []
+    return any(not (isinstance(value, ast.Constant) and value.value == 0) for value in along)
+
+
+def _is_of_batch(metrics: Metrics, node: ast.AST) -> bool:
+    read = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return any(metrics.ranks.of(n).of(Mark.BATCH, Mark.ROWS) for n in read)
 
 
 def is_cut_from_an_item(metrics: Metrics, node: ast.expr, depth: int = _DEPTH) -> bool:

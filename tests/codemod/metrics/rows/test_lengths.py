@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.rows.lengths import is_cut_from_an_item, leaves_some_out, may_be_longer
+from accelify.codemod.metrics.rows.lengths import (
+    goes_along_an_item,
+    is_cut_from_an_item,
+    leaves_some_out,
+    may_be_longer,
+)
 from tests.codemod.training_scripts import STEP, training
 
 COLLATE = "def together(rows):\n    return torch.stack({})"
@@ -25,3 +30,25 @@ def test_a_function_that_puts_batches_together(rows: str, leaves: bool) -> None:
 def test_what_is_cut_from_an_item(part: str, is_cut: bool) -> None:
     facts = training(step=f"{STEP}parts = {part}")
     assert is_cut_from_an_item(facts.script.metrics, facts[f"parts = {part}"].value) is is_cut
+
+
+@pytest.mark.parametrize(
+    ("made", "before", "listed", "is_along"),
+    [
+        ("rows, 1", "pass", "range(0, x.size(1), 3)", True),
+        ("rows, batch_size=1", "count, length = x.shape", "range(length)", True),
+        ("rows, batch_size=1", "x = x.transpose(0, 1)", "zip(x, y)", True),
+        ("rows, batch_size=1", "x.transpose_(0, 1)", "x", True),
+        ("rows", "parts = x.split(4, dim=1)", "parts", True),
+        ("rows, batch_size=sizes['train']", "pass", "range(x.shape[-1])", True),
+        ("rows, batch_size=1", "pass", "range(len(x))", False),
+        ("rows, batch_size=1", "count, length = x.shape", "zip(x, range(count))", False),
+        ("rows, batch_size=2", "x = x.transpose(0, 1)", "zip(x, y)", False),
+    ],
+)
+def test_a_loop_along_the_one_item_of_a_batch(made: str, before: str, listed: str, is_along: bool) -> None:
+    model = f"loader = DataLoader({made})"
+    step = f"{before}\nfor part in {listed}:\n    model(part).mean().backward()\noptimizer.step()"
+    facts = training(before="sizes = {'train': 1}", model=model, step=step)
+    loop, batches = facts["for part in"], facts["for x, y in loader"]
+    assert goes_along_an_item(facts.script.metrics, loop, batches) is is_along

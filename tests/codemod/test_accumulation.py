@@ -51,3 +51,32 @@ def test_a_count_from_one_is_understood() -> None:
 )
 def test_nothing_is_offered_where_it_would_mean_something_else(old: str, new: str) -> None:
     assert offers(SCRIPT.replace(old, new)) == []
+
+
+@pytest.mark.parametrize(
+    "count", ["half = int(x.size(0) / 2)", "size = len(x)\n    half = size // 2\n    part = size / 2"]
+)
+@pytest.mark.parametrize("steps", ["if (i + 1) % 2 == 0:", "if (i + 1) % 2 == 0 and True:"])
+def test_batches_that_are_collected_for_one_pass_add_up_no_gradients(count: str, steps: str) -> None:
+    text = (
+        SCRIPT[: SCRIPT.index("for i,")]
+        + f"""\
+xs, ys = [], []
+for i, (x, y) in enumerate(loader):
+    {count}
+    xs.append(x[:half])
+    ys.append(y[:half])
+    {steps}
+        loss = nn.functional.mse_loss(model(torch.cat(xs)), torch.cat(ys))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        xs, ys = [], []
+"""
+    )
+    assert offers(text) == []
+
+
+@pytest.mark.parametrize("divided", ["len(x) / 4", "loss.item() / 4", "len(y) / 4"])
+def test_a_number_that_is_divided_is_no_loss(divided: str) -> None:
+    assert offers(SCRIPT.replace(" / 4\n", f"\n    part = {divided}\n")) == []

@@ -10,7 +10,7 @@ Why: what the script does by hand stays right over many processes, but exchanges
 `accelerator.accumulate(model)` means the same where an epoch has a multiple of so many batches, and exchanges them once
 for each step.
 Left alone: everything; the rule only reports. Nothing is said unless the loss is divided by the same number, and all
-steps are conditional.
+steps are conditional; nor where the backward pass is, too, of a loss of all batches since the last one.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ def find(script: Script) -> Iterator[Remark]:
             continue
         for condition in (s for s in loop.body if isinstance(s, ast.If) and not s.orelse):
             count = _window(loop, condition)
-            division = _division(loop, count) if count is not None else None
+            division = _division(script, loop, count) if count is not None else None
             if count is None or division is None or condition in told or not _all_inside(loop, condition):
                 continue
+            if script.program.inside(backward, condition):
+                continue  # one pass for what earlier rounds have collected: no gradients are added up
             told.add(condition)
             message = (
                 f"not changed: the script accumulates gradients over {count} batches by hand. If the number of "
@@ -71,12 +73,13 @@ def _window(loop: ast.For, condition: ast.If) -> str | None:
     return ast.unparse(rest.right) if ast.unparse(rest.left) == rounds else None
 
 
-def _division(loop: ast.For, count: str) -> ast.AST | None:
-    """Where the loss is divided by the number of batches."""
+def _division(script: Script, loop: ast.For, count: str) -> ast.AST | None:
+    """Where the loss is divided by the number of batches, and no number is, such as that of the rows."""
     for node in ast.walk(loop):
-        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and ast.unparse(node.value) == count:
-            return node
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and ast.unparse(node.right) == count:
+        if not isinstance(node, (ast.AugAssign, ast.BinOp)) or not isinstance(node.op, ast.Div):
+            continue
+        divided, by = (node.target, node.value) if isinstance(node, ast.AugAssign) else (node.left, node.right)
+        if ast.unparse(by) == count and script.effects.kinds.of(divided) != {"number"}:
             return node
     return None
 

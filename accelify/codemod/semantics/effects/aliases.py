@@ -102,8 +102,8 @@ class Aliases:
         return seen
 
     def _is_given(self, place: Place) -> bool:
-        """Whether a variable is a parameter."""
-        if place.scope is None or place.scope.kind != "function":
+        """Whether a variable is a parameter, and holds what was passed."""
+        if place.scope is None or place.scope.kind != "function" or place.is_renewed:
             return False
         return any(isinstance(w, ast.arg) for w in self._tracer.writes(place.scope, place.name))
 
@@ -174,7 +174,7 @@ class Aliases:
         self._renamed.add(node)
         found = _all(self._held_by(write, path) for write in given)
         self._renamed.discard(node)
-        return found
+        return found | {Place(owner, node.id, path, is_renewed=True)} if path else found
 
     def _given_instead(self, node: ast.Name, owner: Scope | None) -> list[ast.AST] | None:
         """Where a parameter has got another value by then: `x = x.clone()`; None where it may hold what was passed."""

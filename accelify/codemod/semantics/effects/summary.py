@@ -31,6 +31,7 @@ class Place:
     scope: Scope | None
     name: str
     path: tuple[str, ...] = ()
+    is_renewed: bool = False  # of a parameter that has got another value: not what was passed
 
     @property
     def is_variable(self) -> bool:

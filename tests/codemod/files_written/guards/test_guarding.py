@@ -345,3 +345,57 @@ FILE = "h = logging.FileHandler('a.log')\n"
 def test_a_log_has_its_file_in_one_process_and_its_console_in_all(lines: str, run: list[str] | None) -> None:
     begin = "import logging\nlog = logging.getLogger('a')\nform = logging.Formatter('%(message)s')\nuse(form)\n"
     assert runs(begin + lines + "log.info('done')\n") == ([run] if run else [])
+
+
+CALLBACKS = """
+class Callback:
+    def begin(self): pass
+class Seen(Callback):
+    def begin(self):
+        self.seen = 0
+    def end(self):
+        self.seen += 1
+class Log(Callback):
+    def begin(self):
+        self.file = open(self.name, self.mode)
+class All:
+    def __init__(self, callbacks):
+        self.callbacks = callbacks
+    def begin(self):
+        for callback in self.callbacks:
+            callback.begin()
+"""
+FIT = """
+from callbacks import All
+def fit(model, optimizer, loader, callbacks):
+    {}
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+"""
+FITTED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from callbacks import Log, Seen
+from fit import fit
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+fit(model, optimizer, DataLoader(load(), batch_size=4), [Seen(), Log()])
+"""
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "callbacks = All(callbacks)\n    callbacks.begin()",
+        "callbacks = All([Seen(), *(callbacks or [])])\n    callbacks.begin()",
+        "every = All(callbacks)\n    every.begin()",
+    ],
+)
+def test_the_callbacks_that_set_themselves_up_where_one_of_them_opens_a_file(begin: str) -> None:
+    facts = Facts({"main.py": FITTED, "fit.py": FIT.format(begin), "callbacks.py": CALLBACKS})
+    guarding = facts.script.written.guarding
+    assert [texts(run) for run in guarding.runs] == [["self.file = open(self.name, self.mode)"]]

@@ -60,3 +60,25 @@ def test_a_parameter_with_another_value_is_not_what_was_passed(body: str, is_cha
     facts = Facts(f"import torch\ndef f(x):\n    {body}\n    return x\nf(torch.zeros(4))\n")
     summary = facts.program.once(Effects).of_function(facts.scope("f"))
     assert any(place.name == "x" and place.path for place in summary.writes) is is_changed
+
+
+BOX = """
+class Box:
+    def __init__(self, rows): self.rows = rows
+    def set(self):
+        for row in self.rows: row.a = 1
+def f(x):
+    {}
+    x.set()
+f([])
+"""
+
+
+@pytest.mark.parametrize(
+    "given", ["x = Box(x)", "x = Box([*x, 1])", "if x: x = Box(x)\n    else: x = Box([])", "y = x; x = Box(y)"]
+)
+def test_a_parameter_with_another_value_changes_with_it(given: str) -> None:
+    facts = Facts(BOX.format(given))
+    effects = facts.program.once(Effects)
+    assert {p.name for p in effects.of_call(facts.call("x.set()")).writes} == {"x"}
+    assert effects.of_function(facts.scope("f")).writes == frozenset()

@@ -110,6 +110,13 @@ class Measured:
         found = (range_end(self.chains, d.loop, source) for d, source in self.prepared.preparation.sharded)
         return frozenset(end.node for end in found if end is not None)
 
+    def shard_of(self, loop: Loop | ast.While) -> ast.expr | None:
+        """What `shard` is given for a loop, where it divides that whenever the loop runs, and to its end."""
+        source = next((source for d, source in self.prepared.preparation.sharded if d.loop is loop), None)
+        if source is None or self.trains_only_if(loop) is not None:
+            return None
+        return source if range_end(self.chains, loop, source) is None else None
+
     def yielding(self, loop: Loop) -> set[Value]:
         """The loaders, or other objects, whose items a loop gets, whatever it names what shows its progress."""
         return Iterables(self.program, self.roles, self.tracer).yielding(loop)

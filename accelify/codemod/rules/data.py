@@ -290,7 +290,10 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
         )
         yield Obstacle(NAME, script.path(test), test, message)
     is_divided = script.options.keep_global_batch and not script.prepared.is_sharded_sequence(loop)
-    for whole in numbers.never_counted(loop, script.prepared.is_loader) if not is_divided else ():
+    source, accelerator = script.metrics.measured.shard_of(loop), script.accelerator(loop)
+    if source is not None and accelerator is not None:
+        yield from (_own_end(script, test, items, accelerator) for test, items in numbers.own_ends(loop, source))
+    for whole in numbers.never_counted(loop, script.prepared.is_loader, source) if not is_divided else ():
         yield _waits(script, whole)
     is_sequence = script.prepared.is_sharded_sequence(loop)
     skipping = numbers.skipping(loop, script.prepared.is_loader, is_sequence=is_sequence)
@@ -330,6 +333,20 @@ def _rounds(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     """`batches // accelerator.num_processes`."""
     assert isinstance(node, cst.BaseExpression)
     return snippets.expression(f"{{batches}} // {accelerator}.num_processes", batches=node)
+
+
+def _own_end(script: Script, test: ast.Compare, items: ast.expr, accelerator: str) -> Change:
+    """A comparison with the number of all items becomes one with that of the process's own."""
+    make = partial(_own_items, accelerator=accelerator)
+    edit = Replace(items, make, keeps=(items,), reads=(accelerator.split(".")[0],))
+    reason = "each process takes 1/N of the items, rounded up"
+    return Change(NAME, script.path(test), test.lineno, reason, (edit,), Tier.REVIEW)
+
+
+def _own_items(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`-(-items // accelerator.num_processes)`, the number of items of one process's shard."""
+    assert isinstance(node, cst.BaseExpression)
+    return snippets.expression(f"-(-{{items}} // {accelerator}.num_processes)", items=node)
 
 
 def _drawn_alike(script: Script) -> Iterator[Remark]:

@@ -127,14 +127,22 @@ class ItemNumbers:
             if all(any(map(self.tracer.is_numbered, each)) for each in named):
                 yield test
 
-    def never_counted(self, loop: Loop, is_own: Callable[[ast.expr], bool]) -> Iterator[Whole]:
-        """The conditions that wait for as many rounds as there are items in all; `is_own` knows loaders."""
+    def never_counted(
+        self, loop: Loop, is_own: Callable[[ast.expr], bool], source: ast.expr | None = None
+    ) -> Iterator[Whole]:
+        """The conditions that wait for as many rounds as there are items in all; `is_own` knows loaders.
+
+        source: what `shard` is given for the loop: comparisons with its length alone are `own_ends`.
+        """
+        own = dict(self.own_ends(loop, source)) if source is not None else {}
         rounds = calculated(self._round_numbers(loop), loop)
         told = self._arguments_behind(loop)
         for node in nodes_in(loop):
             if not isinstance(node, ast.If):
                 continue
             for test in (n for n in walk(node.test) if isinstance(n, ast.Compare) and len(n.ops) == 1):
+                if test in own:
+                    continue
                 sides = [test.left, test.comparators[0]]
                 whole = [s for s in sides if self._named(s) & told or self._is_whole(s, is_own)]
                 counted = [s for s in sides if names_in(s) & rounds]
@@ -144,6 +152,51 @@ class ItemNumbers:
                     batches = whole[0] if ends and is_plain and self._is_full_batches(whole[0], is_own) else None
                     yield Whole(node, self._steers(node, leaving=None), batches)
                     break
+
+    def own_ends(self, loop: Loop, source: ast.expr) -> Iterator[tuple[ast.Compare, ast.expr]]:
+        """The comparisons of a round's number with that of the items that the loop goes over, each with the latter.
+
+        `i + 1 == len(items)`, `i % len(items) == 0`; source: what `shard` is given for the loop.
+        """
+        rounds = self._round_numbers(loop)
+        for test in nodes_in(loop) if rounds else ():
+            if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+                continue
+            sides = [test.left, test.comparators[0]]
+            modulo = next((s for s in sides if isinstance(s, ast.BinOp) and isinstance(s.op, ast.Mod)), None)
+            numbers = [_without_constant(s) for s in (sides if modulo is None else (modulo.left, modulo.right))]
+            counted = [n for n in numbers if isinstance(n, ast.Name) and n.id in rounds]
+            items = [n for n in numbers if self._counts(n, source)]
+            if len(counted) == len(items) == 1:
+                yield test, items[0]
+
+    def _counts(self, node: ast.expr, source: ast.expr) -> bool:
+        """Whether an expression is how many items there are in what a loop goes over: `len(x)`, `n` of `range(n)`."""
+        if isinstance(source, ast.Call) and self.program.called(source) == {"range"}:
+            return len(source.args) == 1 and self._is_same(node, source.args[0])
+        value = node
+        if isinstance(node, ast.Name):
+            owner = self.program.scope(node).owner(node.id)
+            writes = self.tracer.writes(owner, node.id) if owner is self.program.frame(source) else []
+            given = self.tracer.assigned(writes[0]) if len(writes) == 1 and isinstance(writes[0], ast.Name) else None
+            value = given if given is not None else node
+        counted = sizes.measured(value)
+        return counted is not None and self._is_same(counted, source)
+
+    def _is_same(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two expressions are spelled alike, and nothing in them is bound anew between the two."""
+        if ast.unparse(one) != ast.unparse(other):
+            return False
+        named = [[n for n in walk(side) if isinstance(n, ast.Name)] for side in (one, other)]
+        if any(self._bound_by(a) != self._bound_by(b) for a, b in zip(*named, strict=True)):
+            return False
+        attributes = {n.attr for n in walk(other) if isinstance(n, ast.Attribute)}
+        stored = (n for n in walk(self.program.frame(other).node) if isinstance(n, ast.Attribute))
+        return not any(n.attr in attributes and isinstance(n.ctx, ast.Store) for n in stored)
+
+    def _bound_by(self, name: ast.Name) -> set[ast.AST]:
+        owner = self.program.scope(name).owner(name.id)
+        return set(self.program.reaching(name, self.tracer.writes(owner, name.id))) if owner is not None else set()
 
     def skipping(self, loop: Loop, is_own: Callable[[ast.expr], bool], *, is_sequence: bool) -> Iterator[Skipping]:
         """`epoch * batches + i`, where `i` counts a process's rounds and `batches` those of all, in conditions.
@@ -214,11 +267,7 @@ class ItemNumbers:
 
     def _round_numbers(self, loop: Loop) -> set[str]:
         """`i` of `for i, x in enumerate(xs)`, and what grows by one in each round."""
-        found = {
-            n.target.id
-            for n in loop.body
-            if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name) and ast.unparse(n.value) == "1"
-        }
+        found = {name for statement in loop.body if (name := _grown(statement)) is not None}
         if isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple):
             called = [self.program.called(n) for n in walk(loop.iter) if isinstance(n, ast.Call)]
             found |= names_in(loop.target.elts[0]) if any("enumerate" in names for names in called) else set()
@@ -286,6 +335,25 @@ def _are_numbers(values: Values, held: Collection[Value]) -> bool:
     return bool(values) and all(
         v.owner in counters if isinstance(v, Element) else isinstance(v, Made) and v.node in numbered for v in values
     )
+
+
+def _grown(statement: ast.stmt) -> str | None:
+    """`i` of `i += 1`, `i = i + 1` and `i = 1 + i`."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        is_by_one = isinstance(statement.op, ast.Add) and ast.unparse(statement.value) == "1"
+        return statement.target.id if is_by_one else None
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target = ast.unparse(statement.targets[0])
+    is_by_one = ast.unparse(statement.value) in (f"{target} + 1", f"1 + {target}")
+    return target if is_by_one and isinstance(statement.targets[0], ast.Name) else None
+
+
+def _without_constant(node: ast.expr) -> ast.expr:
+    """`i` of `i + 1`, `n` of `n - 1`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Sub)):
+        return node
+    return node.left if isinstance(node.right, ast.Constant) else node
 
 
 def _terms(total: ast.expr) -> Iterator[ast.expr]:

@@ -156,6 +156,26 @@ def test_a_loop_that_ends_after_the_full_batches(condition: str, batches: str | 
     assert (texts([found.batches]) if found.batches is not None else [None]) == [batches]
 
 
+@pytest.mark.parametrize(
+    ("body", "items"),
+    [
+        ("if step == len(xs) - 1: optimizer.step()", ["len(xs)"]),
+        ("last = step + 1 == count", ["count"]),
+        ("k = k + 1\nif k % count == 0: optimizer.step()", ["count"]),
+        ("if step == n: optimizer.step()", []),
+        ("if step * 8 == len(xs): optimizer.step()", []),
+        ("if step == len(Y): optimizer.step()", []),
+    ],
+)
+def test_the_number_of_items_that_a_loop_goes_over(body: str, items: list[str]) -> None:
+    made = "xs, k = list(range(n)), 0\ncount = len(xs)\n"
+    indented = body.replace("\n", "\n    ")
+    facts = Facts(f"{BEFORE}{made}for step, i in enumerate(xs):\n    {STEP}\n    {indented}\n")
+    numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
+    found = numbers.own_ends(facts.statement("for step"), facts["xs#2"])  # type: ignore[arg-type]  # a loop
+    assert texts(counted for _, counted in found) == items
+
+
 BEHIND = """\
 import torch
 where = 0

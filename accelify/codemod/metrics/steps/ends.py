@@ -14,6 +14,7 @@ from accelify.codemod.metrics.steps.lengths import given_values
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.training.item_numbers import ItemNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,17 @@ class Ends:
         whole: list[Loop] = [d.loop for d in self.metrics.sharded if d.phase is None]
         whole += [n for n in self.metrics.shared_loops if self.metrics.measured.prepared.is_sharded_sequence(n)]
         for loop in whole:
-            ends = (end for s in loop.body for n in walk(s) if (end := self._measured(n, loop)) is not None)
+            nodes = (n for s in loop.body for n in walk(s))
+            own = dict(self._own(loop))
+            ends = (end for n in nodes if n not in own and (end := self._measured(n, loop)) is not None)
             yield from itertools.islice(ends, 1)
+
+    def _own(self, loop: Loop) -> Iterator[tuple[ast.Compare, ast.expr]]:
+        """The comparisons that are made with the number of the process's own rounds instead."""
+        measured, source = self.metrics.measured, self.metrics.measured.shard_of(loop)
+        if source is not None:
+            numbers = ItemNumbers(self.program, measured.roles, measured.tracer, measured.training)
+            yield from numbers.own_ends(loop, source)
 
     def _measured(self, node: ast.AST, loop: Loop) -> End | None:
         if not isinstance(node, ast.expr) or self._is_shown(node):

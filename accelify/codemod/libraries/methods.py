@@ -297,6 +297,12 @@ def names_accelerator(name: str) -> bool:
     return row is not None and row.device is Device.ACCELERATOR
 
 
+def is_module_tensor(name: str) -> bool:
+    """Attributes of a library's modules that are parameters or buffers: `weight`, `running_mean`."""
+    row = table.member("module", name)
+    return row is not None and row.returns in ("parameter", "tensor") and row.has(Trait.ATTRIBUTE)
+
+
 def is_parameter(name: str) -> bool:
     """Attributes of modules that are parameters: `weight`, `bias`."""
     row = table.member("module", name)

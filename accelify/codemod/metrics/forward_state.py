@@ -30,10 +30,10 @@ from accelify.codemod.training.modes import LastModes
 def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     """The statements and calls that change such a state, each with the name of its attribute."""
     program = metrics.measured.program
-    modules, run = _passes(program)
+    modules, run = passes_of(program)
     for cls in modules:
         changes = [*_changes(cls, run), *_changes_by_operations(program, cls, run)]
-        kept = _kept(program, cls) if changes else set()
+        kept = kept_names(program, cls) if changes else set()
         for node, name, given in changes:
             if name in kept and any(map(metrics.ranks.is_own, given)) and _is_given_own(metrics, node, name, run):
                 yield node, name
@@ -71,7 +71,7 @@ def agree_by_broadcast(metrics: Metrics, nodes: Iterable[ast.AST], *, weights: b
     weights: whether weights that no optimizer makes agree do so, too, and not buffers alone.
     """
     program = metrics.measured.program
-    modules, _ = _passes(program)
+    modules, _ = passes_of(program)
     models = metrics.measured.prepared.preparation.models
     prepared = {v.cls for v in models if isinstance(v, Instance)}
     prepared |= {part.cls for v in models for part in program.flow.modules_inside(v)}
@@ -88,7 +88,7 @@ def _sets_weights(program: Program, node: ast.AST) -> bool:
     cls = program.frame(node).parent
     changed = {_changed(node)[0]} - {""}
     changed |= {name for _, name, _ in _given_to_operation(program, node)} if isinstance(node, ast.Call) else set()
-    return cls is None or not changed <= _buffers(program, cls)
+    return cls is None or not changed <= buffer_names(program, cls)
 
 
 def carried_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
@@ -96,9 +96,9 @@ def carried_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
 
     out, self.hidden = self.rnn(x, self.hidden)
     """
-    modules, run = _passes(metrics.measured.program)
+    modules, run = passes_of(metrics.measured.program)
     for cls in modules if metrics.ranks.rounds else ():
-        kept = _kept(metrics.measured.program, cls)
+        kept = kept_names(metrics.measured.program, cls)
         for method in (s for s in cls.children if s in run and s.is_method and s.name != "__init__"):
             for name, stores in _stores(method).items():
                 loop = metrics.ranks.running.loop_that_runs(method) if name not in kept else None
@@ -123,7 +123,7 @@ def rescaled_rows(metrics: Metrics) -> Iterator[ast.Call]:
             yield call
 
 
-def _passes(program: Program) -> tuple[list[Scope], Set[Scope]]:
+def passes_of(program: Program) -> tuple[list[Scope], Set[Scope]]:
     """The classes of modules, and the functions that their forward passes run."""
     modules = list(filter(program.flow.is_module_class, _classes(program)))
     forwards = [method for cls in modules if (method := program.flow.method(cls, "forward")) is not None]
@@ -380,9 +380,9 @@ def _taken_with_gradients(program: Program, cls: Scope, run: Set[Scope]) -> set[
     return found
 
 
-def _kept(program: Program, cls: Scope) -> set[str]:
+def kept_names(program: Program, cls: Scope) -> set[str]:
     """The attributes of a module that are buffers, weights or layers, and so part of a checkpoint."""
-    found = _buffers(program, cls)
+    found = buffer_names(program, cls)
     for node in (n for n in ast.walk(cls.node) if isinstance(n, ast.Assign)):
         made = [v for v in program.values(node.value) if isinstance(v, Made)]
         is_kept = any(names.is_module(v.name) or names.is_parameter(v.name) for v in made)
@@ -390,7 +390,7 @@ def _kept(program: Program, cls: Scope) -> set[str]:
     return found
 
 
-def _buffers(program: Program, cls: Scope) -> set[str]:
+def buffer_names(program: Program, cls: Scope) -> set[str]:
     """The names that a class registers: `self.register_buffer("mean", x)`."""
     calls = [n for n in ast.walk(cls.node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
     given = [a for c in calls if methods.registers(c.func.attr) for a in c.args[:1]]  # type: ignore[attr-defined]

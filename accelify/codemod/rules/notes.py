@@ -37,6 +37,7 @@ from accelify.codemod.metrics.forward_state import (
 )
 from accelify.codemod.metrics.loader_states import loader_states
 from accelify.codemod.metrics.own_seeds import own_seeds
+from accelify.codemod.metrics.ranks.own_weights import OwnWeights
 from accelify.codemod.metrics.reports import About, Report
 from accelify.codemod.metrics.rows.pooling import Pooling
 from accelify.codemod.metrics.steps.bars import overstated_bars, overstated_samples
@@ -162,6 +163,7 @@ def find(script: Script) -> Iterator[Remark]:
         yield from _carried(script)
         yield from _kept_by_hooks(script)
         yield from _kept_by_loaders(script)
+        yield from _set_by_hand(script)
         yield from _refreshed(script)
         yield from _rescaled(script)
         yield from _parted(script)
@@ -364,6 +366,25 @@ def _kept_by_hooks(script: Script) -> Iterator[Remark]:
     ):
         for name, node in {name: node for node, name in reversed([*states(script.metrics)])}.items():
             yield Remark(NAME, script.path(node), node, message.format(name), Tier.REVIEW)
+
+
+def _set_by_hand(script: Script) -> Iterator[Remark]:
+    """Weights and buffers that the script sets from each process's own values, a note for each."""
+    found: dict[str, tuple[ast.AST, ast.expr]] = {}
+    weights = OwnWeights(script.metrics)
+    for node, tensor in weights.find():
+        found.setdefault(ast.unparse(tensor), (node, tensor))
+    for text, (node, tensor) in found.items():
+        agrees = weights.is_broadcast(tensor, weights=not script.options.runtime.wraps_models)
+        if agrees and weights.is_drawn(node):
+            continue
+        message = (
+            f"each process sets `{text}` from values of its own, and "
+            + ("all go on with the main process's" if agrees else "only gradients are averaged across processes")
+            + ': reduce first what it is set from (`accelerator.reduce(..., "mean")`), or '
+            + ("only the main process's count" if agrees else "the processes train different models")
+        )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _kept_by_loaders(script: Script) -> Iterator[Remark]:

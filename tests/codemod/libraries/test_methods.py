@@ -12,6 +12,7 @@ from accelify.codemod.libraries import methods
 @pytest.mark.parametrize(
     ("is_so", "yes", "no"),
     [
+        (methods.is_module_tensor, "weight bias running_mean", "training children forward"),
         (methods.takes_out, "pop popleft popitem remove clear discard", "append update get sort setdefault"),
         (
             methods.puts_in,

@@ -171,6 +171,8 @@ returns=number traits=attribute asks=training
     <module>: training
 returns=parameter traits=attribute
     <module>: weight bias
+returns=tensor traits=attribute
+    <module>: running_mean running_var
 returns=module traits=attribute
     <wrapper>: module
 returns=tensor device=arguments

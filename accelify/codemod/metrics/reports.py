@@ -10,6 +10,7 @@ from enum import Enum
 from functools import cache
 from itertools import takewhile
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.metrics.ranks.labels import Given, Mark, Origin
@@ -338,7 +339,9 @@ class Reports:
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
             is_state = not is_known and not self._is_sum_of_losses(origin.node) and self._is_kept(origin.node)
             is_state = is_state and not self._begins_anew(origin.node, text)
-            is_state = is_state and not self._is_emptied(self._running_at(origin.node), loss)
+            if is_state and self._is_emptied(self._running_at(origin.node), loss):
+                self._state.add(origin.node)
+                continue
             if around is not None and is_state:
                 at = self.ranks.chains.facts(origin.node).at(origin.node)
                 about = About.CARRIED if any(d.kind is Kind.ASSIGNMENT for d in at) else About.STATE
@@ -401,11 +404,32 @@ class Reports:
 
     def _is_emptied(self, updates: Sequence[Definition], loss: ast.expr) -> bool:
         """Whether what updates change begins anew between any two backward passes: `rows = []` after each step."""
-        variables, flow = {d.variable for d in updates}, self.ranks.chains.flow(loss)
-        others = (d for v in variables for d in self.ranks.chains.facts(loss).all_of(v) if d not in updates)
-        begins = [d.node for d in others if self._begins(d) and self.program.frame(d.node) is self.program.frame(loss)]
-        is_again = len(variables) == 1 and bool(begins) and flow.reaches(loss, loss)
-        return is_again and not flow.reaches(loss, loss, without=begins)
+        variables = {d.variable for d in updates}
+        frames = {self.program.frame(d.node) for d in updates}
+        if len(variables) != 1 or len(frames) != 1:
+            return False
+        at = next(iter(updates)).node
+        others = (d for v in variables for d in self.ranks.chains.facts(at).all_of(v) if d not in updates)
+        begins = [d.node for d in others if self._begins(d) and self.program.frame(d.node) in frames]
+        passes = self._runs(loss, next(iter(frames))) or self._uses(updates, begins)
+        flow = self.ranks.chains.flow(at)
+        is_again = bool(begins and passes) and all(flow.reaches(each, each) for each in passes)
+        return is_again and not any(flow.reaches(a, b, without=begins) for a in passes for b in passes)
+
+    def _runs(self, loss: ast.expr, function: Scope) -> list[ast.AST]:
+        """Where a function computes a loss: itself, or by the calls that it makes of other functions."""
+        frame = self.program.frame(loss)
+        if frame is function:
+            return [loss]
+        calls = (n for s in function.body for n in walk(s) if isinstance(n, ast.Call))
+        return [c for c in calls if self.program.frame(c) is function and frame in self.program.run_through([c])]
+
+    def _uses(self, updates: Sequence[Definition], begins: Sequence[ast.AST]) -> list[ast.AST]:
+        """Where the function of updates reads their variable, other than to update it, or to begin it anew."""
+        nodes, variable = [*(d.node for d in updates), *begins], updates[0].variable
+        reads = (n for s in self.program.frame(nodes[0]).body for n in walk(s) if isinstance(n, ast.Name))
+        found = [n for n in reads if isinstance(n.ctx, ast.Load) and self.ranks.chains.variable(n) == variable]
+        return [n for n in found if not any(self.program.inside(n, node) for node in nodes)]
 
     def _begins(self, definition: Definition) -> bool:
         """Whether a definition leaves nothing of what a variable held: `rows = []`, `rows.clear()`."""

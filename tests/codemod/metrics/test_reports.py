@@ -1385,6 +1385,64 @@ def test_what_a_loop_keeps_of_its_first_batch(slots: dict[str, str], found: list
     assert [r.text for r in reports if r.about in (About.STATE, About.CARRIED)] == found
 
 
+COLLECTED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 1)
+        self.weight.fast = None
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight if self.weight.fast is None else self.weight.fast)
+    def together(self, xs):
+        losses = []
+        for x in xs:
+            (grad,) = torch.autograd.grad(self(x).pow(2).mean(), [self.weight], create_graph=True)
+            self.weight.fast = self.weight - 0.1 * grad
+            losses.append(self(x).pow(2).mean())
+        return torch.stack(losses).mean(0)
+def plain(model, optimizer, loader):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def train(model, optimizer, loader):
+    xs = []
+    for i, (x, y) in enumerate(loader):
+        xs.append(x)
+        if (i + 1) % 2 == 0:
+            loss = model.together(xs)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {emptied}
+        {outside}
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+plain(model, optimizer, DataLoader(rows, batch_size=4))
+train(model, optimizer, DataLoader(rows, batch_size=4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("emptied", "outside", "reported"),
+    [
+        ("xs = []", "pass", []),
+        ("xs.clear()", "pass", []),
+        ("xs, last = list(), loss", "pass", []),
+        ("pass", "pass", ["xs"]),
+        ("pass", "if i % 5 == 0: xs = []", ["xs"]),  # some batches are learned from again
+        ("xs = xs[-1:]", "pass", ["xs"]),
+    ],
+)
+def test_batches_that_are_collected_for_one_step_are_no_state(emptied: str, outside: str, reported: list[str]) -> None:
+    found = Facts(COLLECTED.format(emptied=emptied, outside=outside)).script.metrics.reports
+    assert sorted({r.text for r in found}) == reported
+
+
 PASS = """\
 def score(loader):
     right = []

@@ -50,6 +50,19 @@ def test_what_was_saved_is_handled_by_the_process_that_saved_it(line: str) -> No
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "shutil.copytree('src', 'code', ignore=shutil.ignore_patterns('*.pyc'))",
+        "shutil.copytree('src', 'code', False, shutil.ignore_patterns('*.pyc'))",
+        "open('width.txt', 'w').write('-' * shutil.get_terminal_size().columns)",
+        "open('level.txt', 'w').write(logging.getLevelName(10))",
+    ],
+)
+def test_what_is_made_of_nothing_but_its_arguments_is_written_once(line: str) -> None:
+    assert end(f"import logging\n{line}") == f"import logging\n{guarded(line)}"
+
+
+@pytest.mark.parametrize(
     "made", ["torch.jit.script(model)", "torch.jit.trace(model, torch.ones(2, 4))", "torch.jit.script(Net())"]
 )
 def test_a_model_that_writes_itself_is_written_once(made: str) -> None:

@@ -152,6 +152,8 @@ effects=reads_files returns=frame
 # --- move, remove, create ---
 effects=reads_files+writes_files
     shutil: copy copyfile copy2 copytree copyfileobj copymode copystat
+-
+    shutil: ignore_patterns
 effects=writes_files
     shutil: move
     os: rename replace renames link symlink truncate chmod chown utime mkfifo

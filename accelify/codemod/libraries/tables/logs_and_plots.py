@@ -38,7 +38,7 @@ returns=handler effects=writes_files traits=opens+opens_log
     logging: FileHandler
     logging.handlers: *
 -
-    logging: Formatter LogRecord Filter
+    logging: Formatter LogRecord Filter getLevelName
 mutates=self traits=sets_up_log
     <handler>: setFormatter setLevel addFilter close flush
 

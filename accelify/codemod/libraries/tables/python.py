@@ -402,6 +402,8 @@ returns=string same=no
 returns=string effects=reads_environment
     os: getlogin
     getpass: getuser
+returns=tuple effects=reads_environment
+    os shutil: get_terminal_size
 returns=string
     platform: *
 returns=number

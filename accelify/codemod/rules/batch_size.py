@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.metrics.rows.coupled_rows import coupled, taken_by_place
 from accelify.codemod.metrics.steps.intervals import Intervals
+from accelify.codemod.metrics.steps.loss_weights import LossWeights
 from accelify.codemod.metrics.steps.samples import Samples
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -152,6 +153,7 @@ def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
     """The sharded loops all of whose rounds one step learns from, each with its note."""
     nesting, fixed = Nesting(script.program, script.roles, script.tracer), script.limits.fixed_rounds
     sharded = {data.sharded_loop for data in script.training.data}
+    weighing = set(LossWeights(script.step_counts).find(script.batch_sizes.loaders))  # which divide no sum
     for loop in (data.sharded_loop for data in script.training.data if data.loop not in fixed):
         inside = [step for step in script.training.steps if loop in nesting.stack(step)]
         if loop is None or not all(_is_of_round(script, nesting, step, loop) for step in inside):
@@ -161,7 +163,7 @@ def _summed(script: Script) -> Iterator[tuple[ast.AST, Remark]]:
         after = [s for s in script.training.steps if not others.intersection(script.program.loops_round(s))]
         steps = (s for s in after if script.program.frame(s) is frame and script.program.reaches(loop, s))
         step = next(steps, None)
-        counted = (of for n in nodes_in(loop) if (of := sizes.measured(n)) is not None)
+        counted = (of for n in nodes_in(loop) if n not in weighing and (of := sizes.measured(n)))
         if step is not None and not any(map(script.prepared.is_loader, counted)):
             message = (
                 "this step learns from all rounds of the loop in {0}, each process adds up the gradients of its "

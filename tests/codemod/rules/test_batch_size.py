@@ -199,6 +199,7 @@ for epoch in range(3):
     [
         ("loader", "net(x).mean().backward()"),
         ("list(rows)", "(net(x).mean() / len(rows)).backward()"),
+        ("loader", "(net(x).mean() + net(x).pow(2).sum() / len(loader)).backward()"),  # which divides one term alone
         (
             "tasks",
             "with adapted(net) as (own, inner):\n            inner.step(own(x).mean())\n"

@@ -10,6 +10,7 @@ from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.steps.counts import StepCounts
 from accelify.codemod.metrics.steps.lengths import has_length
 from accelify.codemod.metrics.steps.samples import Samples
+from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import parts, returned
@@ -31,8 +32,10 @@ class LossWeights:
         Not those that a part of the training is measured by, that divide a sum or a step over the rounds, or that give
         the sizes of shards.
         """
-        backwards = [b for b in self.metrics.measured.training.backwards if self._is_stepped(b)]
-        waiting = all_losses(self.program, backwards)
+        backwards = self.metrics.measured.training.backwards
+        waiting = all_losses(self.program, [b for b in backwards if self._is_stepped(b)])
+        added_up = all_losses(self.program, [b for b in backwards if not self._is_stepped(b)])
+        waiting += [part for loss in added_up for part in self._without_divisor(loss) or [loss]]
         seen = set(Samples(self.counts).shard_sizes(batch_sizes))
         while waiting:
             node = waiting.pop()
@@ -44,6 +47,24 @@ class LossWeights:
                 waiting.extend(self._weighed_by(node))
             elif self.metrics.measured.prepared.is_loader(loader):
                 yield node
+
+    def _without_divisor(self, node: ast.expr, depth: int = 4) -> list[ast.expr]:
+        """What a number of batches divides, by which all of a value is a mean over the rounds; nothing if none does."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            return [node.left] if has_length(self.metrics, node.right) else []
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            sides = [self._without_divisor(side, depth) for side in (node.left, node.right)]
+            return [part for side in sides for part in side] if all(sides) else []
+        found = self.chains.definitions(node) if depth and isinstance(node, (ast.Name, ast.Attribute)) else ()
+        made: list[list[ast.expr]] = []
+        for definition in found:
+            change, value = self.program.parent(definition.node), assigned_to(self.program, definition.node)
+            if isinstance(change, ast.AugAssign):
+                is_divided = isinstance(change.op, ast.Div) and has_length(self.metrics, change.value)
+                made.append([change.target] if is_divided else [])
+            else:
+                made.append(self._without_divisor(value, depth - 1) if value is not None else [])
+        return [part for parts_made in made for part in parts_made] if all(made) else []
 
     def _is_stepped(self, backward: ast.Call) -> bool:
         """Whether an optimizer steps in the rounds of the loop of a backward pass, and not after all of them."""

@@ -36,6 +36,9 @@ for epoch in range(2):
 LEARN = "optimizer.zero_grad(); loss.backward(); optimizer.step()"
 
 
+ONCE = "loss.backward()\n    optimizer.step(); optimizer.zero_grad()"
+
+
 AT_ONCE = "\n    ".join(LEARN.split("; "))
 
 
@@ -64,6 +67,13 @@ PROGRESS = "p = float(i + epoch * n) / 2 / n; loss = loss + (2 / (1 + p)) * kl"
         ("", "betas[step] * kl + torch.zeros(len(other)).sum()", LEARN, []),
         ("", "kl if len(loader) > 3 else out.mean()", LEARN, []),
         ("", "out.mean() / len(loader)", "loss.backward()\n    optimizer.step(); optimizer.zero_grad()", []),
+        ("w = len(other) / len(loader)", "out.mean() + w * kl", ONCE, ["len(other)", "len(loader)"]),
+        ("", "out.mean() + kl / n", ONCE, ["len(loader)"]),
+        ("", "(out.mean() + kl / len(other)) / n", ONCE, ["len(other)"]),
+        ("", "add(out.mean(), kl, 1 / len(other))", f"loss = loss / n; {ONCE}", ["len(other)"]),
+        ("", "len(other) * out.mean()", ONCE, ["len(other)"]),
+        ("", "out.mean() / n + kl / n", ONCE, []),
+        ("", "out.mean()", f"loss /= len(loader); {ONCE}", []),
         ("", "out.mean() / n", "loss.backward()\n        if i + 1 == len(loader): optimizer.step()", []),
         ("", "out.mean()", f"total = total + loss\n    loss = total / len(loader)\n    {AT_ONCE}", []),
     ],

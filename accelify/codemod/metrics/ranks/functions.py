@@ -40,6 +40,7 @@ class Functions(Solver):
     def __init__(self, chains: Chains, shards: Shards) -> None:
         super().__init__(chains, shards)
         self._results_of, self._deciding = cache(self._find_results), cache(self._find_deciding)
+        self._left_out = cache(self._find_left_out)
         self.ways = self.program.once(Ways)
         self.passed_loaders = PassedLoaders(chains, shards)
 
@@ -126,16 +127,27 @@ class Functions(Solver):
         return frozenset(found)
 
     def _for_call(self, labels: Labels, call: ast.Call, callee: Scope) -> Labels:
-        """The labels of a function's value for one call; outside of the sharded loops, all ranks draw alike."""
+        """The labels of a function's value for one call; outside of the sharded loops, all ranks draw alike.
+
+        What the call leaves out, as a flag that it gives is off, draws nothing.
+        """
         labels = self.passed_loaders.without_shards(labels, call, callee)
         if not self.shards.draws and any(is_draw(la) for la in labels) and not self.draws.is_in_a_round(call):
             labels = frozenset(la for la in labels if not is_draw(la))
+        drawn = (la for la in labels if isinstance(la, Origin) and is_draw(la))
+        labels -= {la for la in drawn if self._left_out(la.node, call, callee)}
         if not self._given_in(labels):
             return labels
         given = {label for label in self._given_in(labels) if label.scope is callee}
         passed = {name: self._passed(call, callee, name) for name in sorted({label.name for label in given})}
         is_round = self.draws.is_in_a_round(call)
         return labels - given | self._filled_in(given, lambda _, name: passed[name], is_round=is_round)
+
+    def _find_left_out(self, node: ast.AST, call: ast.Call, callee: Scope) -> bool:
+        """Whether a call does not get to a place in its function: `batches(rows)`, to `if shuffle: ...` there."""
+        conditions = self.program.once(Conditions)
+        is_inside = self.program.frame(node) is callee
+        return is_inside and all(conditions.is_dead(node, world, (call,)) for world in _SEVERAL)
 
     # Conditions.
 
@@ -172,8 +184,10 @@ class Functions(Solver):
         others = {la for la in labels if isinstance(la, Origin) and la.differs and la not in kept}
         if decides:
             others |= {la for la in labels if isinstance(la, Origin) and self._is_size_of_a_row(la)}
-        if others:
-            kept.add(Origin(Mark.PICKED if all(map(is_draw, others)) else Mark.CHOSEN, node))
+        if others and all(map(is_draw, others)):
+            kept |= {Origin(Mark.PICKED, o.node) for o in others}
+        elif others:
+            kept.add(Origin(Mark.CHOSEN, node))
         return frozenset(kept)
 
     def _is_size_of_a_row(self, origin: Origin) -> bool:

@@ -29,7 +29,8 @@ class Mark(Enum):
 class Origin:
     """Where a value becomes a rank's own. `at` is the one part of an object that it is in: an attribute, a key.
 
-    node: the sharded loop of a batch or a count of steps; the update of a running value; the call, or the condition.
+    node: the sharded loop of a batch or a count of steps; the update of a running value; the call, or the condition. Of
+    what is picked by what a rank draws, that draws it.
     """
 
     mark: Mark

@@ -94,3 +94,38 @@ def test_a_meter_of_all_data_where_a_number_of_rows_was_kept_in_training(slots: 
     text = METERED.format(**{"method": "update", "n": "len(x)", "batch": "pass"} | slots)
     found = [r for r in Facts(text).script.metrics.reports if ast.unparse(r.node).endswith(".sum")]
     assert bool(found) is is_noted
+
+
+ORDERED = """\
+import numpy as np
+def batches(rows, size, shuffle=False):
+    order = list(range(len(rows)))
+    {order}
+    for i in range(0, len(rows), size):
+        yield [rows[j] for j in order[i:i + size]]
+def score(rows):
+    total = 0.0
+    for part in {batches}:
+        total += torch.stack(part).sum().item()
+    return total
+"""
+SHUFFLED = "if shuffle: np.random.shuffle(order)"
+
+
+@pytest.mark.parametrize(
+    ("order", "batches", "is_own"),
+    [
+        (SHUFFLED, "batches(rows, 2)", False),
+        (SHUFFLED, "batches(rows, 2, shuffle=False)", False),
+        ("order = np.random.permutation(len(rows)) if shuffle else order", "batches(rows, 2)", False),
+        (SHUFFLED, "batches(rows, 2, True)", True),
+        (SHUFFLED, "batches(rows, 2, shuffle=len(rows) > 2)", True),
+        ("np.random.shuffle(order)", "batches(rows, 2)", True),
+    ],
+)
+def test_what_a_call_leaves_out_draws_nothing(order: str, batches: str, is_own: bool) -> None:
+    before = ORDERED.format(order=order, batches=batches)
+    facts = training(before=before, step=f"{STEP}print(score([torch.ones(2), torch.zeros(2)]))\n")
+    node = facts["score([torch.ones(2), torch.zeros(2)])"]
+    assert isinstance(node, ast.expr)
+    assert facts.script.metrics.ranks.is_own(node) is is_own

@@ -453,9 +453,11 @@ def _arguments(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _factors(node: ast.expr) -> Iterator[ast.expr]:
-    """`2` and `n` of `2 * n`; an expression of another kind itself."""
-    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-    yield from (node.left, node.right) if is_product else (node,)  # type: ignore[attr-defined]  # a product
+    """`2` and `n` of `2 * n`, of `n // 2` and of `int(n / 2)`; an expression of another kind itself."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and names.converts(node.func.id):
+        node = node.args[0] if len(node.args) == 1 else node
+    is_part = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.FloorDiv, ast.Div))
+    yield from (node.left, node.right) if is_part else (node,)  # type: ignore[attr-defined]  # a product
 
 
 def _end(chain: Chain) -> tuple[ast.AST, tuple[str, ...]]:

@@ -371,6 +371,9 @@ MASKED = "def masked():\n    return torch.cat([torch.arange(size) for _ in range
     [
         ("", "w = torch.full((size, 1), 0.5).to(x.device)\nw = w * x", ["size"]),
         ("", "mask = torch.eye(2 * size)", ["size"]),
+        ("", "z = torch.cat((x, torch.zeros(size // 2, 4)))", ["size"]),
+        ("", "more = np.zeros((int(size / 4), 4))", ["size"]),
+        ("width = 8", "more = np.zeros((int(width / 4), 4))", []),
         ("", "real = torch.ones(size, 1)\nerror = compare(net(x), real)", ["size"]),
         (MASKED, "labels = masked()", ["size"]),
         ("", "noise = torch.rand(size, 1)\nz = (0.5 * noise) * x + (1 - noise) * model(x)", ["size"]),

@@ -42,6 +42,51 @@ def test_parts_of_a_loss_that_begin_or_end_at_a_count_of_steps(inside: str, foun
     assert texts(Annealing(facts.script.step_counts).in_losses()) == found
 
 
+WHOLE = """\
+import argparse, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+def weigh(net, args):
+    return net(torch.ones(1, 4)).mean() * {read}
+def train(args):
+    loader = DataLoader(rows, batch_size=4)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    step = 0
+    for epoch in range(3):
+        for x, y in loader:
+            if step % len(loader) == 0:
+                {given}
+            step += 1
+            loss = nn.functional.mse_loss(net(x), y) * weights
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {put}
+args = argparse.ArgumentParser().parse_args()
+args.log, args.n, args.seen = open("log.txt", "w"), 1, []
+train(args)
+args.log = open("other.txt", "w")
+train(args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "put", "found"),
+    [
+        ("args.weight", "weights = weigh(net, args).detach()", "args.log.write(str(step))", []),
+        ("args.weight", "weights = weigh(args=args, net=net).detach()", "args.n = step", []),
+        ("args.weight", "weights = weigh(net, args).detach()", "args.seen.append(step)", []),
+        ("args.weight / args.n", "weights = weigh(net, args).detach()", "args.n = step", ["weights"]),
+        ("args.weight", "weights = weigh(net, args).detach() / args.n", "args.n = step", ["weights"]),
+    ],
+)
+def test_an_object_that_a_function_gets_whole_is_no_count(read: str, given: str, put: str, found: list[str]) -> None:
+    facts = Facts(WHOLE.format(read=read, given=given, put=put))
+    assert texts(Annealing(facts.script.step_counts).in_losses()) == found
+
+
 PLACES = """\
 for i in range(0, len(x), 6):
     {rows}

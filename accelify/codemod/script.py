@@ -98,12 +98,11 @@ class Script:
         return self.accelerator(node) or f"{self.options.runtime.module}.PartialState()"
 
     def place(self, node: ast.AST) -> str:
-        """The same for its numbers alone, which a worker process has from the process that started it.
-
-        It must not join the others, and in it an accelerator stands alone.
-        """
-        is_beside = self.is_beside(node) and self.options.runtime.has("Environment")
-        return f"{self.options.runtime.module}.Environment.read()" if is_beside else self.state(node)
+        """The same for its numbers alone, where it must not join the others: in a worker process, or too early."""
+        is_apart = self.accelerator(node) is None and not self.written.guarding.asking.holds(node)
+        if (self.is_beside(node) or is_apart) and self.options.runtime.has("Environment"):
+            return f"{self.options.runtime.module}.Environment.read()"
+        return self.state(node)
 
     def is_beside(self, node: ast.AST) -> bool:
         """Whether a worker process may run some code."""

@@ -27,6 +27,7 @@ from accelify.codemod.options import Options, Runtime
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.facts import Run
 from accelify.codemod.training.roles import Roles
 
@@ -112,7 +113,9 @@ def written_of(
     )
     name = runtime.module.split(".")[0]
     asked = frozenset() if by_hand else reached - run.beside
-    asking = Asking(program, access, run, frozenset(f for f in asked if name not in f.root.writes), clocks)
+    alone_asked = asked | _on_import(program) if not by_hand and runtime.has("Environment") else frozenset()
+    free, free_alone = (frozenset(f for f in s if name not in f.root.writes) for s in (asked, alone_asked))
+    asking = Asking(program, access, run, free, free_alone, clocks)
     checks = ExistenceChecks(effects, stored)
     going = GoingFirst(alone, checks, together or (), () if by_hand else passes, asking.holds, ranks.is_own)
     caches = Caches(going, stored, locks.held)
@@ -132,6 +135,15 @@ def _removes_its_own(effects: Effects, clocks: Clocks, call: ast.Call) -> bool:
     is_removal = any(row.has(Trait.REMOVES) for row in effects.kinds.called(call) or ())
     paths = effects.of_call(call).paths_written if is_removal else []
     return bool(paths) and all(map(clocks.is_own, paths))
+
+
+def _on_import(program: Program) -> set[Scope]:
+    """The modules of scripts and of what they import, and the functions that run as these are imported.
+
+    Not a notebook's cells: its kernel is not one of the processes, which have what it has opened.
+    """
+    parsed = (p for p in program.files if p.decoded.notebook is None)
+    return {program.flow.bindings[p.path].root for p in parsed} | program.run_on_import
 
 
 def _left_out(program: Program, files: frozenset[str], options: Options) -> Iterator[ast.stmt]:

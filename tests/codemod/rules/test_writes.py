@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.options import Options
 from accelify.codemod.result import Status
-from accelify.codemod.rewrite import rewrite_together
 from tests.codemod.pairs import run, script
 from tests.codemod.test_importers import rewritten
 from tests.codemod.training_scripts import script as training_script
@@ -1845,20 +1843,90 @@ def test_all_wait_for_a_file_whose_folder_is_put_before_its_name(read: str, wait
     assert ("accelerator.wait_for_everyone()" in after) is waits
 
 
+APART = "if accelify.runtime.Environment.read().is_main_process:"
+BY_IMPORT = """\
+import logging, os, sys
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.tensorboard import SummaryWriter
+{log}
+def train(model, optimizer, loader):
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {used}
+def main():
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, DataLoader(torch.rand(16, 4), batch_size=4))
+if __name__ == "__main__":
+    main()
+"""
+HANDLER = (
+    "h = logging.FileHandler('a.log')",
+    "h.setFormatter(logging.Formatter('%(message)s'))",
+    "logging.getLogger().addHandler(h)",
+)
+
+
 @pytest.mark.parametrize(
-    ("called", "notes"),
+    ("log", "used", "found"),
     [
-        ("log = opened()\n", 1),
-        ("class Logs:\n    log = opened()\n", 1),
-        ("def both():\n    return opened(), 1\nlog, one = both()\n", 1),
-        ("log = 1\nif __name__ == '__main__':\n    opened()\n", 0),
-        ("log = 1\n", 0),
+        ("\n".join(HANDLER), "logging.info(loss.item())", "\n".join([APART, *(f"    {line}" for line in HANDLER)])),
+        (
+            "logging.basicConfig(filename='a.log')",
+            "logging.info(loss.item())",
+            f"{APART}\n    logging.basicConfig(filename='a.log')",
+        ),
+        (
+            "writer = SummaryWriter()",
+            "writer.add_scalar('loss', loss.item())",
+            "writer = SummaryWriter() if accelify.runtime.Environment.read().is_main_process else None",
+        ),
+        (
+            "log = open('a.log', 'w')",
+            "log.write(f'{loss.item()}')",
+            "log = open('a.log', 'w') if accelify.runtime.Environment.read().is_main_process else None",
+        ),
+        (
+            "log = logging.FileHandler('a.log')",
+            "log.emit(draw(loss))",
+            "log = logging.FileHandler('a.log') if accelify.runtime.Environment.read().is_main_process "
+            "else logging.NullHandler()",
+        ),
     ],
 )
-def test_a_file_that_a_helper_opens_when_it_is_imported(called: str, notes: int, tmp_path: Path) -> None:
-    opened = "def opened():\n    logging.basicConfig(filename='a.log')\n    return logging.getLogger()\n"
-    (tmp_path / "helper.py").write_text(f"import logging\n\n{opened}\n{called}")
-    (tmp_path / "main.py").write_text(training_script(imports="import helper"))
-    results = rewrite_together((str(tmp_path / "main.py"),), Options())
-    found = [n for r in results for n in r.notes if n.rule == "writes"]
-    assert [(n.line, "every process writes this" in n.message) for n in found] == [(4, True)] * notes
+def test_logs_that_are_opened_as_a_file_is_imported(log: str, used: str, found: str) -> None:
+    """A worker of a loader may import the script, and so may another one, where no process can wait for the others."""
+    result = run(BY_IMPORT.format(log=log, used=used))
+    assert f"\n{found}\n" in result.after.decode()
+    assert not [n for n in result.notes if n.rule == "writes"]
+
+
+@pytest.mark.parametrize("line", ["os.rename('a.txt', 'b.txt')", "os.remove('a.txt')"])
+def test_other_files_that_are_written_as_a_file_is_imported_are_noted(line: str) -> None:
+    result = run(BY_IMPORT.format(log=line, used="pass"))
+    assert f"\n{line}\n" in result.after.decode()
+    assert [n.rule for n in result.notes if n.rule == "writes"]
+
+
+@pytest.mark.parametrize(
+    ("called", "is_guarded"),
+    [
+        ("log = opened()\n", True),
+        ("class Logs:\n    log = opened()\n", True),
+        ("def both():\n    return opened(), 1\nlog, one = both()\n", True),
+        ("log = 1\nif __name__ == '__main__':\n    opened()\n", False),
+        ("log = 1\n", False),
+    ],
+)
+def test_a_log_that_a_helper_opens_as_it_is_imported(called: str, is_guarded: bool, tmp_path: Path) -> None:
+    opened, result = "    logging.basicConfig(filename='a.log')\n", "    return logging.getLogger()\n"
+    helper = f"import logging\n\ndef opened():\n{opened}{result}\n{called}"
+    found = rewritten(tmp_path, "main.py", main=training_script(imports="import helper"), helper=helper)
+    after = found["helper.py"].after.decode() if "helper.py" in found else helper
+    guarded = f"    {APART}\n    {opened}" if is_guarded else opened
+    assert f"def opened():\n{guarded}{result}" in after
+    assert not [n for r in found.values() for n in r.notes if n.rule == "writes"]

@@ -16,7 +16,8 @@ from accelify.codemod.training.facts import Run
 class Asking:
     """In functions of all processes, and in the script that is started; not before it may choose a GPU.
 
-    scopes: the functions and modules that all processes run, where the library's name is free. clocks: which files are
+    scopes: the functions and modules that all processes run, where the library's name is free. alone: those where a
+    process can be asked for its number without joining the others, also as a file is imported. clocks: which files are
     a process's own.
     """
 
@@ -24,12 +25,20 @@ class Asking:
     access: Access
     run: Run
     scopes: frozenset[Scope]
+    alone: frozenset[Scope]
     clocks: Clocks
 
     @property
     def paths(self) -> set[str]:
         """The files in which there is such code."""
-        return {self.program.path(scope.node) for scope in self.scopes}
+        return {self.program.path(scope.node) for scope in self.scopes | self.alone}
+
+    def tells_rank(self, node: ast.AST) -> bool:
+        """Whether the library can be asked at a node which process it is, though perhaps not for a wait.
+
+        So it can where a file is imported, by a worker process too, and before the script chooses a GPU.
+        """
+        return self.program.frame(node) in self.alone or self.holds(node)
 
     def holds(self, node: ast.AST) -> bool:
         """Whether the library can be asked at a node."""

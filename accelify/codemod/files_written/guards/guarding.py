@@ -287,9 +287,13 @@ class Guarding:
         """Whether a path that is read may be that of what a call writes; of a log, only where the paths tell so."""
         rows = self.alone.effects.kinds.called(write) or ()
         is_log = bool(rows) and all(row.role is Role.LOGGER or row.has(Trait.OPENS_LOG) for row in rows)
-        if is_log and all(row.has(Trait.OPENS_LOG) for row in rows) and self.uses.asks_for_folder(read, path):
+        if self._opens_log(write) and self.uses.asks_for_folder(read, path):
             return False
         return self.stored.is_told_as_one(path, made) if is_log else self.stored.may_be_one(path, made)
+
+    def _opens_log(self, call: ast.Call) -> bool:
+        rows = self.alone.effects.kinds.called(call) or ()
+        return bool(rows) and all(row.has(Trait.OPENS_LOG) for row in rows)
 
     def _logs(self, call: ast.Call) -> bool:
         rows = self.alone.effects.kinds.called(call) or ()
@@ -347,12 +351,19 @@ class Guarding:
                 yield from self._trimmed(current)
                 current = []
             is_alone = all(self.cached.is_for_one(s) and self._may_be_run(s) for s in line)
-            if is_alone and (self.alone.accelerator(line[0]) or self.asking.holds(line[0])):
+            if is_alone and self._is_known(line):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)
             current = []
         yield from self._trimmed(current)
+
+    def _is_known(self, line: list[ast.stmt]) -> bool:
+        """Whether the process is known at some statements and, unless they write nothing but logs, can wait there."""
+        if self.alone.accelerator(line[0]) or self.asking.holds(line[0]):
+            return True
+        calls = (n for s in line for n in walk(s) if isinstance(n, ast.Call))
+        return self.asking.tells_rank(line[0]) and all(self._opens_log(c) for c in calls if self.alone.writes(c))
 
     def _may_be_run(self, statement: ast.stmt) -> bool:
         """Whether one process alone may run a statement, but for what all may compute first."""

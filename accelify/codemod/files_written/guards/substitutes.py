@@ -45,7 +45,7 @@ class Substitutes:
 
     def _may_differ(self, call: ast.Call) -> bool:
         """Whether the process is known at a call, and no code reads the file afterwards."""
-        is_known = self.asking.holds(call) or self.alone.is_reached(call)
+        is_known = self.asking.tells_rank(call) or self.alone.is_reached(call)
         return is_known and not any(self._is_read(path, call) for path in self.uses.written(call))
 
     def _is_read(self, path: ast.expr, opened: ast.Call) -> bool:

@@ -32,7 +32,7 @@ class Writers:
 
         So is a choice of that or None: `writer = SummaryWriter() if args.log else None`.
         """
-        if not self.alone.is_reached(made) and not self.asking.holds(made):
+        if not self.alone.is_reached(made) and not self.asking.tells_rank(made):
             return False
         is_followed = any(isinstance(v, Made) and v.node is made for v in self.program.values(made))
         given = [made, *self._choices(made)][-1]

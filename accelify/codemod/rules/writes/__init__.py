@@ -12,6 +12,7 @@ alone, too. Where a script makes a file only if it is missing, and waits for it 
 processes have looked before one of them makes it.
 A file that cannot be
 guarded, as what is written is computed by all, is open in the main process alone: the others write to `os.devnull`.
+Logs that are opened as a file is imported, before any accelerator, are opened where the environment names process 0.
 Left alone: prints, of which the launcher shows process 0's; scripts that distribute themselves, which say already what
 each process writes; and what cannot be guarded, each with a note.
 """

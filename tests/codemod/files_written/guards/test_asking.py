@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.files_written.guards.asking import Asking
+from accelify.codemod.options import ACCELERATE, ACCELIFY, Runtime
 from tests.codemod.facts import Facts
 
 TEXT = """\
@@ -95,3 +96,35 @@ def test_rounds_that_choose_gpus_again(places: tuple[str, str, str], is_asked: b
     facts = Facts(FOLDS.format(*(place or "pass" for place in places)))
     asking = facts.script.written.guarding.asking
     assert asking.holds(facts.call("here(")) is is_asked
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "is_told"),
+    [
+        ("here()", "", True),  # where a worker imports the script, too
+        ("", f"here()\n    {SELECTION}", True),
+        ("accelify = 1\nhere()", "", False),
+    ],
+)
+def test_where_the_library_tells_the_rank_alone(before: str, first: str, is_told: bool) -> None:
+    text = TEXT.format(before=before, first=first or "pass", end="pass").replace("def keep():\n    here()\n", "")
+    facts = Facts(text)
+    asking = facts.script.written.guarding.asking
+    assert (asking.tells_rank(facts.call("here(")), asking.holds(facts.call("here("))) == (is_told, False)
+
+
+@pytest.mark.parametrize(("runtime", "is_told"), [(ACCELIFY, True), (ACCELERATE, False)])
+@pytest.mark.parametrize(
+    ("helper", "is_run"),
+    [
+        ("here()", True),
+        ("def make():\n    here()\nlog = make()", True),
+        ("def make():\n    here()", False),
+        ("if __name__ == '__main__':\n    make()\ndef make():\n    here()", False),
+    ],
+)
+def test_where_an_imported_file_tells_the_rank(helper: str, is_run: bool, runtime: Runtime, is_told: bool) -> None:
+    text = TEXT.format(before="import helper", first="pass", end="pass").replace("def keep():\n    here()\n", "")
+    facts = Facts({"main.py": text, "helper.py": helper}, runtime)
+    asking = facts.script.written.guarding.asking
+    assert asking.tells_rank(facts.call("here(")) is (is_run and is_told)

@@ -80,6 +80,7 @@ class Runs:
     after: Trace
     ranks: tuple[Trace, Trace]
     sharing: Trace
+    messages: str  # of all launches
 
 
 @functools.cache
@@ -90,8 +91,8 @@ def runs() -> dict[str, Runs]:
         for name in NAMES:
             _lay_out(root, name)
         _alone(root, [(name, side) for name in NAMES for side in ("before", "after")])
-        _together(root, [(name, "both") for name in NAMES])
-        _together(root, [(name, "sharing") for name in NAMES if name not in OTHER_STEPS])
+        messages = _together(root, [(name, "both") for name in NAMES])
+        messages += _together(root, [(name, "sharing") for name in NAMES if name not in OTHER_STEPS])
         return {
             name: Runs(
                 (FIXTURES / "scripts" / name / "report.json").read_text(),
@@ -99,6 +100,7 @@ def runs() -> dict[str, Runs]:
                 _trace(root, name, "after", 0),
                 (_trace(root, name, "both", 0), _trace(root, name, "both", 1)),
                 _trace(root, name, "sharing", 0),
+                messages,
             )
             for name in NAMES
         }
@@ -138,16 +140,24 @@ def _alone(root: Path, jobs: list[tuple[str, str]]) -> None:
     )
 
 
-def _together(root: Path, jobs: list[tuple[str, str]]) -> None:
-    """Run all jobs on two ranks; a world that breaks is started again behind the job that broke it."""
+def _together(root: Path, jobs: list[tuple[str, str]]) -> str:
+    """Run all jobs on two ranks; a world that breaks is started again behind the job that broke it.
+
+    Returns what the launches print on standard error.
+    """
+    (root / "temporary").mkdir(exist_ok=True)  # else the scripts' folders are temporary ones, whose files do not count
+    environment = {**_environment(), "TMPDIR": str(root / "temporary")}
+    messages = ""
     launch = [sys.executable, "-m", "accelify", "launch", "--cpu", "--num-processes", "2", str(DRIVER)]
     while jobs:
         command = [*launch, str(_manifest(root, jobs))]
-        subprocess.run(command, env=_environment(), timeout=LIMIT, check=False, capture_output=True, cwd=root)
+        done = subprocess.run(command, env=environment, timeout=LIMIT, capture_output=True, text=True, cwd=root)
+        messages += done.stderr
         left = [index for index, job in enumerate(jobs) if any(_trace(root, *job, rank).error for rank in (0, 1))]
         if not left:
-            return
+            break
         jobs = jobs[left[0] + 1 :]
+    return messages
 
 
 def _trace(root: Path, name: str, side: str, rank: int) -> Trace:
@@ -218,3 +228,7 @@ def test_two_processes_write_what_one_writes(name: str) -> None:
     main, other = run.ranks
     assert main.printed == run.before.printed
     assert run.before.printed.startswith(other.printed)  # the main process alone asks for the files that it wrote
+
+
+def test_no_file_is_opened_for_writing_by_both_processes() -> None:
+    assert "opened the same file" not in runs()[NAMES[0]].messages

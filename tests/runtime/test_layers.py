@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "gradients": {"world", "held"},
     "data": {"world", "held"},
     "checkpoint": {"world", "data", "options"},
-    "launch": {"world.environment"},
+    "launch": {"world.environment", "world.places"},
     "launch.notebook_xla": {"launch", "world.environment", "world.xla"},
     "launch.selfcheck": {"accelerator", "world.environment"},  # a script that trains, started by `accelify test`
     "state": {

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sysconfig
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelify.runtime.world.places import is_library
+
 STACK_SIGNAL = 7  # as in bootstrap.py, which imports nothing of ours
 LOOK = 0.05  # seconds
 PATIENCE = 5.0  # seconds that ranks get to write their stacks; it takes them milliseconds
 
-_OURS = f"{Path(__file__).parents[1]}{os.sep}"
 _STARTERS = re.compile(r"bootstrap\.py$|^<frozen |[\\/]runpy\.py$")
-_LIBRARIES = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"], _OURS)
 _COLLECTIVES = re.compile(r"[\\/]torch[\\/]distributed[\\/]|[\\/]accelify[\\/]runtime[\\/](world|gradients)[\\/]")
 
 
@@ -43,7 +42,7 @@ class Stack:
     @property
     def own(self) -> Frame | None:
         """The most recent call in code that is neither a library's nor ours, or else the most recent."""
-        return next((frame for frame in self.frames if not _is_library(frame.file)), next(iter(self.frames), None))
+        return next((frame for frame in self.frames if not is_library(frame.file)), next(iter(self.frames), None))
 
     @property
     def waits(self) -> bool:
@@ -56,10 +55,6 @@ class Stack:
         """The most recent call in this file, or else of all; empty without a stack."""
         inside = [frame for frame in self.frames if frame.file == file] or self.frames
         return str(inside[0]) if inside else ""
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith(_LIBRARIES) or "site-packages" in file or file.startswith("<")
 
 
 def ask(processes: Iterable[tuple[int, Path]]) -> dict[int, Stack]:

@@ -51,6 +51,8 @@ MIXED_PRECISION, DEBUG, CPU = "ACCELIFY_MIXED_PRECISION", "ACCELIFY_DEBUG", "ACC
 TIMEOUT = "ACCELIFY_TIMEOUT"
 STEPS, CONFIG = "ACCELIFY_GRADIENT_ACCUMULATION_STEPS", "ACCELIFY_CONFIG"
 PJRT = "PJRT_DEVICE"  # torch_xla's own
+# Libraries' caches outside the user's home folder: these, and all that say so
+CACHES = ("HF_HOME", "TORCH_HOME", "MPLCONFIGDIR")
 
 
 class BadEnvironment(AccelifyError):
@@ -154,6 +156,14 @@ class Environment:
             variables[PJRT] = self.pjrt
         variables.update({name: "1" for name, value in ((DEBUG, self.debug), (CPU, self.cpu)) if value})
         return variables
+
+
+def cache_folders(variables: Mapping[str, str] | None = None) -> list[str]:
+    """The folders that variables name for libraries' caches."""
+    variables = os.environ if variables is None else variables
+    return [
+        value for name, value in variables.items() if ("CACHE" in name or name in CACHES) and value.startswith(os.sep)
+    ]
 
 
 def _launcher(variables: Mapping[str, str]) -> str:

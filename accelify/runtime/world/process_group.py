@@ -19,7 +19,8 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]  # public, but left out of __all__
 from torch.distributed.distributed_c10d import _get_default_store
 
-from accelify.runtime.world.environment import Environment
+from accelify.runtime.world import files_written
+from accelify.runtime.world.environment import BadEnvironment, Environment
 
 TIMEOUT = timedelta(minutes=10)
 # How long a rank that waited in vain looks for the reports of the others that did.
@@ -28,6 +29,10 @@ GRACE = timedelta(seconds=10)
 ENDED = "has ended"
 # Of this process. What asks for its rank afterwards, as a log that is flushed at the end does, starts no other group.
 _HAS_LEFT = threading.Event()
+# From the import on: a script may open its log before it joins the others.
+with suppress(BadEnvironment):
+    if Environment.read().world_size > 1:
+        files_written.FILES.start()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +142,8 @@ def _start(environment: Environment, device: torch.device, timeout: timedelta) -
     # Tensors on the CPU need gloo also beside NCCL: checks and objects travel there without a device synchronisation.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-    atexit.register(_leave, _get_default_store(), rank)
+    files_written.FILES.start()
+    atexit.register(_leave, _get_default_store(), rank, size)
 
 
 def exchange_reports(world: World, report: str) -> dict[int, str | None]:
@@ -167,8 +173,8 @@ def _report_of(store: Any, rank: int, *, until: float) -> str | None:
         time.sleep(0.05)
 
 
-def _leave(store: Any, rank: int) -> None:
-    """Report how this rank ended, and end the groups, gloo's threads with them.
+def _leave(store: Any, rank: int, size: int) -> None:
+    """Report how this rank ended and which files it shared, and end the groups, gloo's threads with them.
 
     A thread that needs Python to free a tensor must not outlive it. They end with the last reference to their group,
     so nothing in the runtime keeps one.
@@ -177,6 +183,10 @@ def _leave(store: Any, rank: int) -> None:
     if dist.is_initialized():
         error = getattr(sys, "last_value", None)
         report = ENDED if error is None else f"failed with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        with suppress(RuntimeError):  # the store is gone with the process that held it
+        with suppress(RuntimeError, OSError, ValueError):  # the store is gone with the process that held it
+            if rank:
+                files_written.leave_notes(store, rank)
             store.set(f"end/{rank}", report)
+            if rank == 0 and error is None:
+                files_written.warn_of_shared_files(store, size)
         dist.destroy_process_group()

@@ -1,7 +1,7 @@
 """Records the files that a script writes, keeps it from writing outside its scratch copy, looks into checkpoints."""
 
 # An audit hook is given names, as text or bytes, and is called often, so that pathlib would be in its way.
-# ruff: noqa: PTH100, PTH101, PTH108, PTH110, PTH111, PTH114, PTH115, PTH116, PTH118, PTH119, PTH120
+# ruff: noqa: PTH100, PTH101, PTH108, PTH110, PTH114, PTH115, PTH116, PTH118, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any  # checkpoints hold anything
 import torch
 from torch import nn
 
+from accelify.runtime.world.files_written import SYSTEM, caches_of_home, is_bytecode
 from accelify.verify.inside.reach import CHECKPOINTS, Reach
 from accelify.verify.inside.record import Recorder, Sketcher, digest
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-SYSTEM = ("/dev/", "/proc/", "/sys/")
 # A checkpoint with more leaves than this is compared by its first ones.
 LEAVES = 5000
 
@@ -45,7 +45,7 @@ class Writes:
         self._protected = [os.path.join(folder, "") for folder in protected]
         self._own = os.path.join(own, "")
         self._temporary = os.path.join(temporary, "")
-        self._home = os.path.expanduser("~/.")
+        self._home = caches_of_home()
         self._events: dict[str, Callable[..., None]] = {
             "open": self._open,
             "os.rename": self._rename,
@@ -90,7 +90,7 @@ class Writes:
             absolute = self._absolute(path)
         except (TypeError, ValueError):
             return
-        if f"{os.sep}__pycache__{os.sep}" in absolute or absolute.startswith((*SYSTEM, self._own)):
+        if is_bytecode(absolute) or absolute.startswith((*SYSTEM, self._own)):
             return
         if os.path.islink(absolute) and absolute.startswith(self._root):
             _detach(absolute, truncates)

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from accelify.runtime.world.environment import BadEnvironment, Environment
+from accelify.runtime.world.environment import BadEnvironment, Environment, cache_folders
 
 TORCHRUN = {
     "RANK": "3",
@@ -130,6 +130,16 @@ def test_nonsense_is_named(variables, says):
 )
 def test_what_is_written_reads_back(environment):
     assert Environment.read(environment.write()) == environment
+
+
+def test_folders_for_caches():
+    variables = {
+        "XDG_CACHE_HOME": "/scratch/cache",
+        "TORCH_HOME": "/scratch/torch",
+        "PIP_NO_CACHE_DIR": "1",
+        "PROJECT_HOME": "/scratch/me",
+    }
+    assert cache_folders(variables) == ["/scratch/cache", "/scratch/torch"]
 
 
 def test_the_module_needs_no_torch():

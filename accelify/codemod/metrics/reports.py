@@ -291,7 +291,9 @@ class Reports:
             return  # of which a note on the evaluation's loop says what each process has
         text = self._updated_text(origin.node)
         if self.is_reduced(origin.node):
-            if sink.way in (Way.SHOWN, Way.SAVED):
+            is_beside = self.program.frame(sink.node) is self.program.frame(loop)
+            is_over = is_beside and not self.program.inside(sink.node, loop)
+            if sink.way in (Way.SHOWN, Way.SAVED) and not is_over:
                 self._add((About.UNFINISHED, text, loop), Report(About.UNFINISHED, sink.value, text, loop), sink)
             return
         kind = {Updating.ADDS: About.SUM, Updating.COLLECTS: About.LIST}.get(

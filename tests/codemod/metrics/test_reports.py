@@ -1479,3 +1479,79 @@ def test_the_result_of_a_pass_is_of_all_batches(
     for place in ("batch", "end"):
         found = reports(before=PASS.format(first=first, asked=asked), **{place: shown})
         assert [(r.text, r.is_of_some_batches) for r in found] == reported
+
+
+BOARD = """
+class Meter:
+    def __init__(self):
+        self.sum, self.count, self.avg = 0, 0, 0
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+        self.avg = self.sum / self.count
+    def __str__(self):
+        return f"{self.avg}"
+class Board:
+    def __init__(self, meters):
+        self.meters = meters
+    def show(self):
+        print([str(m) for m in self.meters])
+    def name(self):
+        print(type(self.meters).__name__)
+class Single:
+    def __init__(self, meter):
+        self.meter = meter
+    def show(self):
+        print(self.meter.avg)
+meter = Meter()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "shown", "found"),
+    [
+        ("board = Board([meter])", "board.show()", ["meter"]),
+        ("board = Single(meter)", "board.show()", ["meter"]),
+        ("board = Single(meter=meter)", "print(board.meter.avg)", ["meter"]),
+        ("board = Single(Meter())", "board.show()", []),
+        ("board = Single(None)", "print(meter.count)", []),
+        ("board = Board([model])", "board.name()", []),
+    ],
+)
+def test_a_meter_that_another_object_shows(made: str, shown: str, found: list[str]) -> None:
+    """A board of meters is given them first, and shows what they have got since."""
+    batch = f"meter.update(loss.item())\n{shown}"
+    assert [r.text for r in reports(before=BOARD, begin=made, batch=batch)] == found
+
+
+IN_A_FUNCTION = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{board}
+def train(loader, model, optimizer):
+    meter = Meter()
+    board = Single(meter)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        meter.update(loss.item())
+        board.show()
+    board.show()
+    print(meter.avg)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    train(DataLoader(rows, batch_size=2), model, optimizer)
+"""
+
+
+def test_a_meter_that_another_object_shows_before_and_after_it_is_combined() -> None:
+    """What comes after the loop shows what all processes have."""
+    result = run(IN_A_FUNCTION.format(board=BOARD.replace("meter = Meter()", "")))
+    (note,) = [n.message for n in result.notes if n.rule in ("batch_size", "notes")]
+    lines = result.after.decode().splitlines()
+    shown = [at for at, line in enumerate(lines, start=1) if line.strip() == "board.show()"]
+    assert f"Values shown for some batches (line {shown[0]}) come" in note

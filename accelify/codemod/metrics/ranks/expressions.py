@@ -473,10 +473,34 @@ class Expressions(Functions):
         makes = any(isinstance(v, ClassValue) for v in self.program.values(call.func))
         for callee in callees:
             if makes and callee.is_method and callee.parameters:
-                found |= self._for_call(self._get(Filled(callee, callee.parameters[0].arg)), call, callee)
+                made = self._for_call(self._get(Filled(callee, callee.parameters[0].arg)), call, callee)
+                found |= made | self._held_from_then_on(call, callee)
                 continue
             found |= self._for_call(self._get(Returned(callee, position)), call, callee)
         return found
+
+    def _held_from_then_on(self, call: ast.Call, init: Scope) -> Labels:
+        """The labels of running values that objects get, once they have been given to one that keeps them."""
+        into = {la.name: la.into for la in self._given_in(self._get(Filled(init, init.parameters[0].arg)))}
+        found = NONE
+        for name, place in into.items():
+            given = self.chains.given(call, init, name)
+            for read in (n for n in ast.walk(given) if isinstance(n, ast.Name)) if given is not None else ():
+                for change in self._later_changes(call, read):
+                    labels = frozenset(la for la in self._get(change) if isinstance(la, Origin))
+                    found |= labels if place is None else self._at(self._without_place(labels), place)
+        return found
+
+    def _later_changes(self, call: ast.Call, read: ast.Name) -> Iterator[Definition]:
+        """The calls that change an object in place after another one was given it."""
+        variable = self.chains.variable(read)
+        if variable is None or self.shards.is_alike(read):
+            return
+        frame = self.program.frame(call)
+        for change in self.chains.facts(read).all_of(variable):
+            is_here = change.kind is Kind.IN_PLACE and self.program.frame(change.node) is frame
+            if is_here and change.node is not call and self.program.reaches(call, change.node):
+                yield change
 
     def _by_row(self, row: Row, labels: Labels, call: ast.Call) -> Labels:
         """The labels of the result of a library's function for arguments with some labels."""

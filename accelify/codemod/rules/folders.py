@@ -92,7 +92,7 @@ def find(script: Script) -> Iterator[Found]:
             counts.update(dict.fromkeys(_counted(script, path_of(call))))
         for read in _read_by_all(script, call):
             clocks.update(dict.fromkeys(_differing(script, read)))
-        if not _fails_the_second_time(script, call) or script.written.guarding.cached.holds(call):
+        if not _fails_the_second_time(script, call) or script.written.guarding.cached.goes_first(call):
             continue
         path = script.path(call)
         message = "fails in every process but the first: pass `exist_ok=True`"
@@ -203,7 +203,7 @@ def _deleted(
     is_taken = script.accelerator(call) is None and state.split(".")[0] in script.program.frame(call).root.writes
     is_met = not is_used or not script.run.ends_apart
     is_for_all = not (script.is_by_hand or is_own or is_taken)
-    if statement is not None and is_for_all and written.guarding.cached.holds(call):
+    if statement is not None and is_for_all and written.guarding.cached.goes_first(call):
         edits = (Wrap((statement,), f"if {state}.is_main_process:"), *script.library_import(call, state))
         return Change(NAME, path, call.lineno, "the main process, which is the first, deletes the folder", edits)
     if (
@@ -311,7 +311,7 @@ def _refused(script: Script, refusals: Refusals) -> Iterator[tuple[Refusal, list
     for call in script.program.calls:
         if not script.program.is_run(call) or not _makes_a_folder(script, call):
             continue
-        if script.written.guarding.cached.holds(call) or call in script.written.guarding.own:
+        if script.written.guarding.cached.goes_first(call) or call in script.written.guarding.own:
             continue
         for refusal in refusals.before(call):
             edits = [script.written.meetings.at(wait) for wait in refusal.waits]

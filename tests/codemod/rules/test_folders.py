@@ -588,3 +588,33 @@ def test_a_temporary_folder_of_the_process_that_comes_first(made: str) -> None:
     result = run(script(imports=f"import wget\n{IMPORTS}", before=f"{fetch}{made}"))
     assert "main_process_first" in result.after.decode()
     assert not any("temporary folder" in n.message for n in result.notes)
+
+
+MADE_WHERE_MISSING = """\
+def vocabulary(folder):
+    if not os.path.exists(folder):
+        os.{make}(folder)
+    if os.path.exists(folder + '/words.json'):
+        return json.load(open(folder + '/words.json'))
+    words = ['a', 'b']
+    with open(folder + '/words.json', 'w') as file:
+        json.dump(words, file)
+    return words
+{call}
+"""
+
+
+@pytest.mark.parametrize("make", ["makedirs", "mkdir"])
+@pytest.mark.parametrize(
+    ("call", "is_wrapped"),
+    [
+        ("words = vocabulary('save')", True),
+        ("try:\n    words = vocabulary('save')\nexcept OSError:\n    words = []", False),
+        ("if rows and (words := vocabulary('save')):\n    print(words)", False),
+    ],
+)
+def test_a_folder_of_files_that_no_process_can_make_first(make: str, call: str, is_wrapped: bool) -> None:
+    before = MADE_WHERE_MISSING.format(make=make, call=call)
+    result = run(script(imports=f"import json\n{IMPORTS}", before=before)).after.decode()
+    assert ("main_process_first" in result) is is_wrapped
+    assert ("os.makedirs(folder, exist_ok=True)" in result) is not is_wrapped

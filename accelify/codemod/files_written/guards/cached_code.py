@@ -27,8 +27,12 @@ class CachedCode:
         self.run_by_all = run_by_all  # functions that make files in all processes, of which one is first
 
     def holds(self, node: ast.AST) -> bool:
-        """Whether one process runs a node first, and the others find what it has made."""
+        """Whether a node makes what is missing, which one process should do first for all; also where none can."""
         return node in self.found or any(self.program.inside(node, f.node) for f in self._makers)
+
+    def goes_first(self, node: ast.AST) -> bool:
+        """Whether one process runs a node before the others, as it can be made to."""
+        return node in self.found or any(self.program.inside(node, f.node) for f in self.run_by_all)
 
     @cached_property
     def found(self) -> set[ast.AST]:

@@ -38,3 +38,23 @@ def test_what_a_script_has_one_process_run_first(block: str, is_held: bool) -> N
     cached = training(imports=imports, before=f"{before}with {block}:\n    keep()\n").script.written.guarding.cached
     dump = next(c for c in cached.program.calls if ast.unparse(c.func) == "json.dump")
     assert cached.holds(dump) is is_held
+
+
+KEPT = """\
+def keep(folder):
+    if not os.path.exists(folder):
+        os.makedirs(folder)
+    if not os.path.exists(folder + '/a.json'):
+        json.dump(1, open(folder + '/a.json', 'w'))
+    return json.load(open(folder + '/a.json'))
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "is_first"),
+    [("kept = keep('out')", True), ("try:\n    kept = keep('out')\nexcept OSError:\n    kept = None", False)],
+)
+def test_no_process_can_go_first_everywhere(call: str, is_first: bool) -> None:
+    cached = training(imports="import json, os\n", before=f"{KEPT}{call}\n").script.written.guarding.cached
+    made = [c for c in cached.program.calls if ast.unparse(c.func) in ("os.makedirs", "json.dump")]
+    assert [(cached.holds(c), cached.goes_first(c)) for c in made] == [(True, is_first)] * 2

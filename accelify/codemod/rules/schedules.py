@@ -37,7 +37,8 @@ from accelify.codemod.metrics.steps.samples import Samples
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics import sizes
-from accelify.codemod.semantics.definitions import Kind
+from accelify.codemod.semantics.control_flow import Choice
+from accelify.codemod.semantics.definitions import Kind, Variable
 
 NAME = "schedules"
 _DEPTH = 3
@@ -74,8 +75,8 @@ def _set_apart(script: Script) -> Iterator[Remark]:
     """Learning rates that each process sets from its own data, unless one process gives its number to all."""
     metrics, rates = script.metrics, Rates(script.limits)
     found = [n for n in rates.rates_set() if metrics.ranks.sets_own(n) or goes_by_size(metrics, n.value)]
-    apart = list(decided_apart(script.metrics)) if found and script.can_agree else []
-    together = decided_together(script.metrics, apart)
+    apart = list(decided_apart(script.metrics)) if found else []
+    together = decided_together(script.metrics, apart) if script.can_agree else {}
     decided = (c for c, how in together.items() if how is Answer.FIRST and script.accelerator(c.test) is not None)
     given = [v for v in (number_read_on(script.metrics, choice) for choice in decided) if v is not None]
     for node in found:
@@ -84,8 +85,27 @@ def _set_apart(script: Script) -> Iterator[Remark]:
                 "each process sets this learning rate from its own data, so that they diverge, and with them the "
                 "copies of the model: reduce first what it follows"
             )
+            ends = [c.node for c in apart if c not in together and _ends_by(script, c, node)]
+            at_once = ", and end the loop in {0} by the same number, or processes that leave it earlier stop the others"
+            message += at_once if ends else ""
             if script.path(node) in script.files:
-                yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+                lines = (tuple((script.path(end), end) for end in ends[:1]),) if ends else ()
+                yield Remark(NAME, script.path(node), node, message, Tier.REVIEW, lines=lines)
+
+
+def _ends_by(script: Script, choice: Choice, rate: ast.Assign | ast.AugAssign) -> bool:
+    """Whether a condition ends a loop round a learning rate by a number that this follows: `while steps < 9`."""
+    program, around = script.program, script.program.loops_round(rate)
+    leaves = any(isinstance(n, (ast.Break, ast.Return)) for n in choice.nodes())
+    is_end = choice.node in around or (leaves and any(program.inside(choice.node, loop) for loop in around))
+    followed = (_variables(script, value) for value in (rate.value, *_values(script, rate.value)))
+    return is_end and not _variables(script, choice.test).isdisjoint(set[Variable]().union(*followed))
+
+
+def _variables(script: Script, node: ast.expr) -> set[Variable]:
+    """The variables and attributes that an expression reads."""
+    read = (n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load))
+    return {v for n in read if (v := script.metrics.measured.chains.variable(n)) is not None}
 
 
 def _values(script: Script, node: ast.expr, depth: int = _DEPTH) -> set[ast.expr]:

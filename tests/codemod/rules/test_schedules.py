@@ -298,3 +298,47 @@ def test_a_weight_of_the_loss_by_the_number_of_batches(set_up: str, weight: str,
     assert [m.partition(words)[0] for m in whole] == [""] * bool(words)
     assert all("above `prepare`" in m for m in whole)
     assert not divided
+
+
+PLAYED = """\
+import torch
+from torch import nn
+import gymnasium as gym
+env, net = gym.make("CartPole-v1"), nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+steps = 0
+{rounds}:
+    state, _ = env.reset()
+    log, rewards, done = [], [], False
+    while not done:
+        dist = torch.distributions.Categorical(logits=net(torch.as_tensor(state)))
+        action = dist.sample()
+        state, reward, end, cut, _ = env.step(action.item())
+        done = end or cut
+        log.append(dist.log_prob(action)); rewards.append(reward)
+        steps += 1
+    {rate}
+    optimizer.zero_grad()
+    (-torch.stack(log).sum() * sum(rewards)).backward()
+    optimizer.step()
+    {end}
+"""
+FOLLOWS = 'optimizer.param_groups[0]["lr"] = 0.1 * (1 - steps / 300)'
+
+
+@pytest.mark.parametrize(
+    ("rounds", "rate", "end", "line"),
+    [
+        ("while steps < 300", FOLLOWS, "pass", 8),
+        ("while not steps >= 300", f"left = 1 - steps / 300\n    {FOLLOWS[:-22]} * left", "pass", 8),
+        ("for episode in range(99)", FOLLOWS, "if steps > 300: break", 23),
+        ("for episode in range(99)", FOLLOWS, "pass", None),
+        ("while True", FOLLOWS, "if sum(rewards) > 300: break", None),  # by another number
+        ("for episode in range(99)", FOLLOWS, "if steps > 300: print(steps)", None),
+    ],
+)
+def test_a_loop_ends_by_the_number_that_its_rate_follows(rounds: str, rate: str, end: str, line: int | None) -> None:
+    notes = run(PLAYED.format(rounds=rounds, rate=rate, end=end)).notes
+    (found,) = (n.message for n in notes if "sets this learning rate" in n.message)
+    assert ("end the loop in" in found) is (line is not None)
+    assert line is None or "by the same number" in found

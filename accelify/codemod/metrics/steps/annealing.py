@@ -60,7 +60,6 @@ class Annealing:
         """Whether a value is worked out from a counter of steps alone, or a choice from one."""
         rank, parent = self._metrics.ranks.of(node), self._program.parent(node)
         is_chosen = isinstance(parent, ast.IfExp) and parent.test is node
-        parent = self._program.parent(parent) if isinstance(parent, ast.keyword) else parent
-        is_whole = isinstance(parent, ast.Call) and bool(self._program.flow.callees.get(parent))
-        counted = [o for o in rank.of(Mark.STEPS) if o.at is None or not is_whole]  # its function reads the parts
+        is_whole = self._counts.is_passed_whole(node)  # its function reads the parts
+        counted = [o for o in rank.of(Mark.STEPS) if o.at is None or not is_whole]
         return (is_chosen or rank.steps) and any(isinstance(o.node, LOOPS) for o in counted)

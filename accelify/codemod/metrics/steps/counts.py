@@ -131,12 +131,20 @@ class StepCounts:
                     yield from (g for g in given if g is not None)
                 elif isinstance(definition.node, ast.Call):
                     continue  # what a call that changes an object gives is another value
+                elif _is_of_a_part(definition) and self.is_passed_whole(node):
+                    continue  # the function that gets the object reads the attribute
                 elif (value := assigned_to(self.program, definition.node)) is not None:
                     yield value
         else:
             yield from parts(node)
             callees = self.program.flow.callees.get(node, ()) if isinstance(node, ast.Call) else ()
             yield from (value for value in returned(callees) if value is not None)
+
+    def is_passed_whole(self, node: ast.expr) -> bool:
+        """Whether a value is an argument for a function of the project's own."""
+        parent = self.program.parent(node)
+        parent = self.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+        return isinstance(parent, ast.Call) and parent.func is not node and bool(self.program.flow.callees.get(parent))
 
     def _is_beside_count(self, node: ast.expr) -> bool:
         """`args.weight` or `state["model"]`, where `args.steps` or `state["step"]` is what counts in the object."""
@@ -290,6 +298,11 @@ class StepCounts:
             if any(value is not None and self.is_part_of_count(value, depth - 1) for value in values):
                 return True
         return False
+
+
+def _is_of_a_part(definition: Definition) -> bool:
+    """Whether an attribute of an object is set: `args.step = step`, of `args`."""
+    return definition.kind is Kind.IN_PLACE and isinstance(definition.node, ast.Attribute)
 
 
 def _terms(node: ast.expr) -> Iterator[ast.expr]:

@@ -10,7 +10,7 @@ from accelify.codemod.files.nodes import walk
 from accelify.codemod.metrics.facts import Loop
 from accelify.codemod.metrics.rounds import stops
 from accelify.codemod.metrics.steps.counts import StepCounts
-from accelify.codemod.metrics.steps.ranges import is_overlong, is_range, rounds_of
+from accelify.codemod.metrics.steps.ranges import heads, is_overlong, is_range, rounds_of
 from accelify.codemod.semantics.scopes import parts
 from accelify.codemod.training.loops.training import Data
 
@@ -110,9 +110,14 @@ class Limits:
             return False
         if isinstance(loop, ast.While):
             return self.counts.is_at_counts(loop.test)
-        parts = [n for n in walk(loop.iter) if isinstance(n, ast.expr)]
-        counts = any(isinstance(n, ast.Call) and n.args and is_range(self._metrics, n) for n in parts)
-        return counts and loop.iter not in data.sources and not any(map(self.counts.is_count, parts))
+        whole = [*heads(self._metrics, loop.iter)]
+        parts = [n for head in (loop.iter, *whole) for n in walk(head) if isinstance(n, ast.expr)]
+        counts = any(map(self._counts, walk(loop.iter))) or (whole and all(map(self._counts, whole)))
+        return bool(counts) and loop.iter not in data.sources and not any(map(self.counts.is_count, parts))
+
+    def _counts(self, node: ast.AST) -> bool:
+        """`range(n)`"""
+        return isinstance(node, ast.Call) and bool(node.args) and is_range(self._metrics, node)
 
 
 def _ends_with_its_data(loop: ast.AST) -> bool:

@@ -9,7 +9,7 @@ from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.facts import Loop, Metrics
 from accelify.codemod.metrics.ranks.labels import Mark
-from accelify.codemod.metrics.steps.lengths import counts_all
+from accelify.codemod.metrics.steps.lengths import counts_all, given_values
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Constant, Instance, Made, Value, View
 
@@ -48,10 +48,22 @@ def rounds_of(metrics: Metrics, loop: Loop | ast.While) -> ast.expr | None:
             if isinstance(test, ast.Compare) and counted and counted[0] and len(counted) == 2
             else None
         )
-    call = metrics.measured.tracer.inside(loop.iter)
+    counters = [*dict.fromkeys(heads(metrics, loop.iter))]
+    call = counters[0] if len(counters) == 1 else None
     if not isinstance(call, ast.Call) or not is_range(metrics, call) or not call.args:
         return None
     return call.args[min(1, len(call.args) - 1)]
+
+
+def heads(metrics: Metrics, node: ast.expr, seen: frozenset[str] = frozenset()) -> Iterator[ast.expr]:
+    """What a loop may go over, whatever names it and shows its progress: `range(n)` of `bar = tqdm(range(n))`."""
+    inner = metrics.measured.tracer.inside(node)
+    values = [inner.body, inner.orelse] if isinstance(inner, ast.IfExp) else given_values(metrics, inner)
+    name = inner.id if isinstance(inner, ast.Name) else ""
+    if not values:
+        yield inner
+    elif name not in seen:
+        yield from (head for value in values for head in heads(metrics, value, seen | {name} - {""}))
 
 
 def is_range(metrics: Metrics, call: ast.Call) -> bool:

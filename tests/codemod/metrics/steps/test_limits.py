@@ -146,3 +146,22 @@ def test_rounds_of_several_steps_on_a_batch(rounds: str, is_fixed: bool) -> None
     found = Facts(SEVERAL.format(rounds=rounds)).script
     assert bool(found.limits.rounds()) is is_fixed
     assert not found.metrics.reports
+
+
+@pytest.mark.parametrize(
+    ("bar", "is_fixed"),
+    [
+        ("bar = range(100)", True),
+        ("bar = range(1, 100)\nif verbose:\n    bar = tqdm(bar)", True),
+        ("counter = range(100)\nbar = tqdm(counter) if verbose else counter", True),
+        ("bar = tqdm(range(100)) if verbose else loader", False),
+        ("bar = range(100)\nif verbose:\n    bar = itertools.count()", False),
+        ("bar = range(len(loader))", False),
+        ("bar = loader", False),
+    ],
+)
+def test_rounds_of_a_named_bar(bar: str, is_fixed: bool) -> None:
+    made = f"from settings import verbose\nloader = DataLoader(torch.randn(64, 1), batch_size=4)\n{bar}\n"
+    text = SEVERAL.format(rounds="bar").replace("batches = forever(DataLoader(torch.randn(64, 1), batch_size=4))", "")
+    text = text.replace("for _ in bar", f"{made}batches = forever(loader)\nfor _ in bar")
+    assert bool(Facts(text).script.limits.rounds()) is is_fixed

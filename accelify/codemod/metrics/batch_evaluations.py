@@ -26,7 +26,7 @@ from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops.iterables import Iterables
 from accelify.codemod.training.loops.nesting import Nesting
 from accelify.codemod.training.loops.training import Training
-from accelify.codemod.training.losses import without_gradients
+from accelify.codemod.training.losses import all_losses, differentiated, without_gradients
 from accelify.codemod.training.modes import Modes
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.phases import Phase
@@ -109,14 +109,15 @@ class Batchwise:
         )
 
     def _is_learned_from(self, loop: ast.For) -> bool:
-        """Whether a backward pass goes through what a loop leaves, which `reduce` would cut off: a sum of losses."""
+        """Whether a gradient is taken through what a loop leaves, which `reduce` would cut off: a sum of losses."""
         is_cut = without_gradients(self.program, loop) is not None
         return not is_cut and any(self.program.inside(call, loop) for call in self._learned)
 
     @cached_property
     def _learned(self) -> list[ast.Call]:
-        """The calls whose results the losses of the backward passes are made from."""
-        return Origins(self.program, self.roles, self.tracer).learned_through(self.training.backwards)
+        """The calls whose results are made into that of which gradients are taken."""
+        losses = all_losses(self.program, self.training.backwards)
+        return Origins(self.program, self.roles, self.tracer).calls([*losses, *differentiated(self.program)])
 
     def _source(self, loop: ast.For) -> ast.expr | None:
         """The loader that is looped over as a whole: `loader`, `enumerate(loader)`, `tqdm(loader)`."""

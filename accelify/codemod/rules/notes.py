@@ -46,6 +46,7 @@ from accelify.codemod.metrics.steps.places import goes_over_all
 from accelify.codemod.metrics.steps.ranges import overlong_rounds
 from accelify.codemod.metrics.steps.rates import Rates
 from accelify.codemod.metrics.steps.samples import Samples
+from accelify.codemod.metrics.sums.differentiated import Differentiated
 from accelify.codemod.metrics.sums.reductions import bound_in
 from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.preparing.objects.parted_batches import parted_batches
@@ -88,6 +89,10 @@ _OWN_SHARD = "{} covers this process's shard only: reduce or gather it across pr
 _OWN_PLACES = (
     "{} is set for this process's shard only: all other places keep what the array began with, and count in a mean "
     "over it. Use only the places that were set, and reduce or gather these across processes"
+)
+_WITH_GRAPH = (
+    "{} covers this process's shard only, and so do the gradients that are taken of it: average these "
+    '(`{}.reduce(gradients, "mean")`), as what `reduce` gives of {} itself has no gradients'
 )
 _OF_SYSTEM = (
     "each process draws something else here, from the operating system, which no seed repeats: where all processes "
@@ -463,6 +468,7 @@ def _gone_over(script: Script) -> Iterator[Remark]:
 def _own_values(script: Script, noted: Collection[ast.AST]) -> Iterator[Remark]:
     """Values of one process alone that are shown, saved, returned or decided by; `noted` has other notes."""
     is_drawn = any(data.kind == "random" for data in script.training.data)
+    differentiated = Differentiated(script.metrics.measured.chains)
     for report in script.metrics.reports:
         if report.is_of_some_batches and (is_drawn or script.batch_sizes.loaders or script.batch_sizes.loops):
             continue  # said with the batch size, or of what each process draws
@@ -482,6 +488,9 @@ def _own_values(script: Script, noted: Collection[ast.AST]) -> Iterator[Remark]:
         message, tier = _OWN[About.BATCH if report.is_of_some_batches else report.about]
         message = _OWN_PLACES if message is _OWN_SHARD and _fills_an_array(script, report) else message
         message = _pooled(script, report.node) if report.is_pooled else message
+        if report.about is About.SUM and differentiated.is_added_at(report.node):
+            accelerator = script.accelerator(report.node) or "accelerator"
+            message = _WITH_GRAPH.format("{}", accelerator, "{}")
         shows = tuple((script.path(node), node) for node in report.leaves)
         about = _quoted(report.text)
         yield Remark(NAME, script.path(report.node), report.node, message, tier, about=about, shows=shows)

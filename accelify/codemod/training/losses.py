@@ -24,6 +24,7 @@ from accelify.codemod.training.row_means import RowMeans
 _DEPTH = 5
 _TRAINING = worlds_where(Process.MAIN, trains=True)
 AUTOGRAD = "torch.autograd.backward"
+GRADIENTS = "torch.autograd.grad"
 AUTOGRAD_PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph")
 
 
@@ -59,6 +60,13 @@ def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
 def all_losses(program: Program, backwards: Iterable[ast.Call]) -> list[ast.expr]:
     """The losses of some backward passes."""
     return [loss for backward in backwards for loss in losses_of(program, backward)]
+
+
+def differentiated(program: Program) -> Iterator[ast.expr]:
+    """The values of which `torch.autograd.grad` takes gradients."""
+    for call in (c for c in program.calls if GRADIENTS in program.called(c)):
+        yield from call.args[:1]
+        yield from (k.value for k in call.keywords if k.arg == "outputs")
 
 
 def _written(program: Program, listed: ast.expr) -> tuple[ast.expr, ...]:

@@ -130,6 +130,7 @@ class Origins:
         elif isinstance(node, ast.expr):
             value = self.tracer.assigned(node) or getattr(self.program.statement(node), "value", node)
             yield from () if value is None else (value,)  # `rate: float` gives it nothing
+            yield from (node,) if definition.kind is Kind.AUGMENTED else ()  # what it held before
 
     def _is_parameter(self, name: ast.Name) -> bool:
         return any(d.kind is Kind.PARAMETER for d in self.program.once(Chains).definitions(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -915,3 +916,18 @@ for epoch in range(9):
 def test_an_error_of_a_pass_without_gradients_leaves_no_step_out(evaluated: str, is_noted: bool) -> None:
     notes = run(OWN_END.format(evaluated=evaluated)).notes
     assert any("a process that fails here" in n.message for n in notes) is is_noted
+
+
+@pytest.mark.parametrize(
+    ("then", "is_said"),
+    [
+        ("total /= n\nprint(torch.autograd.grad(total, model.weight))", True),
+        ("mean = total / n\nmean.backward()\nprint(model.weight.grad.norm())", False),
+        ("print(total.item() / n)", False),
+    ],
+)
+def test_a_sum_over_a_shard_that_gradients_are_taken_of(then: str, is_said: bool) -> None:
+    add = "total += nn.functional.mse_loss(model(x), y) * len(x)\nn += len(x)\nprint(x)"
+    text = training_script(end=f"total, n = 0.0, 0\nfor x, y in loader:\n{indent(add, '    ')}\n{then}")
+    said = [note.message for note in run(text).notes if "average these" in note.message]
+    assert [each.partition(" covers")[0] for each in said] == (["`total`"] if is_said else [])

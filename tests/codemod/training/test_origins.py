@@ -28,6 +28,7 @@ def origins(text: str) -> set[str]:
         "use(*[each + 1 for each in (x, 2)])",
         "a, b = x.chunk(2)\n    a = a + 1\n    use(a)",
         "part: torch.Tensor\n    part = x[0]\n    use(part)",
+        "total = 0\n    for _ in range(2):\n        total += model(x)\n    total /= 2\n    use(total)",
     ],
 )
 def test_back_to_a_parameter(text: str) -> None:

@@ -14,6 +14,7 @@ from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.ranks.round_methods import RoundMethods
 from accelify.codemod.metrics.rows.trims import Summand
+from accelify.codemod.metrics.sums.differentiated import Differentiated
 from accelify.codemod.metrics.sums.divisors import Divisors
 from accelify.codemod.metrics.sums.uses import Uses
 from accelify.codemod.metrics.sums.zeros import is_table_of_zeros, is_zero
@@ -102,6 +103,7 @@ class Sums:
         self.methods = RoundMethods(chains, ranks.rounds)
         self.uses = Uses(chains, ranks)
         self.divisors = Divisors(chains, ranks, prepared, self.uses, self.asking)
+        self._differentiated = Differentiated(chains)
         self._added: dict[Loop, dict[str, list[Addition]]] = {}
 
     def of(self, loop: Loop) -> list[Reduction]:
@@ -333,7 +335,8 @@ class Sums:
             return None
         inside = self._changes_in(variable, loop, additions)
         anchor = None if inside is None else self._anchor(variable, inside, loop)
-        if anchor is None or inside is None or self._is_trained_on(name, frame):
+        is_trained_on = self._is_trained_on(name, frame) or self._differentiated.holds(additions)
+        if anchor is None or inside is None or is_trained_on:
             return None
         reads = self._reads_after(inside, anchor, loop)
         if reads is None:

@@ -57,7 +57,8 @@ class RowsInTurn:
         for node in self.origins.along(losses_of(self.program, backward), self._is_given):
             if not isinstance(node, ast.Subscript) or not rounds.hold(node) or not self._moves(node, rounds):
                 continue
-            drawing = dict.fromkeys(c for n in self.origins.along([node], self._is_given) for c in self._drawing(n))
+            made = self.origins.along_results([node], self._is_given)
+            drawing = dict.fromkeys(c for n in made for c in self._drawing(n))
             inside = [c for c in drawing if rounds.hold(c)]
             if all(self._is_at_times(c, rounds) for c in inside):
                 yield InTurn(node, tuple(c for c in drawing if c not in inside), tuple(inside))

@@ -35,6 +35,19 @@ for step in range(90):
 UNTIL = "takes the same rows here until they are drawn anew"
 NEVER = "every process has the same rows here"
 ANEW = "rows = rows[torch.randperm(len(rows))]"
+PICK = """\
+def pick(n):
+    places = [np.random.randint(90) for _ in range(n)]
+    return torch.as_tensor(rows[np.asarray(places)])
+"""
+MEMORY = """\
+class Memory:
+    def place(self):
+        return np.random.randint(90)
+    def sample(self, n):
+        places = np.asarray([self.place() for _ in range(n)])
+        return [torch.as_tensor(each) for each in (rows[places], rows[places])]
+"""
 CASES = {
     ("rows = rows[torch.randperm(len(rows))]", "", "x = rows[at : at + 8]", ANEW): UNTIL,
     ("np.random.shuffle(rows)", "", "x = rows[at : at + 8]", ANEW): UNTIL,
@@ -45,6 +58,9 @@ CASES = {
     ("", "order = torch.randperm(len(rows))", "x = rows[order[at : at + 8]]", ""): "",
     ("", "", "x = rows[torch.randint(90, (8,))]", ""): "",
     ("", "", "drawn = torch.rand(90, 1); x = drawn[at : at + 8]", ""): "",
+    (PICK, "", "drawn = pick(90); x = drawn[at : at + 8]", ""): "",
+    (MEMORY, "", "drawn, others = Memory().sample(90); x = drawn[at : at + 8]", ""): "",
+    ("def kept(n):\n    return rows[:n]", "", "taken = kept(90); x = taken[at : at + 8]", ""): NEVER,
 }
 
 

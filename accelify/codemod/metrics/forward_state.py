@@ -125,7 +125,7 @@ def rescaled_rows(metrics: Metrics) -> Iterator[ast.Call]:
 
 def passes_of(program: Program) -> tuple[list[Scope], Set[Scope]]:
     """The classes of modules, and the functions that their forward passes run."""
-    modules = list(filter(program.flow.is_module_class, _classes(program)))
+    modules = list(filter(program.flow.is_module_class, classes(program)))
     forwards = [method for cls in modules if (method := program.flow.method(cls, "forward")) is not None]
     return modules, program.run_from(forwards) & program.reachable
 
@@ -222,8 +222,8 @@ def _is_set_in(metrics: Metrics, loop: ast.AST, name: str, run: Set[Scope]) -> b
 
 def hook_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     """The statements and calls of hooks that keep what gradients or weights are computed with, with its attribute."""
-    program, run = metrics.measured.program, _hooked(metrics)
-    for cls in _classes(program) if run else ():
+    program, run = metrics.measured.program, hooked_functions(metrics)
+    for cls in classes(program) if run else ():
         changes = [c for c in _changes(cls, run) if not isinstance(c[0], ast.AugAssign)]
         taken = _taken_with_gradients(program, cls, run) if changes else set()
         yield from ((node, name) for node, name, given in changes if name in taken and not _are_constants(given))
@@ -231,8 +231,8 @@ def hook_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
 
 def hook_totals(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     """The statements of hooks that add up what other code computes with, with its attribute: `self.ranks += g.abs()`"""
-    program, kinds, run = metrics.measured.program, metrics.measured.chains.kinds, _hooked(metrics)
-    for cls in _classes(program) if run else ():
+    program, kinds, run = metrics.measured.program, metrics.measured.chains.kinds, hooked_functions(metrics)
+    for cls in classes(program) if run else ():
         for node, name, given in _changes(cls, run):
             if not isinstance(node, ast.AugAssign) or all(kinds.of(g) == {"number"} for g in given):  # which count
                 continue
@@ -241,7 +241,7 @@ def hook_totals(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
                 yield node, name
 
 
-def _hooked(metrics: Metrics) -> Set[Scope]:
+def hooked_functions(metrics: Metrics) -> Set[Scope]:
     """The functions that hooks run, where passes are over a rank's own batches."""
     program = metrics.measured.program
     calls = (call for call in program.calls if _adds_hook(call) and program.frame(call) in program.reachable)
@@ -329,7 +329,8 @@ def _is_unread(program: Program, call: ast.Call) -> bool:
     return not any(d.node in targets for r in reads for d in program.definitions(r).definitions(r))
 
 
-def _classes(program: Program) -> Iterator[Scope]:
+def classes(program: Program) -> Iterator[Scope]:
+    """The classes of a program, in the order of the text."""
     scopes = (s for parsed in program.files for s in program.flow.bindings[parsed.path].root.walk())
     return (s for s in scopes if s.kind == "class")
 

@@ -35,7 +35,7 @@ from accelify.codemod.metrics.forward_state import (
     refreshing_passes,
     rescaled_rows,
 )
-from accelify.codemod.metrics.loader_states import loader_states
+from accelify.codemod.metrics.kept_states import loader_states, pass_states
 from accelify.codemod.metrics.own_seeds import own_seeds
 from accelify.codemod.metrics.ranks.own_weights import OwnWeights
 from accelify.codemod.metrics.reports import About, Report
@@ -355,12 +355,17 @@ def _pooled(script: Script, node: ast.AST) -> str:
 
 
 def _kept_by_hooks(script: Script) -> Iterator[Remark]:
-    """What hooks keep for the steps of an optimizer, or add up, a note for each."""
+    """What hooks and operations keep for the steps of an optimizer or later passes, or add up, a note for each."""
     for states, message in (
         (
             hook_totals,
             "a hook adds up `{}` over each process's own batches: reduce it across processes before it is used, or "
             "they go on with different values",
+        ),
+        (
+            pass_states,
+            "`{}` is kept for later passes, each process's from its own batches: average what it is computed from over "
+            'the processes (`accelerator.reduce(..., "mean")`), or they go on with different values',
         ),
         (
             hook_states,

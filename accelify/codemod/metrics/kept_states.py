@@ -1,11 +1,12 @@
-"""What does the code that makes a loader's batches keep of the rows that it has made, and compute later ones with?
+"""What does code that libraries run keep from round to round: that of a loader, of a hook, of an operation of its own?
 
     def __getitem__(self, i):
         self.mean = 0.99 * self.mean + 0.01 * self.rows[i]
         return self.rows[i] - self.mean
 
-A data set, a transform or a collate function of a sharded loader makes the rows of one rank's shard only. What it keeps
-of a row under that row's own number, `self.cache[i] = x`, is right; so is a buffer that it empties again.
+A data set, a transform or a collate function of a sharded loader makes the rows of one rank's shard only, and a hook is
+given what comes of them. What it keeps of a row under that row's own number, `self.cache[i] = x`, is right; so is a
+buffer that it empties again.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.forward_state import classes, hook_states, hook_totals, hooked_functions
 from accelify.codemod.semantics.definitions import Variable
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
@@ -25,17 +27,36 @@ _MAKES_ITEMS = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__
 
 
 def loader_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
-    """The statements and calls that change such a state, each with the name of what it changes."""
-    program, running, functions = metrics.measured.program, metrics.ranks.running, _making_rows(metrics)
+    """Where the code that makes batches changes what later rows are made with, each with the name of that."""
+    return _states(metrics, _making_rows(metrics))
+
+
+def pass_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
+    """Where hooks and operations of the script's own change what they compute with in later passes."""
+    program = metrics.measured.program
+    found = set(hooked_functions(metrics))
+    operations = (cls for cls in classes(program) if any(map(names.is_operation, program.flow.external_bases(cls))))
+    methods_run = [m for cls in operations for name in ("forward", "backward") if (m := cls.method(name)) is not None]
+    found |= program.run_from(methods_run) if metrics.ranks.rounds else set()
+    known = {program.statement(node) for states in (hook_states, hook_totals) for node, _ in states(metrics)}
+    for node, name in _states(metrics, sorted(found, key=lambda f: program.position(f.node))):
+        if program.statement(node) not in known:
+            yield node, name
+
+
+def _states(metrics: Metrics, functions: list[Scope]) -> Iterator[tuple[ast.AST, str]]:
+    """The statements and calls of some functions that change what other statements of them compute with."""
+    program, running = metrics.measured.program, metrics.ranks.running
     nodes = [n for f in functions for statement in f.body for n in ast.walk(statement)]
     emptied = {running.root(holder) for n in nodes if (holder := _emptied(n)) is not None}
     reads = _reads(metrics, nodes)
     for node in nodes:
         target = _updated(node)
         variable = running.root(target) if target is not None else None
-        if target is None or variable is None or variable in emptied or not _is_of_a_row(program, node):
+        if target is None or variable is None or variable in emptied or program.externals(target):  # `np.add(a, b)`
             continue
-        if _outlives(program, target, variable, functions) and reads.get(variable, set()) - {program.statement(node)}:
+        is_kept = _is_of_a_row(program, node) and _outlives(program, target, variable, functions)
+        if is_kept and reads.get(variable, set()) - {program.statement(node)}:
             yield node, ast.unparse(target)
 
 

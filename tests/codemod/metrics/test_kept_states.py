@@ -1,10 +1,10 @@
-"""What the code that makes batches keeps of its rows: source text in, facts out."""
+"""What code that libraries run keeps from round to round: source text in, facts out."""
 
 from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.loader_states import loader_states
+from accelify.codemod.metrics.kept_states import loader_states, pass_states
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
 
@@ -67,6 +67,7 @@ PLAIN = {"scaled": "pass", "item": "pass", "collated": "pass", "data": "Rows()",
         ({"collated": "seen = []\n    seen.append(x)\n    x = torch.cat(seen)"}, []),
         ({"scaled": "self.mean += x", "data": "read()"}, []),  # which no loader runs
         ({"item": "self.mean = x"}, []),
+        ({"item": "x = torch.add(x, self.mean)"}, []),
     ],
 )
 def test_what_later_rows_are_made_with(slots: dict[str, str], found: list[str]) -> None:
@@ -79,3 +80,59 @@ def test_such_a_state_is_noted_where_processes_have_shards(shared: bool) -> None
     text = SCRIPT.format(**PLAIN | {"item": "self.mean = 0.9 * self.mean + 0.1 * x"})
     text = text if shared else text.replace(".backward()", "")
     assert any("later rows are made with `self.mean`" in n.message for n in run(text).notes) is shared
+
+
+PASSES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+stats, norms, mean, features = {{"std": 1.0}}, [], torch.zeros(4), []
+class Center(torch.autograd.Function):
+    mean = torch.zeros(4)
+    @staticmethod
+    def forward(ctx, x):
+        {forward}
+        return x - Center.mean
+    @staticmethod
+    def backward(ctx, g):
+        {backward}
+        return g / stats["std"]
+def hook(module, given, out):
+    {hook}
+    return out / stats["std"]
+def clip(g):
+    {clip}
+    return g * min(1.0, sum(norms) / (1 + len(norms)))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{register}
+for x in DataLoader(rows, batch_size=4):
+    optimizer.zero_grad()
+    out = model(Center.apply(x))
+    {within}
+    (out.mean() + len(features)).backward()
+    optimizer.step()
+"""
+NO_PASSES = {"forward": "pass", "backward": "pass", "hook": "pass", "clip": "pass", "register": "", "within": "pass"}
+HOOKED = {"register": "model.register_forward_hook(hook)"}
+
+
+@pytest.mark.parametrize(
+    ("slots", "found"),
+    [
+        ({"forward": "Center.mean = 0.9 * Center.mean + 0.1 * x.mean(0)"}, ["Center.mean"]),
+        ({"backward": "stats['std'] = 0.9 * stats['std'] + 0.1 * g.std().item()"}, ["stats['std']"]),
+        ({"hook": "stats['std'] += 0.1 * (out.std().item() - stats['std'])"} | HOOKED, ["stats['std']"]),
+        ({"clip": "norms.append(g.norm().item())", "within": "out.register_hook(clip)"}, ["norms"]),
+        ({"hook": "global mean\n    mean = 0.9 * mean + 0.1 * out.mean()\n    out = out - mean"} | HOOKED, ["mean"]),
+        ({"hook": "features.append(out)"} | HOOKED, []),  # which other code reads
+        ({"hook": "stats['std'] += 0.1 * (out.std().item() - stats['std'])"}, []),  # which no pass runs
+        ({"hook": "total = 0\n    total += out.mean()\n    out = out - total"} | HOOKED, []),
+        ({"clip": "norms.append(1.0)", "within": "out.register_hook(clip)"}, []),
+    ],
+)
+def test_what_later_passes_compute_with(slots: dict[str, str], found: list[str]) -> None:
+    text = PASSES.format(**NO_PASSES | slots)
+    assert [name for _, name in pass_states(Facts(text).script.metrics)] == found
+    assert sum("is kept for later passes" in note.message for note in run(text).notes) == len(found)

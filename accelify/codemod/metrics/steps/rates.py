@@ -115,13 +115,24 @@ def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:
     for step in program.calls:
         if isinstance(step.func, ast.Attribute) and step.func.attr == "step":
             for value in filter(metrics.measured.roles.is_scheduler, program.values(step.func.value)):
-                made = [value.node] if isinstance(value, Made) else []
+                made = [value.node] if isinstance(value, Made) and _is_there(metrics, step.func.value, value) else []
                 if isinstance(value, Instance):  # of the project's own class
                     made += [c for c in program.calls if ClassValue(value.cls) in program.values(c.func)]
                 for call in made:
                     if isinstance(call, ast.Call) and conditions.worlds(step):
                         steps.setdefault(call, []).append(step)
     return steps
+
+
+def _is_there(metrics: Metrics, read: ast.expr, made: Made) -> bool:
+    """Whether a variable may still hold what a call has made, and was not bound anew before it is read."""
+    program, tracer = metrics.measured.program, metrics.measured.tracer
+    owner = program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
+    if not isinstance(read, ast.Name) or owner is not program.frame(read):
+        return True
+    writes = tracer.writes(owner, read.id)
+    own = [w for w in writes if isinstance(w, ast.Name) and tracer.assigned(w) is made.node]
+    return not own or any(w in own for w in program.reaching(read, writes))
 
 
 def _given(call: ast.Call) -> list[ast.expr]:

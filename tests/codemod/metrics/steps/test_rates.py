@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from accelify.codemod.metrics.steps.rates import Rates
@@ -41,6 +43,25 @@ def test_schedules_of_the_projects_own_class_that_step_with_each_batch(body: str
     set_up = "scheduler = Warm(optimizer, lambda step: 1 - step / 24)\n"
     found = training(before=own, set_up=set_up, step=STEP + "scheduler.step()\n").script
     assert [text[:5] for text in texts(Rates(found.limits).learning_rates())] == ["Warm("]
+
+
+@pytest.mark.parametrize(
+    ("anew", "found"),
+    [
+        ("scheduler = CosineAnnealingLR(optimizer, 80)", ["CosineAnnealingLR(optimizer, 80)"]),
+        ("del scheduler\nscheduler = CosineAnnealingLR(optimizer, 80)", ["CosineAnnealingLR(optimizer, 80)"]),
+        ("pass", ["StepLR(optimizer, 5)"]),
+        (
+            "if n:\n    scheduler = CosineAnnealingLR(optimizer, 80)",
+            ["StepLR(optimizer, 5)", "CosineAnnealingLR(optimizer, 80)"],
+        ),
+    ],
+)
+def test_a_second_schedule_under_the_name_of_one_that_counts_epochs(anew: str, found: list[str]) -> None:
+    imports = "from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR\nfrom settings import n"
+    again = indent(STEP + "scheduler.step()\n", "    ")
+    slots = {"set_up": "scheduler = StepLR(optimizer, 5)", "end_of_epoch": "scheduler.step()"}
+    assert rates(imports=imports, end=f"{anew}\nfor x, y in loader:\n{again}", **slots) == found
 
 
 BOUNDED = """\

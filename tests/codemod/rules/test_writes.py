@@ -1930,3 +1930,46 @@ def test_a_log_that_a_helper_opens_as_it_is_imported(called: str, is_guarded: bo
     guarded = f"    {APART}\n    {opened}" if is_guarded else opened
     assert f"def opened():\n{guarded}{result}" in after
     assert not [n for r in found.values() for n in r.notes if n.rule == "writes"]
+
+
+IN_FUNCTIONS = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+from transformers import BertModel
+parser = argparse.ArgumentParser()
+parser.add_argument("--out")
+parser.add_argument("--other")
+args = parser.parse_args()
+def train(loader, model, optimizer, out):
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    {write}
+def run():
+    model = BertModel.from_pretrained('base')
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(DataLoader(torch.ones(16, 3), batch_size=2), model, optimizer, {given})
+def test():
+    found = BertModel.from_pretrained(args.out)
+    print(found)
+run()
+test()
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "given", "is_one"),
+    [
+        ("model.save_pretrained(out)", "args.out", True),
+        ("model.save_pretrained(str(out))", "args.out", True),
+        ("model.save_pretrained(args.out)", "args.other", True),
+        ("model.save_pretrained(out)", "args.other", False),
+    ],
+)
+def test_a_wait_in_a_function_for_what_callers_name(write: str, given: str, is_one: bool) -> None:
+    after = run(IN_FUNCTIONS.format(write=write, given=given)).after.decode()
+    assert "is_main_process" in after
+    assert ("wait_for_everyone" in after) is is_one

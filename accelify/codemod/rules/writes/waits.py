@@ -211,13 +211,20 @@ class Waits:
         if self.script.accelerator(read) is not None:
             return [read]
         stored, runs = self.written.stored, is_command(self.script, read)
+        told = {place for path in paths for place in self._told(read, path)}
         before = [w for w, made in written if any(stored.are_alike(path, made) for path in paths)]
+        before += [w for w, made in written if not told.isdisjoint(self._told(w, made))]
         before += [w for w, made in written if runs and self._is_given(read, made)]
         return list(dict.fromkeys(m for write in before for m in stored.meetings(write, read)))
 
     def _is_same(self, path: ast.expr, others: list[ast.expr]) -> bool:
         place = self.written.guarding.uses.place_of
         return any(place(path) == place(other) for other in others)
+
+    def _told(self, call: ast.Call, path: ast.expr) -> Iterator[object]:
+        """Keys of a path that a call uses, and of what its callers give for that: `config.folder` of `keep(folder)`."""
+        uses = self.written.guarding.uses
+        return (uses.place_of(given) for _, given in uses.by_callers(call, path))
 
     def _is_of_a_batch(self, read: ast.Call, writes: list[ast.Call]) -> bool:
         """Whether a round of a loop reads what it wrote, and each process iterates over a shard of its own there."""

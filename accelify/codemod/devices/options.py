@@ -68,7 +68,8 @@ class Cpu:
     def find(self, files: Collection[str], *, by_branch: bool = False) -> CpuSetting | None:
         """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood.
 
-        Several homes must have the same one, but for functions and classes that the named files do not run.
+        Several homes must have the same one, but for functions and classes that the named files do not run, and for
+        homes that none of the script's choices is for.
         by_branch: as `Settings` says.
         """
         run = self.program.run_from(self.program.scope(parsed.tree) for parsed in self.program.named)
@@ -81,6 +82,7 @@ class Cpu:
             # A model that any GPU would get follows the device that its batches are brought to.
             moving = [choice for choice in moving if self._wished(choice)]
         choices = [*named, *moving]
+        homes = [h for h in homes if any(self._concerns(h, choice) for choice in choices)] or homes
         said = self._said(files)
         by_choice = [self._of_home(home, choices, by_branch=by_branch) for home in homes]
         known = _one(by_choice) if choices else []
@@ -118,13 +120,8 @@ class Cpu:
 
     def _of_home(self, home: Scope, choices: list[ast.If | ast.IfExp], *, by_branch: bool) -> CpuSetting | None:
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home, by_branch=by_branch)
-        run = self.program.run_from([home])
         found: dict[str, CpuSetting | None] = {}
-        for choice in choices:
-            frame = self.program.frame(choice)
-            is_elsewhere = len(self.reach.homes) > 1 and frame.module != home.module
-            if frame not in run and (is_elsewhere or self._are_entries(home, frame)):
-                continue
+        for choice in (c for c in choices if self._concerns(home, c)):
             terms = self._wished(choice)
             if not terms and any(self._decides_over(other, choice) for other in choices if other is not choice):
                 continue
@@ -136,6 +133,13 @@ class Cpu:
                 continue  # which GPU it is, once the user wants one
             self._settle(settings, terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
+
+    def _concerns(self, home: Scope, choice: ast.AST) -> bool:
+        """Whether a choice may be for the accelerator of one home: what begins there makes it, or may have done so."""
+        frame = self.program.frame(choice)
+        is_elsewhere = len(self.reach.homes) > 1 and frame.module != home.module
+        is_another = is_elsewhere or self._are_entries(home, frame)
+        return not is_another or frame in self.program.run_from([home])
 
     def _decides_over(self, other: ast.If | ast.IfExp, choice: ast.If | ast.IfExp) -> bool:
         """Whether a choice is inside another, or chose what the other replaces: `if args.cpu: device = "cpu"`."""

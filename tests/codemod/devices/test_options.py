@@ -47,6 +47,67 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     assert (found and found.text) == setting
 
 
+BY_OPTION = """\
+import argparse, torch
+from torch import nn
+from torch.utils.data import DataLoader
+from tune import learn, rows
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--no-cuda", action="store_true")
+    args = parser.parse_args()
+    CHOICE
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    learn(model, DataLoader(rows, batch_size=4), optimizer, device)
+if __name__ == "__main__":
+    main()
+"""
+OTHER_HOME = """\
+import argparse, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+def learn(model, loader, optimizer, device):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def main():
+    model = nn.Linear(4, 1)
+    OTHER
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    learn(model, DataLoader(rows, batch_size=4), optimizer, device)
+if __name__ == "__main__":
+    main()
+"""
+CHOSEN = "device = 'cuda' if torch.cuda.is_available() and not args.no_cuda else 'cpu'"
+PARSED = "args = argparse.ArgumentParser().parse_args()"
+
+
+@pytest.mark.parametrize(
+    ("choice", "other", "settings"),
+    [
+        (CHOSEN, "device = torch.device('cpu')", {"main.py": "args.no_cuda"}),
+        (f"device = torch.device({CHOSEN[9:]})", "device = 'cpu'", {"main.py": "args.no_cuda"}),
+        ("device = 'cpu'\n    if not args.no_cuda: device = 'cuda'", "device = 'cpu'", {"main.py": "args.no_cuda"}),
+        (CHOSEN, f"{PARSED}\n    {CHOSEN}", {"main.py": "args.no_cuda", "tune.py": "args.no_cuda"}),
+        (CHOSEN, f"{PARSED}\n    {CHOSEN.replace('no_cuda', 'host')}", {}),  # one setting cannot be both
+    ],
+)
+def test_a_home_without_a_choice_takes_no_other_s_option_away(
+    choice: str, other: str, settings: dict[str, str]
+) -> None:
+    main, tune = BY_OPTION.replace("CHOICE", choice), OTHER_HOME.replace("OTHER", other)
+    facts = Facts({"main.py": main, "tune.py": tune})
+    facts.named.append(facts.files[1])
+    script = facts.script
+    assert len(script.reach.homes) == 2
+    found = cpu_of(script, {"main.py", "tune.py"})
+    assert {home.module: found.text for home in (found.homes if found is not None else ())} == settings
+
+
 ANY = "torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 
 

@@ -544,10 +544,11 @@ class _Ledger:
         """The parameters that nothing reads any more, each with what may give it something besides the program."""
         gone = _parameters_changed([*self.changes, *self.made])
         for scope, name in self.touched:
-            is_parameter = any(p.arg == name for p in scope.parameters) and (scope.node, name) not in gone
+            given = scope.parameters[1:] if scope.is_method and not scope.is_static else scope.parameters
+            is_parameter = any(p.arg == name for p in given) and (scope.node, name) not in gone
             users = [*self._unknown_givers(scope, name), *self.unpacked_for(scope, name)] if is_parameter else []
             if users and self._all_gone(scope, name):
-                yield scope, name, users
+                yield scope, name, list(dict.fromkeys(users))
 
     def _apart(self, changes: list[Change]) -> Iterator[Change]:
         """Headers over several statements, without those that go, and not over lines that others put between them."""

@@ -477,6 +477,44 @@ def test_a_parameter_that_others_may_give_stays_and_is_named(lent: str) -> None:
     assert [n.message for n in result.notes if "kept for" in n.message] == [message]
 
 
+MOVED = """
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Trainer:
+    def __init__(self, config):
+        self.config = config
+        self.model = nn.Linear(4, 1).to(config.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def move({own}, *args):
+        return (item.to({own}.config.device) for item in args)
+    def train(self, loader):
+        for items in loader:
+            x, y = self.move(*items)
+            self.optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(x), y).backward()
+            self.optimizer.step()
+    def test(self, loader):
+        for items in loader:
+            x, y = self.move(*items)
+            print(nn.functional.mse_loss(self.model(x), y))
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+trainer = Trainer(parser.parse_args())
+trainer.train(loader)
+trainer.test(loader)
+"""
+
+
+@pytest.mark.parametrize("own", ["self", "this"])
+def test_the_object_of_a_method_is_no_parameter_that_is_kept(own: str) -> None:
+    result = run(MOVED.format(own=own))
+    assert "item.to(accelerator.device)" in result.after.decode()
+    assert not [n for n in result.notes if "is kept for" in n.message]
+
+
 def test_a_parameter_of_a_function_whose_calls_are_all_known_goes_though_its_name_is_held() -> None:
     text = migrated(SPREAD.replace("main(data_parallel=False)", "start = main\nstart(data_parallel=False)"))
     assert "data_parallel" not in text

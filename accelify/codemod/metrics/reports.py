@@ -11,7 +11,7 @@ from functools import cache
 from itertools import takewhile
 
 from accelify.codemod.files.nodes import walk
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.metrics.ranks.labels import Given, Mark, Origin
 from accelify.codemod.metrics.ranks.rank import Ranks
@@ -23,7 +23,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.program import COMPREHENSIONS
 from accelify.codemod.semantics.scopes import Scope, names_in, returned
-from accelify.codemod.semantics.values import Element, External, Generated, Instance, ModuleValue, Value
+from accelify.codemod.semantics.values import Element, External, Generated, Instance, Made, ModuleValue, Value
 from accelify.codemod.semantics.visits.first_rounds import set_in_first_round
 from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.origins import Origins
@@ -623,16 +623,28 @@ class Reports:
         is_cut = kinds.of(node) == {"number"} or any(r.has(Trait.LEAVES_GRAPH) for rows in calls for r in rows)
         return is_cut or self._is_of_items(node)
 
-    def _is_of_items(self, node: ast.expr, depth: int = 4) -> bool:
-        """Whether a library computes a value from nothing else than numbers and what a loader yields."""
-        read = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    def _is_of_items(self, node: ast.expr, depth: int = 4, seen: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether a library computes a value from nothing else than numbers, zeros and what a loader yields."""
+        parts = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
+        kept = [n for n in parts if isinstance(n, ast.Attribute) and self._is_kept_tensor(n)]  # `self.mean`
+        read = [*kept, *(n for n in parts if isinstance(n, ast.Name) and all(n is not k.value for k in kept))]
         held = [self.program.values(n) for n in read if self.ranks.chains.kinds.of(n) != {"number"}]
-        known = (Element, External, ModuleValue)
-        if not depth or not all(values and all(isinstance(v, known) for v in values) for values in held):
+        if not depth or not all(values and all(map(self._is_item, values)) for values in held):
             return False
         given = (d for n in read for d in self.ranks.chains.definitions(n) if d.kind is Kind.ASSIGNMENT)
-        made = (assigned_to(self.program, d.node) for d in given)
-        return all(self._is_of_items(value, depth - 1) for value in made if value is not None)
+        made = [v for d in given if (v := assigned_to(self.program, d.node)) is not None and v not in seen]
+        return all(self._is_of_items(value, depth - 1, seen.union(made)) for value in made)
+
+    def _is_item(self, value: Value) -> bool:
+        """Whether a value has no graph: what a loader yields, or a tensor that is made to hold numbers."""
+        if isinstance(value, Made) and names.is_factory(value.name):
+            return "requires_grad" not in ast.unparse(self.program.statement(value.node))
+        return isinstance(value, (Element, External, ModuleValue))
+
+    def _is_kept_tensor(self, node: ast.Attribute) -> bool:
+        """Whether an attribute is one of the object whose method reads it."""
+        variable = self.ranks.chains.variable(node)
+        return variable is not None and variable.scope is not None
 
     def _loop_round(self, node: ast.AST) -> Loop | None:
         """The sharded loop during which a node is run."""

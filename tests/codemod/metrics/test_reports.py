@@ -1555,3 +1555,33 @@ def test_a_meter_that_another_object_shows_before_and_after_it_is_combined() -> 
     lines = result.after.decode().splitlines()
     shown = [at for at, line in enumerate(lines, start=1) if line.strip() == "board.show()"]
     assert f"Values shown for some batches (line {shown[0]}) come" in note
+
+
+STANDARDIZED = """\
+class Norm:
+    def __init__(self):
+        self.n, self.mean, self.seen = 0, {made}, 0
+    def __call__(self, x):
+        for row in x:
+            self.n += 1
+            delta = row - self.mean
+            {change}
+        return x - self.mean
+norm = Norm()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "change", "is_state"),
+    [
+        ("torch.zeros(4)", "self.mean = self.mean + delta / self.n", True),
+        ("torch.zeros(4)", "self.mean += 0.1 * delta", True),
+        ("torch.zeros(4)", "self.mean.add_(delta / self.n)", True),
+        ("torch.zeros(4)", "self.seen = delta", False),
+        ("torch.zeros(4, requires_grad=True)", "self.seen = self.seen + delta.mean()", False),
+    ],
+)
+def test_a_running_mean_of_rows_is_no_sum_of_losses(made: str, change: str, is_state: bool) -> None:
+    text = script(before=STANDARDIZED.format(made=made, change=change)).replace("model(x)", "model(norm(x))")
+    found = Facts(text).script.metrics.reports
+    assert any(r.about in (About.STATE, About.CARRIED) for r in found) is is_state

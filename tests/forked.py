@@ -1,4 +1,4 @@
-"""Run `accelify` in forks of one interpreter that has imported it, which takes longer than most of what it does.
+"""Run `accelify` and ranks in forks of one interpreter that has imported them, which takes longer than what most do.
 
 A fork that has torch takes a quarter of a second, a fifth of what importing torch takes: it is for launches of ranks.
 
@@ -8,6 +8,7 @@ interpreter starts (its imports, its encodings, a stream that is closed) needs o
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import json
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 
 from tests.interpreters import PYTHONPATH, ROOT
 
@@ -35,26 +37,50 @@ def run(
     kind: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a fork of the interpreter that has imported what commands of this kind need: see `IMPORTS`."""
-    server = _server(kind)
-    assert server.stdin is not None
-    assert server.stdout is not None
     with TemporaryDirectory() as temporary:
         streams = [Path(temporary, name) for name in ("stdin", "stdout", "stderr")]
         streams[0].write_bytes(stdin.encode())
         order = {
-            "arguments": arguments,
+            "arguments": ["-m", "accelify", *arguments],
             "folder": str(folder),
             "environment": dict(environment),
             "streams": list(map(str, streams)),
         }
-        print(json.dumps(order), file=server.stdin, flush=True)
-        if not select.select([server.stdout], [], [], LIMIT)[0]:
-            server.kill()
-            _server.cache_clear()
-            raise subprocess.TimeoutExpired(["accelify", *arguments], LIMIT)
-        status = int(server.stdout.readline())
+        (status,) = _run_forks(kind, [order], LIMIT)
         out, err = (path.read_text("utf-8") for path in streams[1:])
         return subprocess.CompletedProcess(["accelify", *arguments], status, out, err)
+
+
+def run_ranks(
+    arguments: Sequence[str], folder: Path, environments: Sequence[Mapping[str, str]], limit: float
+) -> list[tuple[int, str]]:
+    """Run `python ARGUMENTS` as so many ranks at a time; the exit status of each and all that it printed."""
+    with TemporaryDirectory() as temporary:
+        outputs = [Path(temporary, str(rank)) for rank in range(len(environments))]
+        orders = [
+            {
+                "arguments": arguments,
+                "folder": str(folder),
+                "environment": dict(environment),
+                "streams": [os.devnull, str(output), str(output)],
+            }
+            for environment, output in zip(environments, outputs, strict=True)
+        ]
+        statuses = _run_forks("rank", orders, limit)
+        return [(status, output.read_text("utf-8")) for status, output in zip(statuses, outputs, strict=True)]
+
+
+def _run_forks(kind: str, orders: Sequence[Mapping[str, object]], limit: float) -> list[int]:
+    """Have forks run side by side; their exit statuses."""
+    server = _server(kind)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    print(json.dumps(orders), file=server.stdin, flush=True)
+    if not select.select([server.stdout], [], [], limit)[0]:
+        server.kill()
+        _server.cache_clear()
+        raise subprocess.TimeoutExpired(kind, limit)
+    return list(map(int, server.stdout.readline().split()))
 
 
 @functools.cache
@@ -85,35 +111,64 @@ def import_launch() -> None:
     import accelify.runtime.launch.agent  # noqa: F401  after torch, which reads only once how much it may say
 
 
-IMPORTS = {"rewrite": import_rewrite, "launch": import_launch}
+def import_rank() -> None:
+    import torch.distributed.nn.functional
+
+    import accelify.runtime.accelerator  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+IMPORTS = {"rewrite": import_rewrite, "launch": import_launch, "rank": import_rank}
 
 
 def serve(kind: str) -> None:
-    """Fork for each order that comes in, and answer with the exit status."""
+    """Fork for each of the orders that come in together, and answer with the exit statuses."""
     IMPORTS[kind]()
     gc.collect()
     gc.freeze()
     for line in sys.stdin:
-        if (pid := os.fork()) == 0:
-            become(**json.loads(line))
-            return
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        forks = []
+        for order in json.loads(line):
+            if (pid := os.fork()) == 0:
+                if kind == "rank":
+                    begin_rank()
+                become(**order)
+                return
+            forks.append(pid)
+        print(*(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in forks), flush=True)
+
+
+def begin_rank() -> None:
+    """End with the server, and draw other numbers than the other ranks, as a rank of its own would."""
+    import numpy
+
+    from accelify.runtime.launch.bootstrap import die_with
+
+    die_with(os.getppid())
+    numpy.random.seed()
 
 
 def become(arguments: list[str], folder: str, environment: dict[str, str], streams: list[str]) -> None:
-    """Be `python -m accelify`, started there."""
+    """Be `python ARGUMENTS`, started there."""
     for number, path in enumerate(streams):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)  # two streams may share a file
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin = os.fdopen(0, closefd=False)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    sys.path[0] = folder
-    sys.argv[1:] = arguments
-    runpy.run_module("accelify", run_name="__main__", alter_sys=True)
+    program, *sys.argv[1:] = arguments
+    if program == "-m":
+        sys.path[0] = folder
+        module = sys.argv.pop(1)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0], sys.argv[0] = str(Path(program).parent), program
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        vars(main).update(__file__=program, __builtins__=builtins, __spec__=None)
+        exec(compile(Path(program).read_bytes(), program, "exec", dont_inherit=True), vars(main))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run_ranks
 from tests.interpreters import PYTHONPATH
 from tests.ports import free_port
 
@@ -90,6 +91,13 @@ def launch(arguments, processes, cwd=None, limit=WORLD_LIMIT):
             stack.callback(process.kill)
         statuses = [process.wait(timeout=limit) for process in running]
         return list(zip(statuses, map(_all_of, outputs), strict=True))
+
+
+def launch_forked(arguments, processes, cwd):
+    """As `launch`, in forks of an interpreter that has imported the runtime: all ranks hash texts alike."""
+    port = free_port()
+    environments = [environment(rank, processes, port) for rank in range(processes)]
+    return run_ranks(list(map(str, arguments)), cwd, environments, WORLD_LIMIT)
 
 
 def _all_of(output):

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from accelify.runtime import Accelerator, Environment
 from tests.runtime import generators
-from tests.runtime.processes import launch, together
+from tests.runtime.processes import launch_forked, together
 from tests.runtime.training import loader_of, seed, train
 
 KINDS = (
@@ -155,7 +155,7 @@ def counts(*results):
 
 def on_two(folder, runs):
     """What each of these runs gave on both ranks."""
-    done = launch(["-m", "tests.runtime.training", json.dumps({"runs": runs, "out": str(folder)})], 2)
+    done = launch_forked(["-m", "tests.runtime.training", json.dumps({"runs": runs, "out": str(folder)})], 2, folder)
     assert [status for status, _ in done] == [0, 0], done
     return list(zip(*(json.loads(Path(folder, str(rank)).read_text()) for rank in range(2)), strict=True))
 

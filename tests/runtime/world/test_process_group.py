@@ -14,7 +14,7 @@ from accelify.runtime.world import process_group
 from accelify.runtime.world.process_group import choose_device
 from tests.interpreters import ROOT
 from tests.ports import free_port
-from tests.runtime.processes import WORLD_LIMIT, environment, launch
+from tests.runtime.processes import WORLD_LIMIT, environment, launch, launch_forked
 
 TRAIN = """
 import sys
@@ -66,7 +66,7 @@ def test_a_log_that_is_flushed_at_the_end_of_one_rank_waits_for_nobody(end, stat
         "accelerator.is_main_process or sys.exit(0)\n"
         f"sys.stdout = log\n{end}\n"
     )
-    (first, output), (second, nothing) = launch([script], 2, cwd=tmp_path)
+    (first, output), (second, nothing) = launch_forked([script], 2, tmp_path)
     assert (first, second, nothing) == (status, 0, "")
     assert "bye" in output
 
@@ -89,7 +89,7 @@ def test_what_waits_for_a_rank_that_has_left_says_so(tmp_path):
         "    print(error)\n"
         "accelerator.backward(model(torch.ones(1, 1)).sum())\n"
     )
-    (first, _), (second, output) = launch([script], 2, cwd=tmp_path)
+    (first, _), (second, output) = launch_forked([script], 2, tmp_path)
     assert first == 0
     assert second != 0
     for place in ("7 backward", "11 gather number", "14 backward"):
@@ -113,7 +113,7 @@ def test_the_others_learn_how_a_rank_ended(tmp_path):
         "except Exception as error:\n"
         "    print(error)\n"
     )
-    _, output = launch([script], 3, cwd=tmp_path)[0]
+    _, output = launch_forked([script], 3, tmp_path)[0]
     assert "rank 1 has ended; rank 2 failed with ValueError: no such file; rank 0 waits at train.py:11 reduce" in output
     assert "join_uneven_inputs" in output
 
@@ -142,7 +142,7 @@ def test_a_rank_that_never_comes_is_named_by_those_that_wait(tmp_path):
         "    finally:\n"
         "        meet('waited-', '')\n"
     )
-    outputs = [output for _, output in launch([script], 3, cwd=tmp_path)]
+    outputs = [output for _, output in launch_forked([script], 3, tmp_path)]
     assert "rank 1 never came" in outputs[0]
     assert "rank 0 waits at train.py:18 wait_for_everyone; rank 2 waits at train.py:18" in outputs[0]
 
@@ -163,7 +163,7 @@ def test_a_backward_pass_against_another_call_is_reported_long_before_the_timeou
         "    print(error, flush=True)\n"
         "    raise\n"
     )
-    outputs = [output for _, output in launch([script], 2, cwd=tmp_path)]
+    outputs = [output for _, output in launch_forked([script], 2, tmp_path)]
     stories = "rank 0 waits at my train.py:7 backward; rank 1 waits at my train.py:9 gather f32[2]"
     assert any(f"the ranks wait at different calls; {stories}" in output for output in outputs), outputs
     assert all(f"rank {rank} waits at my train.py:" in output for rank, output in enumerate(outputs)), outputs

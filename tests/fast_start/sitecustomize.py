@@ -8,6 +8,8 @@ process that compiles nothing does without. Where the compiler has been imported
 
 `import torch` also registers a thousand kernels that are written in Python, for tensors without data and for the
 compiler: a third of its time. They are registered once something asks for their module, or for those that it imports.
+
+It asks twice for the module of a frame, for which `inspect` looks up the files of all modules: another tenth.
 """
 
 import atexit
@@ -24,7 +26,7 @@ atexit.register(gc.freeze)  # registered first, so the last to be called
 
 
 class LateCompiler(MetaPathFinder):
-    """Finds the two modules of torch with a decorator that imports the compiler."""
+    """Finds the two modules of torch with a decorator that imports the compiler, and one that inspects frames."""
 
     def find_spec(self, name, path, target=None):
         if name not in DECORATORS:
@@ -73,6 +75,18 @@ def _where_imported(compiled, plain):
         return (compiled if "torch._dynamo" in sys.modules else plain)(*args, **kwargs)
 
     return call
+
+
+def find_modules_by_name(inspect):
+    """`inspect`, which asks a frame's variables for the name of its module before it looks for its file."""
+    by_file = inspect.getmodule
+
+    def getmodule(found, _filename=None):
+        name = found.f_globals.get("__name__") if inspect.isframe(found) else None
+        return sys.modules.get(name) or by_file(found, _filename)
+
+    inspect.getmodule = getmodule
+    return inspect
 
 
 class LateKernels(MetaPathFinder):
@@ -129,5 +143,6 @@ USERS = ("torch._decomp", "torch._dynamo", "torch._prims", "torch._refs")
 DECORATORS = {
     "torch._compile": ("_disable_dynamo", disable_where_imported),
     "torch.optim.optimizer": ("_use_grad_for_differentiable", break_where_imported),
+    "torch._library.utils": ("inspect", find_modules_by_name),
 }
 sys.meta_path[:0] = [LateCompiler(), LateKernels()]

@@ -14,8 +14,6 @@ import subprocess
 import sys
 import termios
 
-import pytest
-
 from tests.launch.conftest import PATIENCE, Shell, wait_until
 
 WRITE_DOWN = """
@@ -110,21 +108,6 @@ finally:
     assert (launched.returncode, launched.stdout, launched.stderr) == (0, "left\n", "")
 
 
-def test_two_launches_at_once_do_not_collide(shell: Shell) -> None:
-    shell.script("""
-import os, torch
-import torch.distributed as dist
-dist.init_process_group("gloo")
-total = torch.tensor([float(os.environ["JOB"])])
-dist.all_reduce(total)
-print("sum", int(total.item()))
-dist.destroy_process_group()
-""")
-    jobs = [shell.start("launch", "--cpu", "--num-processes", "2", "train.py", JOB=str(n)) for n in (1, 10)]
-    outputs = [job.communicate(timeout=PATIENCE) for job in jobs]
-    assert [out for out, _ in outputs] == ["sum 2\n", "sum 20\n"], outputs
-
-
 def test_a_module_on_two_ranks(shell: Shell) -> None:
     shell.script("import sys; print(sys.argv[0].endswith('train.py'), sys.argv[1:], __spec__.name)", "package/train.py")
     launched = shell.launch("--num-processes", "2", "-m", "package.train", "--x")
@@ -175,20 +158,7 @@ if os.environ["RANK"] == "1":
     wait_until(lambda: not shell.processes(), "the ranks to be gone")
 
 
-def test_cuda_is_the_ranks_own_gpu_before_there_is_an_accelerator(shell: Shell) -> None:
-    shell.script("""
-import os, torch
-torch.cuda.device_count = lambda: 2
-torch.cuda.set_device = lambda device: open(f"gpu-{os.environ['RANK']}", "w").write(str(device))
-for call, _ in torch.cuda._queued_calls:  # as CUDA's start makes them
-    if "work_on_own_gpu" in call.__qualname__:
-        call()
-""")
-    assert shell.launch("--num-processes", "2", "train.py").returncode == 0
-    assert [(shell.folder / f"gpu-{rank}").read_text() for rank in (0, 1)] == ["0", "1"]
-
-
-def test_ranks_draw_the_same_before_there_is_an_accelerator(shell: Shell) -> None:
+def test_ranks_draw_the_same_on_gpus_of_their_own_before_there_is_an_accelerator(shell: Shell) -> None:
     """Data are split, and sets of texts gone through, before there is an `Accelerator()`; no run is as another."""
     shell.script("""
 import json, os, random
@@ -197,12 +167,18 @@ import numpy, torch
 drawn += [numpy.random.rand(), torch.rand(1).item()]
 random.seed(1), torch.manual_seed(1)
 json.dump([drawn, [random.random(), torch.rand(1).item()]], open(f"drawn-{os.environ['RANK']}.json", "w"))
+torch.cuda.device_count = lambda: 2
+torch.cuda.set_device = lambda device: open(f"gpu-{os.environ['RANK']}", "w").write(str(device))
+for call, _ in torch.cuda._queued_calls:  # as CUDA's start makes them
+    if "work_on_own_gpu" in call.__qualname__:
+        call()
 """)
     runs = []
     for _ in range(2):
         assert shell.launch("--cpu", "--num-processes", "2", "train.py").returncode == 0
         rank_0, rank_1 = (json.loads((shell.folder / f"drawn-{rank}.json").read_text()) for rank in (0, 1))
         assert rank_0 == rank_1
+        assert [(shell.folder / f"gpu-{rank}").read_text() for rank in (0, 1)] == ["0", "1"]
         runs.append(rank_0)
     (first, first_seeded), (second, second_seeded) = runs
     assert first_seeded == second_seeded
@@ -230,17 +206,28 @@ def test_identical_copies_are_warned_of_once(shell: Shell) -> None:
     assert launched.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "join",
-    [
-        "torch.distributed.init_process_group('gloo')",
-        "from accelify.runtime import Accelerator\naccelerator = Accelerator()",
-    ],
-)
-def test_ranks_that_have_joined_are_no_copies(shell: Shell, join: str) -> None:
-    shell.script(ALONE.format(join=join))
-    launched = shell.launch("--cpu", "--num-processes", "2", "train.py")
-    assert (launched.returncode, launched.stderr) == (0, "")
+JOINED = """
+import os
+if os.environ["JOB"] == "1":
+    torch.distributed.init_process_group("gloo")
+else:
+    from accelify.runtime import Accelerator
+    accelerator = Accelerator()
+"""
+SUM = """
+total = torch.tensor([float(os.environ["JOB"])])
+torch.distributed.all_reduce(total)
+print("sum", int(total.item()))
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_launches_at_once_do_not_collide_and_ranks_that_have_joined_are_no_copies(shell: Shell) -> None:
+    shell.script(ALONE.format(join=JOINED) + SUM)
+    jobs = [shell.start("launch", "--cpu", "--num-processes", "2", "train.py", JOB=str(n)) for n in (1, 10)]
+    outputs = [job.communicate(timeout=PATIENCE) for job in jobs]
+    assert outputs == [("sum 2\n", ""), ("sum 20\n", "")]
+    assert [job.returncode for job in jobs] == [0, 0]
 
 
 def test_one_process_is_no_copy(shell: Shell) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests import scripts
+from tests import forked, scripts
 from tests.interpreters import PYTHONPATH
 from tests.scripts import FIXTURES, MAIN
 
 LIMIT = 600  # seconds; only a deadlock ever takes so long
 ATTEMPTS = 10
+VARIABLES = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PYTHONPATH}
 
 
 def start_by_hand(folder: Path, *command: str) -> str:
@@ -30,16 +31,23 @@ def start_by_hand(folder: Path, *command: str) -> str:
 
 
 def start(folder: Path, *command: str) -> str:
-    variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env={**os.environ, **variables},
+        env={**os.environ, **VARIABLES},
         capture_output=True,
         text=True,
         timeout=LIMIT,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def launch(folder: Path, processes: str) -> str:
+    """Run the script as so many ranks; the launcher is forked from one that has torch."""
+    command = ("launch", "--cpu", "--num-processes", processes, MAIN)
+    done = forked.run("launch", command, folder, {**os.environ, **VARIABLES})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -52,8 +60,7 @@ def both(name: str, folder: Path, processes: str, *command: str) -> tuple[str, s
     _, after = scripts.rewrite(migrated, before)
     scripts.write(migrated, after)
     wanted = start_by_hand(by_hand, *command)
-    launched = ("-m", "accelify", "launch", "--cpu", "--num-processes", processes)
-    printed = start(migrated, *(launched if processes != "1" else ()), MAIN)
+    printed = start(migrated, MAIN) if processes == "1" else launch(migrated, processes)
     ours, theirs = torch.load(migrated / "model.pt"), torch.load(by_hand / "model.pt")
     assert ours.keys() == theirs.keys()
     for key, value in theirs.items():

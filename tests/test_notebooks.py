@@ -12,6 +12,7 @@ import pytest
 
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_together
+from tests import forked
 from tests.codemod.notebooks import CELLS, content, sources, written
 from tests.kernels import execute, nbformat
 
@@ -36,6 +37,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def accelify(*arguments: str) -> subprocess.CompletedProcess[str]:
+    if arguments[0] == "rewrite":
+        return forked.accelify(*arguments)
     return subprocess.run([sys.executable, "-m", "accelify", *arguments], capture_output=True, text=True)
 
 

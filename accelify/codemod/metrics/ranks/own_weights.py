@@ -72,9 +72,10 @@ class OwnWeights:
             yield from (v.owner for v in held if isinstance(v, (Parameters, Member)))
 
     def _is_asked(self, node: ast.AST) -> bool:
-        """Whether a node may be such a change, outside of forward passes."""
+        """Whether a node may be such a change, outside of forward passes and of what makes a module."""
         is_change = isinstance(node, ast.Call) or isinstance(getattr(node, "ctx", None), ast.Store)
-        if not is_change or not self.program.is_run(node) or self.program.frame(node) in self.run:
+        frame = self.program.frame(node) if is_change else None
+        if frame is None or not self.program.is_run(node) or frame in self.run or frame.name == "__init__":
             return False
         return self.program.statement(node) not in self.reported
 

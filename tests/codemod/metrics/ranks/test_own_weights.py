@@ -90,6 +90,14 @@ def test_a_method_that_a_batch_runs(kept: str, found: list[str]) -> None:
     assert [ast.unparse(tensor) for _, tensor in set_by_hand(kept=kept)[1]] == found
 
 
+def test_what_a_module_is_made_with_is_not_set_by_hand() -> None:
+    made = "class Gate(nn.Module):\n    def __init__(self, by):\n        super().__init__()\n"
+    made += "        self.weight = nn.Parameter(torch.ones(1))\n        self.weight.data.fill_(by)\n"
+    made += "class Memory(nn.Module):"
+    text = SCRIPT.replace("class Memory(nn.Module):", made).format(batch="Gate(loss.item())", kept="pass")
+    assert not list(OwnWeights(Facts(text).script.metrics).find())
+
+
 @pytest.mark.parametrize(
     ("batch", "agrees", "is_drawn"),
     [

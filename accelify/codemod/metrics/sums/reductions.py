@@ -219,8 +219,16 @@ class Sums:
                 continue
             reads = [r for d in inside for r in facts.uses(d) if not self.program.in_rounds(r, loop)]
             is_free = not any(self.may_be_during(r, loop) for r in reads) and not self._is_trained_on(name, frame)
-            if reads and is_free and self._are_averages(inside, loop):
+            is_mixed = any(self._takes_of_loop(d, {n.id for n in stored} - {name}) for d in inside)
+            if reads and is_free and is_mixed and self._are_averages(inside, loop):
                 yield name, "mean"
+
+    def _takes_of_loop(self, definition: Definition, stored: Collection[str]) -> bool:
+        """Whether a variable is mixed with what a loop sets: `rate = rate / 10` goes the same way in all processes."""
+        value = getattr(self.program.statement(definition.node), "value", None)
+        parts = list(walk(value)) if isinstance(value, ast.expr) else []
+        is_set = any(isinstance(n, ast.Call) or (isinstance(n, ast.Name) and n.id in stored) for n in parts)
+        return is_set or any(self.ranks.is_own(n) for n in parts if isinstance(n, ast.Attribute))
 
     def _is_number_of_all(self, value: ast.expr | None) -> bool:
         """Whether a value is the same on all processes, and not `None`, which cannot be reduced."""

@@ -487,8 +487,8 @@ class Trainer:
         self.config = config
         self.model = nn.Linear(4, 1).to(config.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-    def move({own}, *args):
-        return (item.to({own}.config.device) for item in args)
+    def move({parameters}):
+        return [item.to(self.config.device) for item in ({items})]
     def train(self, loader):
         for items in loader:
             x, y = self.move(*items)
@@ -508,9 +508,9 @@ trainer.test(loader)
 """
 
 
-@pytest.mark.parametrize("own", ["self", "this"])
-def test_the_object_of_a_method_is_no_parameter_that_is_kept(own: str) -> None:
-    result = run(MOVED.format(own=own))
+@pytest.mark.parametrize(("parameters", "items"), [("self, *args", "args"), ("self, x, y", "x, y")])
+def test_the_object_of_a_method_is_no_parameter_that_is_kept(parameters: str, items: str) -> None:
+    result = run(MOVED.format(parameters=parameters, items=items))
     assert "item.to(accelerator.device)" in result.after.decode()
     assert not [n for n in result.notes if "is kept for" in n.message]
 

@@ -683,7 +683,7 @@ OTHER_OPTION = "device = torch.device('cpu' if args.force_cpu else 'cuda')\n"
         (OPTION_OF_ALL.replace("use", "is_wanted"), "pass", ["Accelerator(cpu=args.no_cuda)"] * 2),
         (OTHER_OPTION, "pass", [KEPT] * 2),
         ("", f"args = parse()\nprint(args)\n{OTHER_OPTION}", [KEPT] * 2),
-        ("device = torch.device('cuda')", "pass", ["Accelerator(cpu=args.no_cuda)", KEPT]),
+        ("device = torch.device('cuda')", "pass", ["Accelerator(cpu=args.no_cuda)", "Accelerator()"]),
     ],
 )
 def test_scripts_that_import_each_other_keep_their_options_or_are_reported(

@@ -46,8 +46,14 @@ class RunningStatistics(Finder):
             loops = set(flow.loops_round(backward))
             for call in self.program.calls_in(self.program.frame(backward)):
                 is_in_step = is_plain(call.func) and loops.issubset(flow.loops_round(call))
-                if is_in_step and any(map(self.roles.is_model, self.program.values(call.func))):
+                is_model = any(map(self.roles.is_model, self.program.values(call.func)))
+                if is_in_step and is_model and not self._is_of_expression(call.func):
                     yield call
+
+    def _is_of_expression(self, model: ast.expr) -> bool:
+        """Whether a name is bound within an expression, where nothing can be prepared: `[f(x) for f in heads]`."""
+        owners = (self.program.scope(n).owner(n.id) for n in ast.walk(model) if isinstance(n, ast.Name))
+        return any(owner is not None and owner.kind in ("comprehension", "lambda") for owner in owners)
 
     def _is_evaluating(self, site: ast.Call, model: ast.expr, depth: int = 3) -> bool:
         """Whether a model has been set to evaluate whenever a place is reached: a new one is in training mode."""

@@ -124,3 +124,31 @@ def test_no_model_is_prepared_for_statistics_that_it_does_not_keep() -> None:
     code = facts.program, facts.roles, facts.tracer
     RunningStatistics(*code, facts.training, Bindings(*code), found).add_switching()
     assert not found.items
+
+
+HEADS = """\
+encoder = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+heads = [nn.Sequential(nn.BatchNorm1d(4)), nn.Sequential(nn.BatchNorm1d(4))]
+"""
+JOINT = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()"
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        "outputs = [model(head(x)) for head in heads]",
+        "outputs = list(model(head(x)) for head in heads)",
+        "outputs = list(map(lambda head: model(head(x)), heads))",
+        "outputs = [*{i: model(head(x)) for i, head in enumerate(heads)}.values()]",
+    ],
+)
+def test_a_name_within_an_expression_is_no_model_to_prepare(runs: str) -> None:
+    step = f"{runs}\nloss = sum(nn.functional.mse_loss(o, y) for o in outputs)\n{JOINT}"
+    facts = training(before=HEADS, step=step, end="for head in heads:\n    head.eval()\n    print(head(rows))")
+    assert "head" not in [i.text for i in facts.script.preparation.items]
+
+
+def test_a_name_of_its_own_that_runs_in_a_comprehension_is_prepared() -> None:
+    step = f"outputs = [model(encoder(x)) for _ in range(2)]\nloss = nn.functional.mse_loss(outputs[0], y)\n{JOINT}"
+    facts = training(before=HEADS, step=step, end="encoder.eval()\nprint(encoder(rows))")
+    assert "encoder" in [i.text for i in facts.script.preparation.items]

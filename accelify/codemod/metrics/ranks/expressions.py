@@ -407,7 +407,8 @@ class Expressions(Functions):
                 ast.Dict([ast.Constant(k.arg) for k in call.keywords], [k.value for k in call.keywords])
             )
         rows = self.chains.kinds.called(call)
-        if rows and not (call.args or call.keywords) and all(row.has(Trait.ASKED_ALONE) for row in rows):
+        functions = [row for row in rows or () if not row.has(Trait.ATTRIBUTE)]  # what is read only is not called
+        if functions and not (call.args or call.keywords) and all(f.has(Trait.ASKED_ALONE) for f in functions):
             return NONE
         labels = self._state_of(callees, position) | self.draws.by_model(call, callees)
         method = self.chains.kinds.method(call)

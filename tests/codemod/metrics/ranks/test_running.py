@@ -125,6 +125,14 @@ def test_a_constant_that_a_loss_moves_to_its_inputs_is_no_state(moved: str, is_r
     assert bool(facts.script.metrics.ranks.of(facts["loss_of(model(x), y)"]).of(Mark.STEPS, Mark.RUNNING)) is is_running
 
 
+@pytest.mark.parametrize("given", ["model(x)", "model(x) if len(x) > 1 else x", "x"])
+@pytest.mark.parametrize(("asked", "is_own"), [("out.data.type()", False), ("out.data.sum()", True)])
+def test_the_type_of_what_may_be_a_tensor_is_the_same_in_all_processes(given: str, asked: str, is_own: bool) -> None:
+    moved = f"if {asked} != self.weight.type():\n            self.weight = self.weight.type_as(out)"
+    facts = Facts(MOVED.format(moved=moved).replace("loss_of(model(x), y)", f"loss_of({given}, y)"))
+    assert facts.script.metrics.ranks.is_own(facts[asked]) is is_own
+
+
 @pytest.mark.parametrize(
     ("defined", "change", "call", "is_running"),
     [

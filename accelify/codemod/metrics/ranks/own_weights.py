@@ -15,6 +15,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from accelify.codemod.libraries import methods
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.forward_state import buffer_names, kept_names, passes_of
 from accelify.codemod.metrics.ranks.labels import Mark
@@ -39,7 +40,7 @@ class OwnWeights:
         """The targets and calls by which tensors of modules are set, each with the tensor."""
         for node in (n for parsed in self.program.files for n in parsed.nodes if self._is_asked(n)):
             for changed, given in self._changes(node):
-                tensor = self._tensor(changed)
+                tensor = changed if self._loads(node, changed) else self._tensor(changed)
                 if tensor is not None and self._is_own(node, given):
                     yield node, tensor
                     break
@@ -65,7 +66,9 @@ class OwnWeights:
 
     def _owners(self, tensor: ast.expr) -> Iterator[Value]:
         """The modules that a tensor may be one of."""
-        if isinstance(tensor, ast.Attribute):
+        if self._is_module(tensor):
+            yield from (v for v in self.program.values(tensor) if v != Constant(None))
+        elif isinstance(tensor, ast.Attribute):
             yield from (v for v in self.program.values(tensor.value) if not isinstance(v, Constant))
         else:
             held = self._held(tensor) if isinstance(tensor, ast.Name) else ()
@@ -94,6 +97,15 @@ class OwnWeights:
             if value is not None:
                 yield node, [value, *_keys(node)]
 
+    def _loads(self, node: ast.AST, changed: ast.expr) -> bool:
+        """Whether a call gives all tensors of a module other values: `net.load_state_dict(best)`."""
+        rows = self.ranks.chains.kinds.called(node) or () if isinstance(node, ast.Call) else ()
+        return any(row.has(Trait.REPLACES) for row in rows) and self._is_module(changed)
+
+    def _is_module(self, node: ast.expr) -> bool:
+        held = [v for v in self.program.values(node) if v != Constant(None)]
+        return bool(held) and all(map(self.roles.is_module, held))
+
     def _is_own(self, node: ast.AST, given: list[ast.expr]) -> bool:
         """Whether a rank's own values are written, or decide whether anything is."""
         tests = (branching.test for branching, _ in self.program.branches_round(node))
@@ -116,7 +128,8 @@ class OwnWeights:
         if isinstance(node, ast.Attribute) and not methods.is_view(node.attr):
             held = self.program.values(node.value)
             return any(self._has(v, node.attr) for v in held)
-        values = self._held(node) if isinstance(node, ast.Name) else ()
+        is_named = isinstance(node, ast.Call) and "getattr" in self.program.called(node)
+        values = self._held(node) if isinstance(node, ast.Name) else self.program.values(node) if is_named else ()
         return any(isinstance(v, Parameters) or (isinstance(v, Member) and self._has(v.owner, v.name)) for v in values)
 
     def _held(self, name: ast.Name) -> Collection[Value]:

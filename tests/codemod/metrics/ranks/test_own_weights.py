@@ -62,6 +62,11 @@ def set_by_hand(batch: str = "pass", kept: str = "pass") -> tuple[OwnWeights, li
         ("memory.bank.weight.data[y] = 0.5", ["memory.bank.weight"]),
         ("memory.scale.copy_(loss.detach())", ["memory.scale"]),
         ("fill(gate, loss.item())", ["p"]),
+        ("gate.load_state_dict({'weight': loss.detach().view(1, 1), 'bias': torch.zeros(1)})", ["gate"]),
+        ("if loss.item() < 0.1: model.load_state_dict(memory.state_dict())", ["model"]),
+        ("getattr(memory, 'scale').fill_(loss.item())", ["getattr(memory, 'scale')"]),
+        ("memory.load_state_dict(torch.load('memory.pt'))", []),
+        ("gate.load_state_dict(gate.state_dict())", []),
         ("for p in model.parameters(): p.data.clamp_(-1, 1)", []),
         ("for p in model.parameters():\n    p.grad.mul_(0.5)\n    p.data.sub_(p.grad)", []),
         ("for p, q in zip(gate.parameters(), model.parameters()): p.data.mul_(0.9).add_(q.data)", []),
@@ -106,6 +111,8 @@ def test_what_a_module_is_made_with_is_not_set_by_hand() -> None:
         ("for p in model.parameters(): p.data.add_(torch.randn_like(p) * loss.item())", True, False),
         ("for p in gate.parameters(): p.data.add_(torch.randn_like(p))", False, True),
         ("memory.scale.fill_(loss.item())", False, False),
+        ("if loss.item() < 0.1: model.load_state_dict(torch.load('model.pt'))", True, False),
+        ("if loss.item() < 0.1: gate.load_state_dict(torch.load('gate.pt'))", False, False),
     ],
 )
 def test_which_ranks_get_those_of_rank_0(batch: str, agrees: bool, is_drawn: bool) -> None:

@@ -12,6 +12,7 @@ from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Role, Row, Rows, Trait
 from accelify.codemod.preparing.objects.preparation import Preparation
 from accelify.codemod.preparing.parallel_wrappers import wrapper_names
+from accelify.codemod.preparing.placing import gpu_choices
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions
@@ -82,6 +83,8 @@ def batch_sizes_of(
 def parallel_models(program: Program, training: Training) -> tuple[ast.Call, ...]:
     """The calls of `DataParallel` in training's runs: each divides a batch between the GPUs of one process."""
     first = leading(program, training)
+    if any(_shows_one_gpu(program, node) for node in gpu_choices(program)):
+        return ()
     return tuple(
         call
         for call in program.calls
@@ -91,6 +94,15 @@ def parallel_models(program: Program, training: Training) -> tuple[ast.Call, ...
         and not _is_for_one_device(program, call)
         and (program.frame(call).root in first or not _is_in_main_block(program, call))
     )
+
+
+def _shows_one_gpu(program: Program, node: ast.AST) -> bool:
+    """Whether a script always lets its process see a single GPU: `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`."""
+    statement = program.statement(node)
+    value = statement.value if isinstance(statement, ast.Assign) and isinstance(node, ast.Subscript) else None
+    is_always = program.frame(node).kind == "module" and not any(program.branches_round(node))
+    is_named = program.path(node) in {parsed.path for parsed in program.named}
+    return is_always and is_named and isinstance(value, ast.Constant) and str(value.value).isdigit()
 
 
 def _is_in_main_block(program: Program, node: ast.AST) -> bool:

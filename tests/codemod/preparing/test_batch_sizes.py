@@ -162,6 +162,26 @@ def test_data_parallel_on_some_devices_divides_a_batch(ids: str) -> None:
     assert texts(parallel_models(facts.program, facts.script.training)) == ["nn.DataParallel(model, ids)"]
 
 
+VISIBLE = "os.environ['CUDA_VISIBLE_DEVICES']"
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_divided"),
+    [
+        (f"{VISIBLE} = '0'", False),
+        (f"{VISIBLE} = '1'", False),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = str('3')", True),  # not followed
+        (f"{VISIBLE} = '0,1'", True),
+        (f"if os.environ.get('A'): {VISIBLE} = '0'", True),
+        (f"def one():\n    {VISIBLE} = '0'", True),
+    ],
+)
+def test_data_parallel_on_the_one_gpu_that_is_seen_divides_none(seen: str, is_divided: bool) -> None:
+    wrapped = "if torch.cuda.device_count() > 1: model = nn.DataParallel(model)"
+    facts = Facts(script(imports="import os", before=seen, model=wrapped))
+    assert bool(parallel_models(facts.program, facts.script.training)) is is_divided
+
+
 def test_distributed_data_parallel_divides_none() -> None:
     facts = Facts(script(model="model = nn.parallel.DistributedDataParallel(model)"))
     assert not parallel_models(facts.program, facts.script.training)

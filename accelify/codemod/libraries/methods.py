@@ -13,7 +13,7 @@ from accelify.codemod.libraries.row import SHOWN, Device, Effect, Row, Rows, Sam
 
 _CONTAINERS = ("list", "dict", "set", "deque", "queue", "counter", "module", "container", "optimizer", "transform")
 _PLOTS = ("figure", "axes", "animation")
-_TRAINS_NOTHING = ("module", "tensor", "array", "dict", "list", "string")  # by any of its methods, but `train`
+_TRAINS_NOTHING = ("module", "tensor", "ndarray", "dict", "list", "string")  # by any of its methods, but `train`
 _OPERATORS: dict[str, ast.operator] = {
     **dict.fromkeys(("add",), ast.Add()),
     **dict.fromkeys(("sub", "subtract"), ast.Sub()),

@@ -36,8 +36,8 @@ def pass_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
     program = metrics.measured.program
     found = set(hooked_functions(metrics))
     operations = (cls for cls in classes(program) if any(map(names.is_operation, program.flow.external_bases(cls))))
-    methods_run = [m for cls in operations for name in ("forward", "backward") if (m := cls.method(name)) is not None]
-    found |= program.run_from(methods_run) if metrics.ranks.rounds else set()
+    passes = (m for cls in operations for m in (cls.method("forward"), cls.method("backward")))
+    found |= program.run_from(m for m in passes if m is not None) if metrics.ranks.rounds else set()
     known = {program.statement(node) for states in (hook_states, hook_totals) for node, _ in states(metrics)}
     for node, name in _states(metrics, sorted(found, key=lambda f: program.position(f.node))):
         if program.statement(node) not in known:

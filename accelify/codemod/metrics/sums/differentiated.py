@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import methods
+from accelify.codemod.libraries.kinds import IMMUTABLE
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.rows.trims import rows_of
 from accelify.codemod.metrics.updates import Addition, addition
@@ -19,7 +20,7 @@ from accelify.codemod.training.losses import differentiated, is_by_function, wit
 from accelify.codemod.training.origins import Origins
 from accelify.codemod.training.roles import Roles
 
-_WITHOUT_GRAPH = frozenset("number string bytes none dtype size device ndarray".split())
+_WITHOUT_GRAPH = IMMUTABLE | {"ndarray"}
 
 
 class Differentiated:

@@ -85,6 +85,11 @@ class Script:
         """Whether one process can give all others what it decides or draws."""
         return self.options.runtime.has("broadcast_object_list") and not (self.is_by_hand or self.run.ends_apart)
 
+    @property
+    def divides_batches(self) -> bool:
+        """Whether the processes divide all batches, so that each has some rows of every one."""
+        return self.options.keep_global_batch and not self.preparation.sharded
+
     def path(self, node: ast.AST) -> str:
         """The file that a node stands in."""
         return self.program.path(node)

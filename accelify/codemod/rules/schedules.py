@@ -126,7 +126,7 @@ def _counted(script: Script) -> Iterator[Remark]:
     """Schedules that count steps, where an epoch has fewer of them than in one process."""
     if script.is_by_hand:
         return
-    if script.options.keep_global_batch and not script.preparation.sharded:
+    if script.divides_batches:
         yield from _counted_in_rows(script)
         return
     keep = "".join(f" (`{text}` is 1/N already)" for text in _lengths(script)[:1])

@@ -205,6 +205,12 @@ def is_view(name: str) -> bool:
 
 
 @cache
+def gives_view(name: str) -> bool:
+    """Methods of a tensor that give the tensor itself, or its memory in another shape: `view`, `detach`."""
+    return _row_has(table.member("tensor", name), Trait.VIEW) and not is_attribute(name)
+
+
+@cache
 def keeps_memory(name: str) -> bool:
     """Members of a tensor that give the tensor itself, or another in its memory, on the CPU: `data`, `view`, `cpu`."""
     row = table.member("tensor", name)
@@ -314,6 +320,11 @@ def gives_state(name: str) -> bool:
     row = table.member("module", name)
     is_given = row is not None and row.returns in ("state", "iterator")
     return is_given and row is not None and row.traits.isdisjoint({Trait.PARTS, Trait.PARAMETERS})
+
+
+def gives_tensor(name: str) -> bool:
+    """Methods of a module that give one of its tensors: `get_parameter`, `get_buffer`."""
+    return _row_has(table.member("module", name), Trait.VIEW)
 
 
 def computes(name: str) -> bool:

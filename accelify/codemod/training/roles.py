@@ -233,7 +233,7 @@ class Roles:
                 owner = self.container(value.owner)
                 found |= set() if self.learns_from_arrays(owner) else {owner}
             elif isinstance(value, Element):
-                found |= self._asked_for_parts(value.owner)
+                found |= self.asked_for_parts(value.owner)
             elif depth and isinstance(value, Generated):
                 found |= self.parameter_owners(frozenset(self.flow.elements(value)), depth - 1)
             elif depth and isinstance(value, (Collection, View)):
@@ -246,7 +246,7 @@ class Roles:
             model = model.owner
         return model
 
-    def _asked_for_parts(self, value: Value) -> set[Value]:
+    def asked_for_parts(self, value: Value) -> set[Value]:
         """The networks of which a call gives the parts: `model.modules()`; `m.weight` is a part of what it gives."""
         function = value.node.func if isinstance(value, Made) and isinstance(value.node, ast.Call) else None
         if not isinstance(function, ast.Attribute) or not methods.gives_parts(function.attr):
@@ -258,7 +258,7 @@ class Roles:
         found, queue = {model}, [model]
         while queue:
             part = queue.pop()
-            asked = self._asked_for_parts(part.owner) if isinstance(part, (Element, Member)) else set()
+            asked = self.asked_for_parts(part.owner) if isinstance(part, (Element, Member)) else set()
             owned = {self.container(part)} | asked
             queue.extend(new := (self._holders.get(part, set()) | owned) - found)
             found |= new

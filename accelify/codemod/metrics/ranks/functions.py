@@ -80,6 +80,8 @@ class Functions(Solver):
             given = self.chains.given(call, key.scope, key.name)
             labels = self._resolved(self._passed(call, key.scope, key.name))
             found |= self._without_count(labels) if given is not None and self._is_object(given) else labels
+        default = key.scope.defaults.get(key.name) if not self.program.calls_of(key.scope) else None
+        found |= self._of(default) if default is not None else NONE  # a library calls it: `net.apply(reset)`
         for call in self.program.flow.run_inside_by.get(key.scope, ()):  # by a container that is given this
             found |= self._resolved(self._without_place(self._all([*call.args, *call.keywords])))
         return found

@@ -48,6 +48,33 @@ def test_what_was_saved_is_handled_by_the_process_that_saved_it(line: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("shutil.copy(path, 'best.pt'); use(1)", (guarded("shutil.copy(path, 'best.pt')"), "use(1)")),
+        ("use(1); os.remove(path)", ("use(1)", guarded("os.remove(path)"))),
+        (
+            "best = 1; os.rename(path, 'a'); os.remove('a'); use(1)  # kept",
+            ("best = 1", guarded("os.rename(path, 'a')", "os.remove('a')"), "use(1)  # kept"),
+        ),
+        ("while best > 5: best -= 1; os.remove(path)", ("while best > 5:", "best -= 1", guarded("os.remove(path)"))),
+        ("while best: os.remove(best.pop(0))", ("while best:", "removed = best.pop(0)", guarded("os.remove(removed)"))),
+        (
+            "try: os.remove(path)\nexcept OSError: best = 1",
+            ("try:", guarded("os.remove(path)"), "except OSError: best = 1"),
+        ),
+    ],
+)
+def test_what_was_saved_is_handled_so_on_a_line_with_what_is_for_all(line: str, after: tuple[str, ...]) -> None:
+    lines = end(f"best = []\n{SAVED}{line}\nprint(best)").partition("path)\n")[2].split("\n")
+    assert [text.strip() for text in lines] == [*(t.strip() for text in after for t in text.split("\n")), "print(best)"]
+
+
+@pytest.mark.parametrize("line", ["best = 1; use(path)", "while use(): best = 1; use(best)"])
+def test_a_line_that_writes_nothing_stays_as_it_is(line: str) -> None:
+    assert end(f"{SAVED}{line}").endswith(line)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "shutil.copytree('src', 'code', ignore=shutil.ignore_patterns('*.pyc'))",

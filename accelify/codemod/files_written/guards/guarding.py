@@ -346,24 +346,23 @@ class Guarding:
 
     def _runs(self, block: list[ast.stmt]) -> Iterator[Run]:
         current: list[ast.stmt] = []
-        for line in self._lines(block):
-            if self.program.parsed(line[0]).begins_cell(line[0]):
+        for statement in block:
+            if self.program.parsed(statement).begins_cell(statement):
                 yield from self._trimmed(current)
                 current = []
-            is_alone = all(self.cached.is_for_one(s) and self._may_be_run(s) for s in line)
-            if is_alone and self._is_known(line):
-                current.extend(line)
+            if self.cached.is_for_one(statement) and self._may_be_run(statement) and self._is_known(statement):
+                current.append(statement)
                 continue
             yield from self._trimmed(current)
             current = []
         yield from self._trimmed(current)
 
-    def _is_known(self, line: list[ast.stmt]) -> bool:
-        """Whether the process is known at some statements and, unless they write nothing but logs, can wait there."""
-        if self.alone.accelerator(line[0]) or self.asking.holds(line[0]):
+    def _is_known(self, statement: ast.stmt) -> bool:
+        """Whether the process is known at a statement and, unless this writes nothing but logs, can wait there."""
+        if self.alone.accelerator(statement) or self.asking.holds(statement):
             return True
-        calls = (n for s in line for n in walk(s) if isinstance(n, ast.Call))
-        return self.asking.tells_rank(line[0]) and all(self._opens_log(c) for c in calls if self.alone.writes(c))
+        calls = (n for n in walk(statement) if isinstance(n, ast.Call))
+        return self.asking.tells_rank(statement) and all(self._opens_log(c) for c in calls if self.alone.writes(c))
 
     def _may_be_run(self, statement: ast.stmt) -> bool:
         """Whether one process alone may run a statement, but for what all may compute first."""
@@ -375,20 +374,6 @@ class Guarding:
         statements = [statement for run in runs for statement in run]
         computed = (n for s in statements for call in self.first.calls(s) for n in walk(call))
         return {n for s in statements for n in walk(s)}.difference(computed)
-
-    def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
-        """The statements of a block, those on one line together; none where the block stands behind its head."""
-        first = block[0]
-        parsed = self.program.parsed(first)
-        if not parsed.begins_line(first):
-            return []
-        lines: list[list[ast.stmt]] = []
-        for statement in block:
-            if lines and parsed.share_a_line(lines[-1][-1], statement):
-                lines[-1].append(statement)
-            else:
-                lines.append([statement])
-        return lines
 
     def _trimmed(self, statements: list[ast.stmt]) -> Iterator[Run]:
         """The runs without what does not belong to their writing at either end."""

@@ -322,6 +322,11 @@ def gives_state(name: str) -> bool:
     return is_given and row is not None and row.traits.isdisjoint({Trait.PARTS, Trait.PARAMETERS})
 
 
+def is_optimizers_part(name: str) -> bool:
+    """Attributes of an optimizer: `param_groups`, `state`."""
+    return _row_has(table.member("optimizer", name), Trait.ATTRIBUTE)
+
+
 def gives_tensor(name: str) -> bool:
     """Methods of a module that give one of its tensors: `get_parameter`, `get_buffer`."""
     return _row_has(table.member("module", name), Trait.VIEW)

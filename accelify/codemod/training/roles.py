@@ -217,9 +217,17 @@ class Roles:
                 for v in self.program.values(call)
                 if isinstance(v, (Made, Instance)) and self._made_at(v, call)
             ):
-                for argument in [*call.args, *[k.value for k in call.keywords]]:
-                    found |= self.parameter_owners(self.program.values(argument))
+                found |= self._given_weights(call)
         return found
+
+    def stepped_by(self, optimizer: Value) -> set[Value]:
+        """The models whose parameters an optimizer was made with."""
+        made = (c for c in self.program.calls if optimizer in self.program.values(c) and self._made_at(optimizer, c))
+        return {model for call in made for model in self._given_weights(call)}
+
+    def _given_weights(self, call: ast.Call) -> set[Value]:
+        given = (self.program.values(a) for a in (*call.args, *(k.value for k in call.keywords)))
+        return {model for values in given for model in self.parameter_owners(values)}
 
     @staticmethod
     def _made_at(value: Value, call: ast.Call) -> bool:

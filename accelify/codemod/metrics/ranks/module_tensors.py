@@ -14,6 +14,7 @@ from functools import cached_property
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.forward_state import kept_names
+from accelify.codemod.metrics.ranks.settings import Settings
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.scopes import Scope
@@ -40,6 +41,7 @@ class ModuleTensors:
     def __init__(self, chains: Chains, roles: Roles) -> None:
         self.chains, self.roles = chains, roles
         self.program = chains.program
+        self.settings = Settings(chains, roles)
         self._kept: dict[Scope, set[str]] = {}
 
     def find(self, changed: ast.expr) -> ast.expr | None:
@@ -57,6 +59,7 @@ class ModuleTensors:
             yield from self._modules(tensor.value)
         else:
             yield from (owner for v in self._held(tensor) for owner in self._owners(v))
+            yield from (owner for v in self._steppers(tensor) for owner in self.roles.stepped_by(v))
 
     def is_module(self, node: ast.expr) -> bool:
         held = [v for v in self.program.values(node) if v != Constant(None)]
@@ -81,7 +84,14 @@ class ModuleTensors:
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and self._holds_several(node.value):
             return False  # another tensor is put there
         values = self._held(node) if isinstance(node, (ast.Name, ast.Subscript, ast.Call)) else ()
-        return any(map(self._owners, values)) and not self._is_made(node)
+        return bool(self._steppers(node)) or (any(map(self._owners, values)) and not self._is_made(node))
+
+    def _steppers(self, node: ast.expr) -> list[Value]:
+        """The optimizers that step a tensor of theirs: `p` of `for p in group["params"]`."""
+        listed = [node.value] if isinstance(node, ast.Subscript) else []
+        listed = list(self._given(node)) if isinstance(node, ast.Name) else listed
+        groups = (g.value for g in listed if isinstance(g, ast.Subscript) and _is_key(g.slice, "params"))
+        return [o for group in groups for v in self.program.values(group) for o in self.settings.of_optimizer(v)]
 
     def _holds_several(self, node: ast.expr) -> bool:
         """Whether an expression is a list of tensors, or a dictionary: `net.state_dict()`."""
@@ -200,3 +210,7 @@ class ModuleTensors:
 
 def _is_same(node: ast.Attribute) -> bool:
     return methods.is_view(node.attr)
+
+
+def _is_key(node: ast.expr, key: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == key

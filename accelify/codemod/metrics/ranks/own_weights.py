@@ -1,9 +1,10 @@
-"""Where does a script set weights or buffers of a module by hand, from what is one rank's own?
+"""Where does a script set weights, buffers or options of optimizers by hand, from what is one rank's own?
 
     with torch.no_grad():
         gate.weight.fill_(loss.item())
     for p in model.parameters():
         p.data.add_(0.01 * torch.randn_like(p))
+    optimizer.param_groups[0]["weight_decay"] = 0.01 * loss.item()
 
 Gradients are averaged across the ranks, so that steps of optimizers leave all models alike. What is written into their
 tensors is each rank's own. What a forward pass changes itself is asked of `forward_state`.
@@ -19,6 +20,7 @@ from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.forward_state import buffer_names, passes_of
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.module_tensors import ModuleTensors
+from accelify.codemod.metrics.ranks.settings import Settings
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.values import Member
 
@@ -30,15 +32,17 @@ class OwnWeights:
         self.ranks = metrics.ranks
         self.program = metrics.measured.program
         self.tensors = ModuleTensors(self.ranks.chains, metrics.measured.roles)
+        self.settings = Settings(self.ranks.chains, metrics.measured.roles)
         self.prepared = metrics.measured.prepared.preparation.models
         self.modules, self.run = passes_of(self.program)
         self.reported = {self.program.statement(report.node) for report in metrics.reports}
 
     def find(self) -> Iterator[tuple[ast.AST, ast.expr]]:
-        """The targets and calls by which tensors of modules are set, each with the tensor."""
+        """The targets and calls by which tensors and settings are set, each with the tensor or the setting."""
         for node in (n for parsed in self.program.files for n in parsed.nodes if self._is_asked(n)):
             for changed, given in self._changes(node):
                 tensor = changed if self._loads(node, changed) else self.tensors.find(changed)
+                tensor = tensor or self.settings.find(changed)
                 if tensor is not None and self._is_own(node, given):
                     yield node, tensor
                     break

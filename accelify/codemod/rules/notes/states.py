@@ -19,6 +19,7 @@ from accelify.codemod.metrics.forward_state import (
 from accelify.codemod.metrics.kept_states import loader_states, pass_states
 from accelify.codemod.metrics.ranks.own_weights import OwnWeights
 from accelify.codemod.metrics.rows.pooling import Pooling
+from accelify.codemod.metrics.steps.rates import Rates
 from accelify.codemod.result import Tier
 from accelify.codemod.rules.notes.remarks import NAME, review
 from accelify.codemod.script import Script
@@ -115,10 +116,10 @@ def kept_by_hooks(script: Script) -> Iterator[Remark]:
 
 
 def set_by_hand(script: Script) -> Iterator[Remark]:
-    """Weights and buffers that the script sets from each process's own values, a note for each."""
+    """Weights, buffers and settings that the script sets from each process's own values, a note for each."""
     found: dict[str, tuple[ast.AST, ast.expr]] = {}
-    weights = OwnWeights(script.metrics)
-    for node, tensor in weights.find():
+    weights, rates = OwnWeights(script.metrics), {*Rates(script.limits).rates_set()}  # which have a note of their own
+    for node, tensor in (each for each in weights.find() if script.program.statement(each[0]) not in rates):
         found.setdefault(ast.unparse(tensor), (node, tensor))
     for text, (node, tensor) in found.items():
         agrees = weights.is_broadcast(tensor, weights=not script.options.runtime.wraps_models)

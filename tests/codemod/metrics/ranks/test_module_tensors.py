@@ -60,6 +60,8 @@ def found(changed: str) -> list[str]:
         ("dict(net.named_parameters())['1.bias'].data.fill_(1)", ["dict(net.named_parameters())['1.bias']"]),
         ("ours = [p.data for p in net.parameters()]\nours[0].fill_(1)", ["ours[0]"]),
         ("def reset(part): part.bias.data.fill_(0)\nnet.apply(reset)", ["part.bias"]),
+        ("for p in optimizer.param_groups[0]['params']: p.data.fill_(0)", ["p"]),
+        ("for group in optimizer.param_groups:\n    for p in group['params']: p.data.fill_(0)", ["p"]),
         ("net.apply(lambda part: part.bias.data.fill_(0))", ["part.bias"]),
     ],
 )
@@ -80,6 +82,7 @@ def test_tensors_of_modules(changed: str, tensors: list[str]) -> None:
         "ours = list(net.parameters())\nours[0] = loss",
         "for p in net.parameters(): p.grad.mul_(2)",
         "h = net[0](x)\nh.data.mul_(2)",
+        "for p in optimizer.param_groups[0]['params']: p.grad.fill_(0)",
         "memory.last.fill_(1)",
         "x.data.fill_(1)",
     ],
@@ -90,7 +93,13 @@ def test_other_tensors(changed: str) -> None:
 
 @pytest.mark.parametrize(
     ("tensor", "owners"),
-    [("net[0].running_mean", 1), ("net.buffers()", 0), ("net.get_buffer('0.running_mean')", 1), ("x.data", 0)],
+    [
+        ("net[0].running_mean", 1),
+        ("net.buffers()", 0),
+        ("net.get_buffer('0.running_mean')", 1),
+        ("x.data", 0),
+        ("optimizer.param_groups[0]['params'][0]", 1),
+    ],
 )
 def test_owners(tensor: str, owners: int) -> None:
     facts = Facts(SCRIPT.format(changed=f"show({tensor})"))

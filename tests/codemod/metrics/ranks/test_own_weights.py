@@ -72,6 +72,10 @@ def set_by_hand(batch: str = "pass", kept: str = "pass") -> tuple[OwnWeights, li
         ("def fill_all(m, by=loss.item()): nn.init.constant_(m.weight, by)\ngate.apply(fill_all)", ["m.weight"]),
         ("gate.apply(lambda m: m.weight.data.fill_(loss.item()))", ["m.weight"]),
         ("def fill_all(m, by=0.5): nn.init.constant_(m.weight, by)\ngate.apply(fill_all)", []),
+        ("optimizer.param_groups[0]['weight_decay'] = loss.item()", ["optimizer.param_groups[0]['weight_decay']"]),
+        ("for g in optimizer.param_groups: g['momentum'] *= loss.item()", ["g['momentum']"]),
+        ("optimizer.state[model.weight]['scale'] = loss.item()", ["optimizer.state[model.weight]['scale']"]),
+        ("for g in optimizer.param_groups: g['weight_decay'] = 0.1 * epoch", []),
         ("gate.load_state_dict(gate.state_dict())", []),
         ("for p in model.parameters(): p.data.clamp_(-1, 1)", []),
         ("for p in model.parameters():\n    p.grad.mul_(0.5)\n    p.data.sub_(p.grad)", []),
@@ -116,6 +120,8 @@ def test_what_a_module_is_made_with_is_not_set_by_hand() -> None:
         ("for p in model.parameters(): p.data.add_(torch.randn_like(p))", True, True),
         ("for p in model.parameters(): p.data.add_(torch.randn_like(p) * loss.item())", True, False),
         ("for p in gate.parameters(): p.data.add_(torch.randn_like(p))", False, True),
+        ("for p in optimizer.param_groups[0]['params']: p.data.add_(torch.randn_like(p))", True, True),
+        ("optimizer.param_groups[0]['weight_decay'] = loss.item()", False, False),
         ("memory.scale.fill_(loss.item())", False, False),
         ("for b in memory.buffers(): b.fill_(loss.item())", False, False),
         ("if loss.item() < 0.1: model.load_state_dict(torch.load('model.pt'))", True, False),
@@ -134,9 +140,12 @@ def test_which_ranks_get_those_of_rank_0(batch: str, agrees: bool, is_drawn: boo
         ("gate.weight.data.fill_(loss.item())", "the processes train different models"),
         ("model.weight.data.fill_(loss.item())", "only the main process's count"),
         ("for p in model.parameters(): p.data.add_(torch.randn_like(p))", None),
+        ("optimizer.param_groups[0]['weight_decay'] = loss.item()", "the processes train different models"),
+        ("optimizer.param_groups[0]['lr'] = loss.item()", None),  # which has a note of its own
         ("gate.weight.data.fill_(0.5)", None),
     ],
 )
 def test_such_changes_are_noted(batch: str, noted: str | None) -> None:
-    found = [n.message for n in run(SCRIPT.format(batch=batch, kept="pass")).notes if "each process sets" in n.message]
+    notes = run(SCRIPT.format(batch=batch, kept="pass")).notes
+    found = [n.message for n in notes if n.rule == "notes" and "each process sets" in n.message]
     assert [noted is not None and noted in message for message in found] == [True] * (noted is not None)

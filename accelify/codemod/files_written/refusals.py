@@ -22,10 +22,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.libraries.row import Effect, Trait
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
@@ -211,7 +212,7 @@ class Refusals:
 
 
 def deletion(program: Program, call: ast.Call) -> ast.stmt | None:
-    """The statement that deletes a folder, with the question whether it is there, where that does no more.
+    """The statement that deletes a folder, with the question whether it is there, where that only prints besides.
 
     None where the call is only a part of a statement.
     """
@@ -222,8 +223,17 @@ def deletion(program: Program, call: ast.Call) -> ast.stmt | None:
     if not isinstance(asking, ast.If) or not any(map(looks, ast.walk(asking.test))):
         return statement
     done = [s.value if isinstance(s, ast.Expr) else s for s in (*asking.body, *asking.orelse)]
-    made = (n for n in done if isinstance(n, ast.Call) and any(map(names.makes_folder, program.called(n))))
-    return asking if set(done) <= {call, *made} else statement
+    calls = [n for n in done if isinstance(n, ast.Call)]
+    made = (n for n in calls if any(map(names.makes_folder, program.called(n))))
+    return asking if set(done) <= {call, *made, *(n for n in calls if _only_prints(program, n))} else statement
+
+
+def _only_prints(program: Program, call: ast.Call) -> bool:
+    """Whether a call shows something, of which nothing in it is computed: `print("removed", folder)`."""
+    rows = program.once(Kinds).called(call) or ()
+    inner = [n for argument in (*call.args, *(k.value for k in call.keywords)) for n in walk(argument)]
+    is_shown = bool(rows) and all(row.effects and row.effects <= {Effect.PRINTS, Effect.LOGS} for row in rows)
+    return is_shown and not any(isinstance(n, (ast.Call, ast.NamedExpr, ast.Await)) for n in inner)
 
 
 def looks(node: ast.AST) -> bool:

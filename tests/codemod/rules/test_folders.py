@@ -232,18 +232,37 @@ def test_one_process_deletes_a_folder_in_a_helper_s_file(
     assert any("deletes this folder" in n.message for n in found["helper.py"].notes) is not may_wait
 
 
+@pytest.mark.parametrize("told", ["print('removed')", "print(f'removed {name}', name)", "logging.info('removed')"])
+@pytest.mark.parametrize("asked", ["os.path.exists(folder)", "Path(folder).is_dir()"])
+def test_one_process_deletes_a_folder_and_prints_it(told: str, asked: str) -> None:
+    begun = "import logging, sys\nfrom torch.utils.tensorboard import SummaryWriter\nname = sys.argv[1]\n"
+    lines = [f"if {asked}:", "    shutil.rmtree(folder)", f"    {told}"]
+    text = "\n".join(["if not name == '':", "    folder = 'out/' + name", *(f"    {line}" for line in lines)])
+    result = run(script(imports=IMPORTS, before=f"{begun}{text}\n    writer = SummaryWriter(folder)\n"))
+    guarded = f"    if accelerator.is_main_process and {asked}:\n    {lines[1]}\n    {lines[2]}\n"
+    assert f"{guarded}    accelerator.wait_for_everyone()\n" in result.after.decode()
+    assert not any("deletes this folder" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize("told", ["name = 'a'", "print(name := 'a')", "print(input())"])
+def test_one_process_does_nothing_else_where_it_deletes(told: str) -> None:
+    before = f"name = 'out'\nif os.path.exists(name):\n    shutil.rmtree('out')\n    {told}\n"
+    result = run(script(imports=IMPORTS, before=f"{before}print(name)\n"))
+    assert "is_main_process and os.path.exists" not in result.after.decode()
+
+
 @pytest.mark.parametrize(
     ("before", "is_alone"),
     [
         ("if not os.path.isdir('out'):\n    os.makedirs('out')\nelif fresh:\n    {}\n    os.makedirs('out')", True),
-        ("if os.path.exists('out'):\n    print('old')\n    {}\nos.makedirs('out')", True),
+        ("if os.path.exists('out'):\n    print(list('old'))\n    {}\nos.makedirs('out')", True),
         ("def make(out):\n    if os.path.exists(out):\n        if fresh:\n            {}\n    os.makedirs(out)", True),
         # a process that finds no folder makes it before another has looked
         (
             "if os.path.exists('out'):\n    if fresh:\n        {}\nelse:\n    os.makedirs('out/a')\nos.makedirs('out')",
             False,
         ),
-        ("if os.path.exists('out') and input():\n    print('old')\n    {}\nos.makedirs('out')", False),
+        ("if os.path.exists('out') and input():\n    print(list('old'))\n    {}\nos.makedirs('out')", False),
     ],
 )
 def test_all_have_looked_before_one_process_deletes(before: str, is_alone: bool) -> None:

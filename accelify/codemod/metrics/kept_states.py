@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
+from typing import TypeGuard
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
@@ -97,21 +98,26 @@ def _given_to(program: Program, loaders: Set[Value]) -> Set[Value]:
 
 
 def _updated(node: ast.AST) -> ast.expr | None:
-    """What a statement or a call makes anew from what it was, or adds to; not one item of many."""
+    """What a statement or a call makes anew from what it was, or adds to; not one item of many, unless that counts."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target: ast.expr | None = node.targets[0]
         parts = (n for n in ast.walk(node.value) if isinstance(n, ast.expr))
         target = target if target is not None and ast.unparse(target) in map(ast.unparse, parts) else None
+        target = target.value if target is not None and _is_item(target) else target
     elif isinstance(node, ast.AugAssign):
-        target = node.target
+        target = node.target.value if _is_item(node.target) else node.target
     else:
         method = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
         is_change = method is not None and (methods.changes_in_place(method.attr) or _adds(method.attr))
         target = method.value if method is not None and is_change else None
     while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):  # `self.mean.mul_(0.9).add_(x)`
         target = target.func.value
-    is_item = isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)
-    return None if is_item else target
+    return None if target is not None and _is_item(target) else target
+
+
+def _is_item(target: ast.expr) -> TypeGuard[ast.Subscript]:
+    """`self.seen[i]`, of a row that other ranks get at other times; not `stats["mean"]`."""
+    return isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)
 
 
 def _adds(method: str) -> bool:
@@ -131,7 +137,9 @@ def _emptied(node: ast.AST) -> ast.expr | None:
 def _is_of_a_row(program: Program, node: ast.AST) -> bool:
     """Whether a change is made from what the function is given, or has made of that."""
     value = node.value if isinstance(node, (ast.Assign, ast.AugAssign)) else None
-    given = [value] if value is not None else [*node.args, *(k.value for k in node.keywords)]  # type: ignore[attr-defined]  # a call
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+    keys = [t.slice for t in targets if isinstance(t, ast.Subscript)]
+    given = [value, *keys] if value is not None else [*node.args, *(k.value for k in node.keywords)]  # type: ignore[attr-defined]  # a call
     read = (n for g in given for n in ast.walk(g) if isinstance(n, ast.Name) and not _is_self(program, n))
     owners = (program.scope(n).owner(n.id) for n in read)
     return any(owner is not None and owner.kind not in ("module", "class") for owner in owners)

@@ -17,6 +17,8 @@ from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import Generated, Instance
 
+_OF_CONTEXTS = ("__enter__", "__exit__")
+
 
 class Running:
     """Find out of definitions whether they change a running value, and in which loop."""
@@ -284,10 +286,18 @@ class Running:
         for loop in (*self.shards.loops, *self.shards.rounds):
             if loop not in self._run_by:
                 calls = [n for s in loop.body for n in walk(s) if isinstance(n, ast.Call)]
-                self._run_by[loop] = self.program.run_through(calls)
+                self._run_by[loop] = self.program.run_through(calls) | self.program.run_from(self._contexts(loop))
             if frame in self._run_by[loop]:
                 return loop
         return None
+
+    def _contexts(self, loop: Loop) -> Iterator[Scope]:
+        """The methods that the `with` statements of a loop's rounds run: `__enter__`, `__exit__`."""
+        items = [n for s in loop.body for n in walk(s) if isinstance(n, ast.withitem)]
+        held = {v.cls for i in items for v in self.program.values(i.context_expr) if isinstance(v, Instance)}
+        yield from (
+            m for cls in held for name in _OF_CONTEXTS if (m := self.program.flow.method(cls, name)) is not None
+        )
 
     def _reads_itself(self, definition: Definition) -> bool:
         """Whether an assignment gives a variable a value that is made from its last one."""

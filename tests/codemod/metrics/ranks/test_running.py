@@ -151,3 +151,36 @@ def test_an_object_that_is_a_default_is_one_for_all_calls(
     loop, chains = facts["for x, y in loader"], facts.script.metrics.ranks.chains
     made = [d for n in facts.program.parsed(loop).nodes for d in chains.facts(loop).at(n) if d.variable.name == "seen"]
     assert any(facts.script.metrics.ranks.running.loop_in(d) is loop for d in made) is is_running
+
+
+TIMED = """\
+class Timer:
+    mean = 0.0
+    def __init__(self, loss=0.0): self.loss = loss
+    def __enter__(self): return self
+    def __exit__(self, *failure):
+        {kept}
+def run():
+    for x, y in loader:
+        {batch}
+        loss.backward()
+        optimizer.step()
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "batch", "is_running"),
+    [
+        ("Timer.mean = 0.9 * Timer.mean + 0.1 * self.loss", "with Timer() as t: loss = t.loss = model(x).mean()", True),
+        ("Timer.mean += self.loss", "timer = Timer(x.mean())\n        with timer: loss = model(x).mean()", True),
+        ("Timer.mean = 0", "with Timer() as t: loss = t.loss = model(x).mean()", False),
+        ("Timer.mean += self.loss", "timer = Timer(x.mean()); loss = model(x).mean()", False),  # which nothing enters
+    ],
+)
+def test_what_the_end_of_a_with_statement_changes(kept: str, batch: str, is_running: bool) -> None:
+    facts = training(end=TIMED.format(kept=kept, batch=batch))
+    ranks = facts.script.metrics.ranks
+    nodes = (n for parsed in facts.program.files for n in parsed.nodes)
+    defined = [d for n in nodes for d in ranks.chains.facts(n).at(n) if d.variable.name == "mean"]
+    assert any(ranks.running.loop_in(d) is not None for d in defined) is is_running

@@ -327,6 +327,12 @@ def is_optimizers_part(name: str) -> bool:
     return _row_has(table.member("optimizer", name), Trait.ATTRIBUTE)
 
 
+def gives_part(name: str) -> bool:
+    """Methods of a module that give the part of a name: `get_submodule`."""
+    row = table.member("module", name)
+    return row is not None and row.returns == "module" and not row.has(Trait.ATTRIBUTE)
+
+
 def gives_tensor(name: str) -> bool:
     """Methods of a module that give one of its tensors: `get_parameter`, `get_buffer`."""
     return _row_has(table.member("module", name), Trait.VIEW)

@@ -166,7 +166,9 @@ returns=iterator
 returns=iterator traits=parts
     <module>: children named_children modules named_modules
 -
-    <module>: get_submodule get_extra_state extra_repr
+    <module>: get_extra_state extra_repr
+returns=module
+    <module>: get_submodule
 returns=tensor traits=view
     <module>: get_parameter get_buffer
 returns=number traits=attribute asks=training

@@ -549,9 +549,20 @@ class Calls(Containers):
                 found |= self.elements(owner)
             elif function.attr == "__iter__":
                 found |= self._view(node, "same", "iter", [frozenset({owner})])
+            elif methods.gives_part(function.attr):
+                found |= self._part_at(owner, self._literal(node.args[0]) if node.args else None)
             elif methods.returns_itself(function.attr, self._kind_of(owner)):
                 found.add(owner)
         return frozenset(found)
+
+    def _part_at(self, owner: Value, path: object) -> Values:
+        """The part of a module at a path: `net.head[0]` for `net.get_submodule("head.0")`."""
+        held = frozenset({owner})
+        for name in path.split(".") if isinstance(path, str) and path not in ("", "*") else ():
+            number = int(name) if name.isdecimal() else None
+            parts = (self._item(v, number) if number is not None else self._member(v, name) for v in held)
+            held = frozenset(p for each in parts for p in each)
+        return held
 
     def _kind_of(self, value: Value) -> str | None:
         if isinstance(value, Instance) and self.is_module_class(value.cls):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from accelify.codemod.files.nodes import walk
 from accelify.codemod.libraries import methods, names, table
@@ -26,7 +27,7 @@ class EarlyUses:
     is_part: Callable[[ast.expr], bool] = lambda node: False  # whether something is a module that one was made of
 
     def is_used(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
-        """Whether a model is used, other than to be set up, after one statement and not after another.
+        """Whether a model is used, other than to be set up, by one statement or after it, and not after another.
 
         Also on a path that never comes to the second: `if args.test: test(model); sys.exit()`.
         """
@@ -35,7 +36,9 @@ class EarlyUses:
             return False
         calls = [c for c in self.program.calls_in(frame) if self._is_between(c, start, end)]
         calls = [c for c in calls if not self._is_another(text, start, c)]
+        calls_here = (n for n in walk(start) if isinstance(n, ast.Call))  # `summary(model.cuda(), size)`
         is_used = any(self._uses(call, text) or self._draws_into(call, text) for call in calls)
+        is_used = is_used or any(map(partial(self._is_given, text), calls_here))
         is_used = is_used or self._is_copied(text, start, end, calls) or self._is_run_by(text, frame, calls)
         returned = [r for r in self._returns(text, frame) if r is not end and self._is_between(r, start, end)]
         return is_used or any(not self._is_another(text, start, r) for r in returned)
@@ -76,11 +79,15 @@ class EarlyUses:
     def _uses(self, call: ast.Call, text: str) -> bool:
         """Whether a call runs a model or a part, asks where it is, or gives it to something that may do either."""
         uses = (text, f"{text}.forward", f"{text}.share_memory")  # shared: for others, who get the memory of now
-        if ast.unparse(call.func) in uses or self.is_part(call.func) or self._is_own_method(call, text):
+        if ast.unparse(_inside_moves(call.func)) in uses or self.is_part(call.func) or self._is_own_method(call, text):
             return True
         if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
             return True
-        parts = [p for a in given(call) for p in _parts(a)]
+        return self._is_given(text, call)
+
+    def _is_given(self, text: str, call: ast.Call) -> bool:
+        """Whether a call gets a model and may run it, or ask where it is."""
+        parts = (_inside_moves(p) for a in given(call) for p in _parts(a))
         return any(ast.unparse(p) == text for p in parts) and not self._is_set_up(call)
 
     def _is_own_method(self, call: ast.Call, text: str) -> bool:
@@ -195,6 +202,15 @@ class EarlyUses:
             if row is None or (not row.mutates and row.returns in ("tensor", "argument", None)):
                 return True
         return False
+
+
+def _inside_moves(node: ast.expr) -> ast.expr:
+    """`model` of `model.cuda()` and of `model.train().to(device)`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if not methods.returns_itself(node.func.attr, "module"):
+            break
+        node = node.func.value
+    return node
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

@@ -108,6 +108,22 @@ def test_a_move_stays_where_the_device_s_generator_draws_weights(uses: str) -> N
     assert not is_needless(uses)
 
 
+@pytest.mark.parametrize(
+    ("move", "is_run"),
+    [
+        ("torch_ema.summary(model.cuda(), (8,))", True),
+        ("torch_ema.summary(model.to(device).eval(), (8,))", True),
+        ("info = torch_ema.summary((8,), of=[model.to(device)])", True),
+        ("first = model.cuda()(torch.zeros(2, 4))", True),
+        ("print(model.cuda())", False),
+        ("print(model.to(device).eval())", False),
+    ],
+)
+def test_a_move_stays_where_it_is_given_to_what_may_run_the_model(move: str, is_run: bool) -> None:
+    assert is_needless("pass", move) is not is_run
+    assert is_needless(move.replace(".cuda()", "").replace(".to(device)", ""), "model.to(device)") is not is_run
+
+
 def test_what_stands_above_the_move_or_below_prepare_is_no_matter() -> None:
     shadow = "shadow = [p.clone() for p in model.parameters()]\n"
     facts = training(

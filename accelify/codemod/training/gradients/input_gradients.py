@@ -238,8 +238,8 @@ class _Cleared:
 
 def _requires(node: ast.AST, name: str) -> bool:
     """`x.requires_grad_()`, `x.requires_grad = True`, `x = f(..., requires_grad=True)`, `x = y.requires_grad_()`"""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
-        return not node.args and not node.keywords and ast.unparse(node.func.value) == name
+    if isinstance(node, ast.Call) and _asks_for_gradient(node):
+        return isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == name
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return False
     target, value = node.targets[0], node.value
@@ -248,12 +248,19 @@ def _requires(node: ast.AST, name: str) -> bool:
     return ast.unparse(target) == name and _is_leaf(value)
 
 
+def _asks_for_gradient(call: ast.Call) -> bool:
+    """Whether a call is `x.requires_grad_()`, or `x.requires_grad_(True)`."""
+    given = _arguments(call)
+    is_asked = isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_"
+    return is_asked and all(isinstance(g, ast.Constant) and g.value is True for g in given)
+
+
 def _is_leaf(value: ast.expr) -> bool:
     """Whether an expression is a tensor that requires a gradient."""
     if not isinstance(value, ast.Call):
         return False
-    if isinstance(value.func, ast.Attribute) and value.func.attr == "requires_grad_":
-        return not value.args and not value.keywords
+    if _asks_for_gradient(value):
+        return True
     given = {k.arg: k.value for k in value.keywords}
     asked = given.get("requires_grad")
     return isinstance(asked, ast.Constant) and asked.value is True

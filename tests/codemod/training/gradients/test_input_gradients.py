@@ -73,6 +73,14 @@ def test_gradients_of_weights_that_are_cleared_before_the_step(clear: str) -> No
     "attack",
     [
         "x.requires_grad = True\nloss = cross_entropy(model(x), y)\nloss.backward()\nx = x.detach() + x.grad\n",
+        *(
+            f"{made}\nfor _ in y:\n    model(x).sum().backward()\n    if cond:\n        break\n    x.data += x.grad\n"
+            for made in (
+                "x = x.clone().requires_grad_(True)",
+                "x.requires_grad_(True)",
+                "x = x.detach().requires_grad_(requires_grad=True)",
+            )
+        ),
         """\
         while True:
             x = x.detach().requires_grad_()
@@ -149,6 +157,10 @@ def test_read_of_a_parameter_in_a_function(functions: str, read: str) -> None:
         batches("x.requires_grad_()\ncross_entropy(model(x), y).backward()\noptimizer.step()\nshow(x.grad)\n", CLEAR),
         batches(
             "if cond:\n    x.requires_grad_()\nmodel(x).sum().backward()\nif cond:\n    show(x.grad)\n",
+            CLEAR,
+        ),
+        batches(
+            "x = x.clone().requires_grad_(cond)\nmodel(x).sum().backward()\nif cond:\n    show(x.grad)\n",
             CLEAR,
             LEARN,
         ),

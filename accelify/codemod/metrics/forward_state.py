@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Set
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.joint_steps import JointSteps
+from accelify.codemod.metrics.rows.size_values import SizeValues
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.call_conditions import Ways
@@ -145,6 +146,8 @@ def _is_carried(metrics: Metrics, method: Scope, name: str, stores: list[ast.Att
     values = [(store, assigned_to(metrics.measured.program, store)) for store in stores]
     no_counts = [store for store, value in values if value is None or chains.kinds.of(value) != {"number"}]
     no_counts = [store for store in no_counts if not _is_made_by_size(metrics.measured.program, store)]
+    of_sizes, given = SizeValues(metrics.ranks), dict(values)
+    no_counts = [store for store in no_counts if not of_sizes.is_set(store, given[store])]
     is_own = any(metrics.ranks.given_by(d).is_own for store in no_counts for d in chains.facts(store).at(store))
     return is_own and (_reads_first(metrics, method, name) or _is_read_before(metrics, method, name))
 

@@ -17,6 +17,7 @@ from accelify.codemod.metrics.ranks.labels import Given, Mark, Origin
 from accelify.codemod.metrics.ranks.rank import Ranks
 from accelify.codemod.metrics.ranks.shards import Loop
 from accelify.codemod.metrics.rows.pooling import Pooling
+from accelify.codemod.metrics.rows.size_values import SizeValues
 from accelify.codemod.metrics.sinks import Sink, Sinks, Way, leaves
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
 from accelify.codemod.semantics.chains import Chains
@@ -92,6 +93,7 @@ class Reports:
         self.is_reduced = is_reduced
         self.losses = losses
         self.pooling = Pooling(ranks)
+        self.sizes = SizeValues(ranks)
         self.origins = Origins(ranks.program, ranks.program.once(Roles), ranks.chains.tracer)
         self._found: dict[tuple[object, ...], Report] = {}
         self._leaves: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of what was found
@@ -340,7 +342,7 @@ class Reports:
             text, around = self._updated_text(origin.node), self.ranks.running.loop_of(origin.node)
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
             is_state = not is_known and not self._is_sum_of_losses(origin.node) and self._is_kept(origin.node)
-            is_state = is_state and not self._begins_anew(origin.node, text)
+            is_state = is_state and not self._begins_anew(origin.node, text) and not self._is_of_sizes(origin.node)
             if is_state and self._is_emptied(self._running_at(origin.node), loss):
                 self._state.add(origin.node)
                 continue
@@ -513,7 +515,13 @@ class Reports:
         node = definition.node
         is_own = is_left and self.ranks.given_by(definition).is_own and self._is_kept(node)
         is_of_loss = self._is_sum_of_losses(node) or self._begins_sum_of_losses(definition, read)
-        return is_own and not is_of_loss and not self._asks_for_data(node)
+        is_of_data = not is_of_loss and not self._is_of_sizes(node)
+        return is_own and is_of_data and not self._asks_for_data(node)
+
+    def _is_of_sizes(self, node: ast.AST) -> bool:
+        """Whether an assignment keeps nothing of a batch but what comes of its sizes."""
+        is_target = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+        return is_target and self.sizes.is_set(node, assigned_to(self.program, node))
 
     def _begins_sum_of_losses(self, definition: Definition, read: ast.expr) -> bool:
         """Whether the losses of later rounds are added to a value, `loss = first`, then `loss += other`."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any
 
+from accelify.codemod.files.nodes import walk
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.libraries import methods, names
@@ -94,8 +95,8 @@ class Memory:
     def _is_arithmetic(self, unit: Scope) -> bool:
         """A network's `forward` in another file: nothing but tensors flows through it, and all live in one memory.
 
-        Not where a network of the program keeps something of a pass in its buffers or weights: a queue, a codebook; nor
-        a loss, which is short, and may hand its tensors to functions of its own.
+        Not where a network of the program keeps something of a pass in buffers, weights or attributes: a queue, a
+        codebook, a hidden state; nor a loss, which is short, and may hand its tensors to functions of its own.
         """
         if unit.name != "forward" or not unit.is_method or unit.module in self.named:
             return False
@@ -106,12 +107,12 @@ class Memory:
         return is_network and not any(map(self._keeps_state, self.parsed_of.values()))
 
     def _keeps_state(self, parsed: Parsed) -> bool:
-        """Whether a file registers buffers, or has weights, that methods other than a constructor change in place."""
+        """Whether methods other than a constructor change buffers or weights, or what a network's passes read again."""
         if parsed.path not in self._stateful_files:
-            functions = (n for n in parsed.nodes if isinstance(n, ast.FunctionDef) and n.name != "__init__")
             may_keep = "register_buffer" in parsed.text or ".data" in parsed.text
-            nodes = (n for f in functions for n in ast.walk(f)) if may_keep else ()
-            self._stateful_files[parsed.path] = any(map(_changes_part_of_self, nodes))
+            found = may_keep and any(_changed_parts(n) for f in _methods(parsed.nodes) for n in walk(f))
+            networks = (n for n in parsed.nodes if isinstance(n, ast.ClassDef) and "forward" in _names(n))
+            self._stateful_files[parsed.path] = found or any(map(_carries, networks))
         return self._stateful_files[parsed.path]
 
     def _may_train(self, path: str) -> bool:
@@ -258,17 +259,37 @@ def _may_have_layers(cls: ast.AST) -> bool:
     return any(name[:1].isupper() and name not in names.without_weights() for name in called)
 
 
-def _changes_part_of_self(node: ast.AST) -> bool:
-    """`self.queue[a:b] = keys`, `self.count += 1`, `self.mean.mul_(0.9)`, `self.codes.weight.data = w`"""
+def _methods(nodes: Iterable[ast.AST]) -> Iterator[ast.FunctionDef]:
+    """The functions among some nodes, but for constructors."""
+    return (n for n in nodes if isinstance(n, ast.FunctionDef) and n.name != "__init__")
+
+
+def _names(cls: ast.ClassDef) -> set[str]:
+    """The names of a class's own methods."""
+    return {method.name for method in _methods(cls.body)}
+
+
+def _carries(network: ast.ClassDef) -> bool:
+    """Whether methods set an attribute that they read, too: `y, self.hidden = self.rnn(x, self.hidden)`."""
+    nodes = [n for method in _methods(network.body) for n in walk(method)]
+    changed = {name for n in nodes for name in _changed_parts(n)}
+    read = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
+    return any(n.attr in changed and isinstance(n.value, ast.Name) and n.value.id == "self" for n in read)
+
+
+def _changed_parts(node: ast.AST) -> set[str]:
+    """The attributes of `self.queue[a:b] = keys`, `self.mean.mul_(0.9)`, `self.codes.weight.data = w`."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
-        changed = node.targets if isinstance(node, ast.Assign) else [node.target]
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        changed = [n for t in targets for n in (t.elts if isinstance(t, ast.Tuple) else [t])]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         changed = [node.func.value] if methods.changes_in_place(node.func.attr) else []
     else:
-        return False
+        return set()
+    found: set[str] = set()
     for each in changed:
         while isinstance(each, (ast.Attribute, ast.Subscript)):
-            if isinstance(each.value, ast.Name) and each.value.id == "self":
-                return True
+            if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id == "self":
+                found.add(each.attr)
             each = each.value
-    return False
+    return found

@@ -227,3 +227,36 @@ def test_a_forward_in_another_file_that_keeps_state(buffer: str, method: str, ch
     net = STATEFUL.format(buffer, method, change)
     facts = Facts({"main.py": "import net\nn = net.Net()\nout = n(2)\n", "net.py": net})
     assert facts.variable("out") == ({"1"} if is_followed else {"unknown: n(2)"})
+
+
+CARRYING = """\
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.hidden = nn.Linear(2, 2), None
+    def forward(self, x):
+        {0}
+        return 1
+    def clear(self):
+        {1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("passed", "cleared", "is_followed"),
+    [
+        ("y, self.hidden = self.fc(x, self.hidden)", "pass", True),
+        ("self.hidden = 0.9 * self.hidden + x", "pass", True),
+        ("self.fc(self.hidden)", "self.hidden = 0", True),
+        ("self.hidden[0] = x", "print(self.hidden)", True),
+        ("self.hidden += x", "print(self.hidden)", True),
+        ("self.hidden.add_(x)", "pass", True),
+        ("self.shown = self.fc(x)", "pass", False),  # which nothing here reads
+        ("self.fc(self.hidden)", "hidden = 0", False),
+    ],
+)
+def test_a_forward_in_another_file_that_carries_an_attribute(passed: str, cleared: str, is_followed: bool) -> None:
+    net = CARRYING.format(passed, cleared)
+    facts = Facts({"main.py": "import net\nn = net.Net()\nout = n(2)\n", "net.py": net})
+    assert facts.variable("out") == ({"1"} if is_followed else {"unknown: n(2)"})

@@ -23,6 +23,7 @@ from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.training.loops.training import Training
 from accelify.codemod.training.randomness.kept_draws import KeptDraws
 from accelify.codemod.training.randomness.rows_in_turn import InTurn, RowsInTurn
+from accelify.codemod.training.randomness.workers import Workers
 from accelify.codemod.training.weights import draws_weights
 
 _DEPTH = 4
@@ -181,6 +182,12 @@ class Seeds:
         places = [place.statement for place in self.places]
         found = self.rows_in_turn.find() if places else []
         return [each for each in found if not any(self._is_behind(c, p) for c in each.before for p in places)]
+
+    def drawn_before(self) -> list[tuple[ast.Call, ast.stmt]]:
+        """Where threads begin that draw training data before the places, each with one: all processes draw alike."""
+        places = [place.statement for place in self.places]
+        threads = sorted(set(Workers(self.program).threads()), key=self.program.position) if places else []
+        return [(c, places[0]) for c in threads if not any(self._is_behind(c, p) for p in places)]
 
     def _is_behind(self, call: ast.Call, place: ast.stmt) -> bool:
         return not self.program.inside(call, place) and self.program.may_follow(call, place)

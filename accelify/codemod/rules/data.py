@@ -390,6 +390,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield Remark(NAME, script.path(backward), backward, message, Tier.ADVICE)
     alike = _given_alike(script) if places else ""
     what = "the model draws" if alike == "data" else "training data are drawn"
+    early = list(_drawn_before(script))
+    own = f"from here on {_OWN}" if early else _OWN
     for each in places:
         accelerator = script.reach.expression(script.program.frame(each.statement))
         if each.is_drawn_from or (accelerator is None and each.statement not in {g.anchor for g in groups}):
@@ -404,12 +406,13 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
                 rule=NAME,
                 path=script.path(each.statement),
                 line=each.statement.lineno,
-                reason=f"{what} at random: {_OWN}",
+                reason=f"{what} at random: {own}",
                 edits=(Insert(each.statement, "after", f"{accelerator}.seed_by_rank()", order=6),),
                 tier=Tier.REVIEW,
             )
     if not places:
         return
+    yield from early
     yield from _own_weights(script)
     yield from _own_samples(script)
     yield from _rows_alike(script)
@@ -436,7 +439,20 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     said = Remark(NAME, script.path(backward), backward, message, Tier.REVIEW, lines=(shown,), shows=shows)
     sized = {script.path(place) for place in script.batch_sizes.loaders or script.batch_sizes.loops}
     is_said = script.path(backward) in sized  # with the batch size, of all steps of this file
-    yield from _asked_of_others(script, "random") or (() if is_said and not alike else (said,))
+    yield from _asked_of_others(script, "random") or (() if early or (is_said and not alike) else (said,))
+
+
+def _drawn_before(script: Script) -> Iterator[Remark]:
+    """Threads that begin to draw the training data while all processes still draw the same random numbers."""
+    for call, place in script.seeds.drawn_before():
+        accelerator = script.reach.expression(script.program.frame(place)) or script.reach.name
+        message = (
+            f"this thread draws training data from before `{accelerator}.seed_by_rank()` (after {{0}}), so every "
+            "process trains on the same data until it draws anew: start it after that call, or let each process take "
+            f"other rows, `rows[{script.reach.name}.process_index :: {script.reach.name}.num_processes]`"
+        )
+        where = ((script.path(place), place),)
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, lines=(where,))
 
 
 def _own_weights(script: Script) -> Iterator[Remark]:

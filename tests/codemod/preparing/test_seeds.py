@@ -291,3 +291,48 @@ def test_a_seed_in_what_is_returned(run: str, wanted: str) -> None:
     found = places(learner(BEGUN + run))
     assert found[-1] == wanted
     assert not any(place.startswith("return") for place in found)
+
+
+THREADED = """\
+import queue, random, threading
+import torch
+from torch import nn
+class Batches:
+    def __init__(self, rows):
+        self.rows, self.queue = rows, queue.Queue(100)
+        self.thread = threading.Thread(target=self.fill, daemon=True)
+        {made}
+    def fill(self):
+        while True:
+            random.shuffle(self.rows)
+            for row in self.rows:
+                self.queue.put(row)
+class Learner:
+    def __init__(self):
+        self.batches = Batches([torch.randn(4, 3) for _ in range(8)])
+    def fit(self):
+        {above}
+        self.net = nn.Linear(3, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters())
+        {below}
+        for step in range(20):
+            loss = self.net(self.batches.queue.get()).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+Learner().fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "start", "is_early"),
+    [
+        ("made", "self.thread.start()", True),
+        ("above", "self.batches.thread.start()", True),
+        ("below", "self.batches.thread.start()", False),
+    ],
+)
+def test_a_thread_that_draws_before_the_place(at: str, start: str, is_early: bool) -> None:
+    parts = {"made": "pass", "above": "pass", "below": "pass"} | {at: start}
+    found = Facts(THREADED.format(**parts)).script.seeds.drawn_before()
+    assert [ast.unparse(call) for call, _ in found] == [start] * is_early

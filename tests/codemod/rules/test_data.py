@@ -710,3 +710,33 @@ def test_a_batch_that_several_steps_learn_from_is_each_process_s_own(taken: str,
     (message,) = (n.message for n in result.notes if n.rule == "data")
     assert ("from a batch of its own" in message) is is_own
     assert ("every process has the same data" in message) is not is_own
+
+
+FILLED = """\
+import queue, threading
+import torch
+from torch import nn
+batches = queue.Queue(8)
+def fill():
+    while True:
+        batches.put(torch.randn(4, 3))
+{early}
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters())
+{late}
+for step in range(20):
+    loss = model(batches.get()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_thread_that_begins_to_draw_before_each_process_draws_its_own(is_early: bool) -> None:
+    start = "threading.Thread(target=fill, daemon=True).start()"
+    result = run(FILLED.format(early=start if is_early else "", late="" if is_early else start))
+    lines = (result.after or b"").decode().split("\n")
+    said = {n.message.partition("`")[0]: lines[n.line - 1] for n in result.notes if n.rule == "data"}
+    assert said.get("this thread draws training data from before ") == (start if is_early else None)
+    assert any(m.startswith("each process draws its own data") for m in said) is not is_early

@@ -6,14 +6,16 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import DRAWS, SEEDS, Effect
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Constant, FunctionValue
+from accelify.codemod.semantics.values import Constant, FunctionValue, Instance, Made
 from accelify.codemod.training.randomness.draws import asks_environment, function_draws
 
+_COMMON = DRAWS - {Effect.DRAWS_GIVEN, Effect.DRAWS_SYSTEM}  # drawn from the random states that all code shares
 _NUM_WORKERS = 5  # the place of `num_workers` among the arguments of a loader
 _ITEMS = ("__getitem__", "__getitems__", "__iter__")
 
@@ -54,6 +56,28 @@ class Workers:
         """The functions that a call starts beside the script."""
         target = next((k.value for k in call.keywords if k.arg == "target"), None)
         return [v.scope for v in self.program.values(target) if isinstance(v, FunctionValue)]
+
+    def threads(self) -> Iterator[ast.Call]:
+        """Where threads begin that draw, for what they hand over, from the random numbers of the script, unseeded."""
+        effects = self.program.once(Effects)
+        for call, function in self._begun():
+            drawn = effects.of_function(function).effects
+            if drawn & _COMMON and not drawn & (SEEDS - {Effect.SEEDS_GIVEN}) and self._hands_over(function):
+                yield call
+
+    def _begun(self) -> Iterator[tuple[ast.Call, Scope]]:
+        """The calls that begin threads, `thread.start()`, each with the function that runs in it."""
+        kinds, flow = self.program.once(Effects).kinds, self.program.flow
+        for call in (c for c in self.program.calls if isinstance(c.func, ast.Attribute)):
+            if not any(row.has(Effect.STARTS) for row in kinds.called(call) or ()):
+                continue
+            for value in self.program.values(call.func.value) if isinstance(call.func, ast.Attribute) else ():
+                if isinstance(value, Made) and isinstance(value.node, ast.Call) and kinds.of(value.node) == {"thread"}:
+                    yield from ((call, function) for function in self.started(value.node))
+                bases = flow.external_bases(value.cls) if isinstance(value, Instance) else ()
+                run = flow.method(value.cls, "run") if isinstance(value, Instance) else None
+                if run is not None and any(table.kind_made_by(base) == "thread" for base in bases):
+                    yield call, run
 
     def seeds(self) -> Iterator[Seed]:
         """The seeds of the random numbers of such workers."""

@@ -72,6 +72,39 @@ def test_a_worker_that_hands_over_nothing_drawn(draws: str) -> None:
     assert {d.kind for d in facts.training.data} == {"full"}  # what `score` draws trains nothing
 
 
+READER = """\
+class Reader(threading.Thread):
+    def __init__(self, queue):
+        super().__init__(daemon=True)
+        self.queue = queue
+    def run(self):
+        while True:
+            self.queue.put(np.random.randn(4, 3))
+"""
+THREAD = "threading.Thread(target=work, args=(queue,))"
+
+
+@pytest.mark.parametrize(
+    ("starts", "seeds", "found"),
+    [
+        (f"{THREAD}.start()", "pass", [f"{THREAD}.start()"]),
+        (f"thread = {THREAD}\nprint(thread)\nthread.start()", "pass", ["thread.start()"]),
+        (f"{READER}reader = Reader(queue)\nreader.start()", "pass", ["reader.start()"]),
+        (f"thread = {THREAD}", "pass", []),
+        (f"{THREAD}.start()", "np.random.seed(3)", []),
+        ("Process(target=work, args=(queue,)).start()", "pass", []),
+    ],
+)
+def test_threads_that_draw_from_the_script_s_random_numbers(starts: str, seeds: str, found: list[str]) -> None:
+    threads = Workers(Facts(beside(starts, seeds)).program).threads()
+    assert [ast.unparse(call) for call in threads] == found
+
+
+def test_a_thread_that_draws_from_a_generator_of_its_own() -> None:
+    facts = Facts(beside(f"{THREAD}.start()", "rng = np.random.default_rng()", "queue.put(rng.random(3))"))
+    assert not list(Workers(facts.program).threads())
+
+
 def test_a_worker_of_each_rank_draws_for_itself() -> None:
     result = run(beside("for i in range(2):\n    Process(target=work, args=(queue, i)).start()"))
     after = result.after.decode()

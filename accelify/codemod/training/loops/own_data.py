@@ -170,13 +170,18 @@ class OwnData:
         is_copy = not {"list", "sorted"}.isdisjoint(self.program.called(value.node))
         return is_copy and not any(isinstance(v, (Argument, Member)) for v in self.flow.view_source(value))
 
-    @staticmethod
-    def _is_literal(owners: set[Value]) -> bool:
+    def _is_literal(self, owners: set[Value]) -> bool:
+        """Whether what a loop goes over is written out, itself or in parts that are put together: settings."""
         listed = [o.node for o in owners if isinstance(o, Collection)]
-        return bool(listed) and all(
-            isinstance(n, (ast.List, ast.Tuple, ast.Dict)) and getattr(n, "elts", getattr(n, "keys", []))
-            for n in listed
-        )
+        return bool(listed) and all(map(self._is_written_out, listed))
+
+    def _is_written_out(self, node: ast.AST) -> bool:
+        """`[0.1, 0.01]`, and `[(a, b) for a in rates for b in sizes]` of such lists."""
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            is_put_together = not any(isinstance(n, ast.Call) for n in walk(node.elt))
+            return is_put_together and all(self._is_literal(self.iterables.owners(g.iter)) for g in node.generators)
+        is_display = isinstance(node, (ast.List, ast.Tuple, ast.Dict))
+        return is_display and bool(getattr(node, "elts", getattr(node, "keys", [])))
 
     def _picks_data(self, loop: ast.For) -> bool:
         """Whether a counter picks data: it indexes or slices something that is read."""

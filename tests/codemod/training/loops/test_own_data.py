@@ -324,3 +324,19 @@ def test_what_only_says_how_to_make_an_optimizer_is_no_data(body: str, source: s
 def own_data(facts: Facts) -> OwnData:
     code = facts.program, facts.roles, facts.tracer
     return OwnData(*code, Iterables(*code))
+
+
+@pytest.mark.parametrize(
+    ("made", "is_data"),
+    [
+        ("[(a, b) for a in rates for b in sizes]", False),
+        ("[(a, b) for a in [1, 2] for b in sizes if a < b]", False),
+        ("[{'rate': a} for a in rates]", False),
+        ("[(a, row) for a in rates for row in rows]", True),
+        ("[load(size) for size in sizes]", True),
+        ("[row for row in rows]", True),
+    ],
+)
+def test_settings_that_are_put_together_are_no_data(made: str, is_data: bool) -> None:
+    found = own(f"rates, sizes = [0.1, 0.2], (4, 8)\npairs = {made}\nfor pair in pairs:  {MARK}\n    f(pair)\n")
+    assert found == (("sequence", "pairs") if is_data else None)

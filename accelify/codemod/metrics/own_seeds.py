@@ -68,12 +68,13 @@ class _OwnSeeds:
         frame = self.program.frame(call)
         if frame in self.ordering:
             return True
-        if frame not in self.program.reachable:
+        run = {frame, *self.program.lambdas(call)}
+        if not run <= self.program.reachable:
             return False
         if self._is_in_round(call) and not self._is_for_shards(call):
             return False
         is_constructor = frame.name == "__init__"
-        return (is_constructor or not frame.is_method) and frame not in self.handed_on
+        return (is_constructor or not frame.is_method) and self.handed_on.isdisjoint(run)
 
     def _is_in_round(self, call: ast.Call) -> bool:
         return not self.rounds.isdisjoint(self.loops.nesting.stack(call))

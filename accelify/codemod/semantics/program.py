@@ -74,6 +74,14 @@ class Program:
         """The function, class or module that a node's statement belongs to."""
         return self.scope(node).frame
 
+    def lambdas(self, node: ast.AST) -> list[Scope]:
+        """The lambdas of a node's frame that hold it, from the inside out: it runs where they are called."""
+        scope, found = self.scope(node), []
+        while scope is not scope.frame and scope.parent is not None:
+            found += [scope] if scope.kind == "lambda" else []
+            scope = scope.parent
+        return found
+
     def values(self, node: ast.AST | None) -> Values:
         """The values that an expression may have."""
         return NOTHING if node is None else self._values.get(node, NOTHING)

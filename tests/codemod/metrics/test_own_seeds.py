@@ -38,6 +38,20 @@ def test_seeds_of_the_clock_or_the_system(seed: str) -> None:
     assert not seeds(f"def work(i):\n    {seed}\nother = DataLoader(rows, worker_init_fn=work)")
 
 
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("other = DataLoader(rows, worker_init_fn=lambda i: np.random.seed())", False),
+        ("begin = lambda i: np.random.seed()\nother = DataLoader(rows, worker_init_fn=begin)", False),
+        ("options = {'worker_init_fn': lambda i: np.random.seed()}\nother = DataLoader(rows, **options)", False),
+        ("seed_all = lambda: np.random.seed()\nseed_all()", True),
+        ("ways = {'own': lambda: np.random.seed()}\nways['own']()", True),
+    ],
+)
+def test_a_lambda_seeds_where_it_is_called(code: str, *, is_found: bool) -> None:
+    assert seeds(code) == ["np.random.seed()"] * is_found
+
+
 @pytest.mark.parametrize("seed", ["torch.manual_seed(3)", "s = 3\nnp.random.seed(s)", "random.seed(hash('a'))"])
 def test_seeds_that_all_processes_have(seed: str) -> None:
     assert not seeds(seed)

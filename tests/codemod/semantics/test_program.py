@@ -56,6 +56,12 @@ def test_scopes_and_frames() -> None:
     assert program.frame(facts["f([1])"]).kind == "module"
 
 
+def test_lambdas_round_a_node() -> None:
+    facts = Facts("f = lambda: [a(x) for x in (lambda: b())()]\ndef g():\n    c()\n")
+    program = facts.program
+    assert [len(program.lambdas(facts[call])) for call in ("a(x)", "b()", "c()")] == [1, 2, 0]
+
+
 def test_ancestors_statements_and_insides() -> None:
     facts = Facts(TEXT)
     program = facts.program

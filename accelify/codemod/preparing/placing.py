@@ -400,7 +400,13 @@ class EarlyCode:
     def holds(self, node: ast.AST) -> bool:
         """Whether a node may run before the accelerator is there, in the first round of any loop."""
         frame = self.program.frame(node)
-        return frame in self.scopes and self._is_early(frame, node)
+        is_early = frame in self.scopes and self._is_early(frame, node)
+        return is_early and not any(map(self._is_run_later, self.program.lambdas(node)))
+
+    def _is_run_later(self, function: Scope) -> bool:
+        """Whether all calls of a lambda are known, and come later: `layers = {"head": lambda: nn.Linear(4, 2)}`."""
+        is_known = function not in self.program.flow.escaped and any(calling(self.program, function))
+        return is_known and function not in self.scopes
 
     @cached_property
     def scopes(self) -> frozenset[Scope]:

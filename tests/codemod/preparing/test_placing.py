@@ -197,6 +197,26 @@ def test_what_may_run_before_it_is_there(code: str, is_early: bool) -> None:
     assert early.holds(facts[code]) is is_early
 
 
+TABLE = "import torch\nways = {'a': lambda: torch.rand(7)}\ndef ask():\n    return ways['a']()\n"
+
+
+@pytest.mark.parametrize(
+    ("loaded", "ran", "is_early"),
+    [
+        ("", "    print(ways['a']())", False),
+        ("", "    print(ask())", False),
+        ("ways['a']()", "", True),
+        ("ask()", "    print(ask())", True),
+    ],
+)
+def test_a_lambda_runs_where_it_is_called(loaded: str, ran: str, is_early: bool) -> None:
+    code = EARLY.replace("    return torch.ones(4)", f"    {loaded or 'pass'}\n    return torch.ones(4)")
+    code = code.replace("    return torch.eye(2)", f"{ran}\n    return torch.eye(2)")
+    facts = Facts({"main.py": f"from table import ask, ways\n{code}", "table.py": TABLE})
+    call = next(c for c in facts.program.calls if ast.unparse(c) == "torch.rand(7)")
+    assert facts.script.access.early.holds(call) is is_early
+
+
 SHARED = """\
 import torch
 from torch import nn

@@ -13,6 +13,7 @@ from accelify.codemod.files.project import absolute
 from accelify.codemod.options import ACCELERATE
 from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.codemod.rules import notes
+from accelify.codemod.rules.notes.randomness import drawn_early
 from tests.codemod.facts import Facts
 from tests.codemod.metrics.facts import script_of, training
 from tests.codemod.pairs import run, script
@@ -740,6 +741,21 @@ def test_what_is_drawn_before_the_processes_have_one_random_state(drawn: str, is
     found = [n.message for n in run(DRAWN_EARLY.format(drawn=drawn)).notes if "drawn without a seed" in n.message]
     assert len(found) == is_noted
     assert all("`accelify launch` seeds all processes alike, but under `torchrun`" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("made", "called", "is_noted"),
+    [
+        ("{'head': lambda: nn.Linear(4, 1), 'body': lambda: nn.Linear(4, 4)}", "pass", False),
+        ("{'head': lambda: nn.Linear(4, 1), 'body': lambda: nn.Linear(4, 4)}", "ways['head']()", False),
+        ("{'head': lambda: nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))}", "ways[input()]()", False),
+        ("{'rows': lambda: random.sample(range(99), 9)}", "rows = ways['rows']()", True),
+    ],
+)
+def test_a_table_of_lambdas_that_make_layers_draws_nothing_early(made: str, called: str, *, is_noted: bool) -> None:
+    table = f"import random\nfrom torch import nn\nways = {made}\n"
+    facts = Facts({"main.py": f"from table import ways\n{DRAWN_EARLY.format(drawn=called)}", "table.py": table})
+    assert bool([*drawn_early(facts.script)]) == is_noted
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,8 @@ def drawn_early(script: Script) -> Iterator[Remark]:
         rows = script.effects.kinds.called(call) or ()
         is_generator = any(row.role is Role.GENERATOR for row in rows)  # said of its seed, where it has none
         draws = bool(rows) and not is_generator and not script.effects.of_call(call).effects.isdisjoint(_COMMON)
-        makes_weights = draws_weights(program, program.statement(call))
+        made_in = next((f.node.body for f in program.lambdas(call) if isinstance(f.node, ast.Lambda)), None)
+        makes_weights = draws_weights(program, made_in or program.statement(call))
         is_of_items = frame.is_method or frame in script.written.meetings.items or frame in script.run.beside
         is_name = draws and _draws_of_system(script, call) and _makes_text(script, call)
         if (

@@ -54,6 +54,7 @@ def find(script: Script) -> Iterator[Remark]:
     yield from randomness.late_weights(script)
     yield from randomness.seeded_apart(script)
     yield from randomness.drawn_early(script)
+    yield from randomness.drawn_beside_kept_iterators(script)
     yield from states.changed_in_forward(script, changed)
     if not script.is_by_hand:
         yield from states.carried(script)

@@ -13,9 +13,15 @@ from accelify.codemod.result import Tier
 from accelify.codemod.rules.notes.remarks import NAME, review
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.randomness.kept_iterators import KeptIterators
 from accelify.codemod.training.weights import draws_weights, late_parameters
 
 _COMMON = DRAWS - {Effect.DRAWS_GIVEN}  # drawn from the random states that all code shares
+_GENERATORS = {
+    Effect.DRAWS_NUMPY: "`rng = np.random.default_rng(seed)`",
+    Effect.DRAWS_PYTHON: "`rng = random.Random(seed)`",
+    Effect.DRAWS_TORCH: "`generator=torch.Generator().manual_seed(seed)`",
+}
 _OF_SYSTEM = (
     "each process draws something else here, from the operating system, which no seed repeats: where all processes "
     "need the same, draw it from a generator with a seed"
@@ -89,6 +95,24 @@ def drawn_early(script: Script) -> Iterator[Remark]:
             )
         message = _OF_SYSTEM if _draws_of_system(script, call) else message
         yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
+
+
+def drawn_beside_kept_iterators(script: Script) -> Iterator[Remark]:
+    """What decides what is trained, and is drawn while an iterator that is kept leaves its loop over the data open."""
+    ranks = script.metrics.ranks
+    if script.is_by_hand or ranks.shards.draws or not script.options.runtime.has("seed_by_rank"):
+        return
+    iterators = KeptIterators(script.program, ranks.shards.is_loader, ranks.draws.is_in_a_round, script.seeds.trains)
+    for drawn in iterators.draws():
+        kept = tuple((script.path(node), node) for node in drawn.kept)
+        effects = script.effects.of_call(drawn.call).effects
+        generator = next((text for effect, text in _GENERATORS.items() if effect in effects), "a generator")
+        message = (
+            f"`{ast.unparse(drawn.kept[0])}` is kept ({{0}}), so its loop over the data stays open, and each process "
+            f"draws another here and trains something else: draw from a generator of its own, seeded alike, {generator}"
+            f", or let process 0 draw for all, `{script.reach.name}.broadcast_object_list([...])[0]`"
+        )
+        yield Remark(NAME, script.path(drawn.call), drawn.call, message, Tier.REVIEW, lines=(kept,))
 
 
 def late_weights(script: Script) -> Iterator[Remark]:

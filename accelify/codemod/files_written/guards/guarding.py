@@ -271,6 +271,7 @@ class Guarding:
         """The statements that write, where only the library can be asked, what others read where nobody can wait."""
         calls = [c for c in covered if isinstance(c, ast.Call) and not self.cached.holds(c)]
         asking = [c for c in calls if self.alone.writes(c) and self.alone.accelerator(c) is None and not self._logs(c)]
+        asking = [c for c in asking if not self._copies_a_save(c)]
         written = [(c, p) for c in asking for p in self.uses.written(c)]
         covered = with_functions(self.program, covered) if written else covered
         for read in self.program.calls if written else ():
@@ -282,6 +283,13 @@ class Guarding:
                     yield from (
                         self.program.statement(w) for w, made in found if not self.waits.are_between(w, made, read)
                     )
+
+    def _copies_a_save(self, call: ast.Call) -> bool:
+        """Whether a call reads what its function has saved before: no process but the one that saved it finds it."""
+        beside = self.program.calls_in(self.program.frame(call))
+        saves = [c for c in beside if self.alone.becomes_a_save(c) and self.program.before(c, call)]
+        saved = {self.uses.place_of(path) for save in saves for path in self.uses.written(save)}
+        return not saved.isdisjoint(map(self.uses.place_of, self.uses.read(call)))
 
     def _may_be_of(self, read: ast.Call, path: ast.expr, write: ast.Call, made: ast.expr) -> bool:
         """Whether a path that is read may be that of what a call writes; of a log, only where the paths tell so."""

@@ -399,3 +399,44 @@ def test_the_callbacks_that_set_themselves_up_where_one_of_them_opens_a_file(beg
     facts = Facts({"main.py": FITTED, "fit.py": FIT.format(begin), "callbacks.py": CALLBACKS})
     guarding = facts.script.written.guarding
     assert [texts(run) for run in guarding.runs] == [["self.file = open(self.name, self.mode)"]]
+
+
+KEPT = """\
+import os, shutil, time, torch
+from torch.utils.data import DataLoader
+out = "runs"
+def keep(state, is_best, folder):
+    last = os.path.join(folder, "last.pt")
+    torch.save(state, {path})
+    {copy}
+def train(rows):
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        for x in DataLoader(rows):
+            loss = model(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        keep(model.state_dict(), epoch > 1, "%s/%s" % (out, time.strftime("%d%H%M")))
+def test(path):
+    print(torch.load(path))
+if options.train:
+    train(options.rows)
+if options.test:
+    test(options.path)
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "copy", "run"),
+    [
+        ("last", "if is_best: shutil.copyfile(last, folder + '/best.pt')", True),
+        ("last", "shutil.copy(last, os.path.join(folder, 'best.pt'))", True),
+        ("folder + '/a.pt'", "shutil.copy2(folder + '/a.pt', folder + '/b.pt')", True),
+        ("last", "shutil.copyfile(folder + '/settings.pt', folder + '/best.pt')", False),  # which all processes find
+    ],
+)
+def test_what_one_process_has_saved_is_copied_by_that_one(path: str, copy: str, run: bool) -> None:
+    found = Facts(KEPT.format(path=path, copy=copy)).script.written.guarding.runs
+    assert [ast.unparse(s) for r in found for s in r] == ([ast.unparse(ast.parse(copy))] if run else [])

@@ -1758,12 +1758,17 @@ def test_a_path_of_an_unknown_name_is_read_where_it_is_passed_on(made: str, wait
         ("gym.make('CartPole-v1').render()", False),
         ("table = rich.table.Table(title='a')\nprint(table)", False),
         ("rich.pretty.install()", False),
+        ("table = rich.table.Table(rich.table.Column('a', justify='center'), box=rich.box.ASCII)\nprint(table)", False),
+        ("table = rich.table.Table.grid(rich.table.Column())\nprint(table)", False),
+        ("bar = rich.progress.Progress(rich.progress.BarColumn(), rich.progress.TextColumn('a'))", False),
+        ("shown = rich.console.Group(rich.panel.Panel.fit('a'), rich.text.Text.assemble('a'))\nprint(shown)", False),
         ("rich.console.Console().print('a')", False),
     ],
 )
 def test_what_shows_or_ends_something_writes_no_file(line: str, is_noted: bool) -> None:
     imports = (
-        "import gym, os, rich, rich.console, rich.pretty, rich.table, subprocess\nfrom multiprocessing import Pipe"
+        "import gym, os, rich, rich.console, rich.panel, rich.pretty, rich.progress, rich.table, rich.text, subprocess\n"
+        "from multiprocessing import Pipe"
     )
     result = run(script(imports=f"{imports}\nfrom other import given", end=line))
     assert any(n.rule == "writes" for n in result.notes) is is_noted

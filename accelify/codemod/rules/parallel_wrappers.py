@@ -364,8 +364,34 @@ def _class_names(script: Script) -> Iterator[Remark]:
         model = _whose_class_name(node)
         if model is None or any(_is_said(script, a) for a in script.program.ancestors(node)):
             continue
+        if _is_only_asked(script, node):
+            continue
         if script.program.frame(model) in script.run.run and _is_wrapped(script, model):
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _is_only_asked(script: Script, name: ast.AST) -> bool:
+    """Whether a text is only compared or searched, here or by the variable that holds it: `name.find("Conv") != -1`."""
+    parent = script.program.parent(name)
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    if not isinstance(target, ast.Name):
+        return _is_asked(script, name)
+    owner = script.program.scope(target).owner(target.id)
+    if owner is None or owner.kind != "function":
+        return False
+    scopes = [s for s in owner.walk() if s.owner(target.id) is owner]
+    reads = [read for s in scopes for read in s.reads.get(target.id, ())]
+    return all(_is_asked(script, read) for read in reads)
+
+
+def _is_asked(script: Script, text: ast.AST) -> bool:
+    """Whether an expression is compared, or its method decides: `if name.lower().startswith("conv")`."""
+    parent = script.program.parent(text)
+    while isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is text):
+        text, parent = parent, script.program.parent(parent)
+    while isinstance(parent, (ast.BoolOp, ast.UnaryOp)):
+        text, parent = parent, script.program.parent(parent)
+    return isinstance(parent, ast.Compare) or getattr(parent, "test", None) is text
 
 
 def _is_said(script: Script, node: ast.AST) -> bool:

@@ -404,6 +404,25 @@ def test_the_name_of_the_wrapper_is_another_one(name: str, count: int) -> None:
         assert not [n for n in shown.notes if "name of the wrapper" in n.message]
 
 
+@pytest.mark.parametrize(
+    ("use", "is_noted"),
+    [
+        ('if name.find("Conv") != -1:\n        pass', False),
+        ('if "Norm" in name or name.lower().startswith("lin"):\n        pass', False),
+        ('return 1 if name == "Linear" else 2', False),
+        ('torch.save(m.module.state_dict(), name + ".pt")', True),
+        ('if os.path.exists(name + ".pt"):\n        pass', True),
+        ('if "a" in open(name).read():\n        pass', True),
+        ("return name", True),
+    ],
+)
+@pytest.mark.parametrize("name", ["m.__class__.__name__", "type(m).__name__"])
+def test_a_class_name_that_is_only_asked_for_is_not_noted(name: str, use: str, is_noted: bool) -> None:
+    before = f"import os\nrows = torch.randn(8, 2, 4)\ndef look(m):\n    name = {name}\n    {use}"
+    result = run(script(before=before, model=f"{WRAP}\nlook(model)"))
+    assert any("name of the wrapper" in n.message for n in result.notes) is is_noted
+
+
 KEEPING = "import torch\ndef keep(net):\n    torch.save(net.module.state_dict(), 'net.pt')\n"
 OTHER = "import torch\nfrom keeping import keep\nkeep({}(torch.nn.Linear(4, 1)))\n"
 

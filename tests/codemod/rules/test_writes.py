@@ -1767,8 +1767,8 @@ def test_a_path_of_an_unknown_name_is_read_where_it_is_passed_on(made: str, wait
 )
 def test_what_shows_or_ends_something_writes_no_file(line: str, is_noted: bool) -> None:
     imports = (
-        "import gym, os, rich, rich.console, rich.panel, rich.pretty, rich.progress, rich.table, rich.text, subprocess\n"
-        "from multiprocessing import Pipe"
+        "import gym, os, rich, rich.console, rich.panel, rich.pretty, rich.progress, rich.table, rich.text\n"
+        "import subprocess\nfrom multiprocessing import Pipe"
     )
     result = run(script(imports=f"{imports}\nfrom other import given", end=line))
     assert any(n.rule == "writes" for n in result.notes) is is_noted

@@ -175,11 +175,11 @@ effects=prints
 effects=shows
     rich: *
 -
-    rich: table.Table table.Table.grid table.Column table.Row panel.Panel panel.Panel.fit tree.Tree text.Text text.Text.*
-        syntax.Syntax markdown.Markdown columns.Columns padding.Padding box.* style.Style style.Style.* theme.Theme
-        align.Align align.Align.* rule.Rule layout.Layout console.Group console.group constrain.Constrain emoji.Emoji
-        styled.Styled json.JSON pretty.Pretty pretty.pretty_repr bar.Bar progress_bar.ProgressBar spinner.Spinner
-        progress.*Column markup.escape
+    rich: table.Table table.Table.grid table.Column table.Row panel.Panel panel.Panel.fit tree.Tree text.Text
+        text.Text.* syntax.Syntax markdown.Markdown columns.Columns padding.Padding box.* style.Style
+        style.Style.* theme.Theme align.Align align.Align.* rule.Rule layout.Layout console.Group console.group
+        constrain.Constrain emoji.Emoji styled.Styled json.JSON pretty.Pretty pretty.pretty_repr bar.Bar
+        progress_bar.ProgressBar spinner.Spinner progress.*Column markup.escape
 effects=changes_library
     rich: pretty.install traceback.install reconfigure
 

@@ -490,6 +490,24 @@ def test_a_run_that_may_be_begun_anyhow_is_reported(begun: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("observer", "is_noted"),
+    [
+        ("ex.observers.append(MongoObserver(url='db:27017', db_name='runs'))", True),
+        ("ex.observers.append(FileStorageObserver.create('runs'))", True),
+        ("observer = sacred.observers.MongoObserver()\nex.observers.append(observer)", True),
+        ("if int(os.environ.get('RANK', 0)) == 0:\n    ex.observers.append(MongoObserver())", False),
+        ("ex.add_config('settings.json')", False),
+    ],
+)
+def test_an_observer_of_every_process_is_reported(observer: str, is_noted: bool) -> None:
+    imports = "import os\nimport sacred\nfrom sacred.observers import FileStorageObserver, MongoObserver"
+    result = run(script(imports=imports, before=f"ex = sacred.Experiment('net')\n{observer}"))
+    said = [n.message for n in result.notes if n.rule == "experiments"]
+    assert [("add this observer under `if" in message) for message in said] == [True] * is_noted
+    assert observer in result.after.decode()
+
+
+@pytest.mark.parametrize(
     ("imported", "search"),
     [
         ("import wandb", "wandb.agent('sweep', function=train)"),

@@ -662,6 +662,11 @@ def begins_run(name: str | None) -> bool:
     return _has_trait(name, Trait.BEGINS_RUN)
 
 
+def observes_run(name: str | None) -> bool:
+    """`sacred.observers.MongoObserver`: it records each run of the experiment that it is added to."""
+    return _has_trait(name, Trait.OBSERVES_RUN)
+
+
 def switched_off_by(name: str | None) -> tuple[str, str] | None:
     """The keyword with which a run of a tracker sends nothing, and its value then; None where there is none."""
     if _has_trait(name, Trait.OFF_BY_MODE):

@@ -241,6 +241,7 @@ class Trait(_Fact):
     NO_SEED = "no_seed"  # a generator that draws from the system, whatever seed it is given
     SWEEPS = "sweeps"  # runs the script again with other settings
     BEGINS_RUN = "begins_run"  # a run of a tracker, one of each process that calls it
+    OBSERVES_RUN = "observes_run"  # begins it later, when what it is added to is run
     OFF_BY_MODE = "off_by_mode"  # with `mode="disabled"` it goes on to work and sends nothing
     OFF_BY_FLAG = "off_by_flag"  # with `disabled=True`
 

@@ -7,8 +7,8 @@
 
 Why: each process would start a run of its own. Where it is disabled, all of the library goes on to work and sends
 nothing, so that no other line needs to change. What MLflow logs is guarded, as all files are (`writes`).
-Left alone: runs that the script disables itself; and sweeps, runs begun where the accelerator does not reach, and
-other runs that cannot be disabled, of which a note says so.
+Left alone: runs that the script disables itself; and sweeps, runs begun where the accelerator does not reach, other
+runs that cannot be disabled, and observers of Sacred, of which a note says so.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 
 NAME = "experiments"
 OPTIONAL = True
@@ -43,8 +44,15 @@ def find(script: Script) -> Iterator[Change | Remark]:
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         is_alone = call in script.written.guarding.covered
-        if any(map(names.begins_run, called)) and not is_alone and not _is_off(call, called):
+        is_one = is_alone or _is_off(call, called) or not _is_run_by_others(script, call)
+        if any(map(names.begins_run, called)) and not is_one:
             yield _on_main(script, call)
+
+
+def _is_run_by_others(script: Script, call: ast.Call) -> bool:
+    """Whether another process than the main one comes to a call."""
+    runs = script.program.once(Conditions).runs
+    return any(runs(call, world) for world in worlds_where(Process.OTHER))
 
 
 def _is_off(call: ast.Call, called: Collection[str]) -> bool:
@@ -62,7 +70,9 @@ def _on_main(script: Script, call: ast.Call) -> Change | Remark:
         return _entered_on_main(script, call, accelerator)
     if switch is None:
         state = script.state(call)
-        message = f"every process logs a run of its own: begin it, and log, under `if {state}.is_main_process:` alone"
+        is_added = any(map(names.observes_run, script.program.called(call)))
+        does = "add this observer" if is_added else "begin it, and log,"
+        message = f"every process logs a run of its own: {does} under `if {state}.is_main_process:` alone"
         return Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     keyword, off = switch
     if accelerator is None or script.path(call) not in script.files or any(k.arg is None for k in call.keywords):

@@ -75,6 +75,8 @@ role=logger effects=writes_files+asks_network+changes_library+starts returns=run
     swanlab: init
     dvclive: Live
     trackio: init
+role=logger effects=asks_network traits=begins_run+observes_run
+    sacred.observers: *Observer *Observer.create
 role=logger effects=writes_files+asks_network+logs mutates=self
     wandb: log watch finish alert define_metric unwatch
     swanlab trackio: log finish

@@ -16,7 +16,7 @@ from accelify.codemod.metrics.updates import added_in, additions_in
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import names_written_in
+from accelify.codemod.semantics.scopes import names_in, names_written_in
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.losses import Totals
 
@@ -223,6 +223,8 @@ def _trim_of_variables(
     """The values to trim for the sums that are variables."""
     summand = Summand(program, loop)
     every = [s for name, listed in added_in(loop).items() if name in sums for s in listed]
+    if any(_counts_row_by_row(program, loop, s) for s in every):
+        return None  # the rows that are repeated among them: no other sum leaves those out alone
     made = {s: parts for s in every if (parts := _parts_where_made(summand, s, every))}
     rest = [s for s in every if s not in made]
     trim = Trim(every[0], ()) if made and all(isinstance(_added(s), ast.Constant) for s in rest) else None
@@ -230,6 +232,26 @@ def _trim_of_variables(
     if trim is not None:
         return replace(trim, parts=(*trim.parts, *(part for parts in made.values() for part in parts)))
     return _trim_of(summand, every, updates)
+
+
+def _counts_row_by_row(program: Program, loop: ast.AST, statement: ast.AugAssign | ast.Assign) -> bool:
+    """`for i in range(len(out)): if out[i] > y[i]: hits += 1`, by a loop over what a batch has, or over its places."""
+    around = itertools.takewhile(lambda node: node is not loop, program.ancestors(statement))
+    found = {name for node in around for name in _gone_through(node)}
+    writes = program.frame(loop).writes
+    is_one = isinstance(_added(statement), ast.Constant)
+    return is_one and any(program.inside(w, loop) for name in found for w in writes.get(name, ()))
+
+
+def _gone_through(node: ast.AST) -> frozenset[str]:
+    """The variables that a loop goes through, as its head or the places that it takes say."""
+    if isinstance(node, ast.While):
+        return names_in(node.test)
+    if not isinstance(node, (ast.For, ast.AsyncFor)):
+        return frozenset()
+    taken = [n for s in node.body for n in walk(s) if isinstance(n, ast.Subscript)]
+    chosen = [n.value for n in taken if names_in(n.slice) & names_in(node.target)]
+    return names_in(node.iter, *chosen)
 
 
 def _parts_where_made(

@@ -266,6 +266,27 @@ def test_a_sum_over_rows_that_is_shown_too_is_taken_again_where_it_is_added(lost
     assert [name.id for name, _ in found.batch_means] == ["lost"]
 
 
+@pytest.mark.parametrize(
+    ("counting", "is_trimmed"),
+    [
+        ("for i in range(len(out)):\n    if out[i] > y[i]:\n        correct += 1", False),
+        ("for i in range(y.size(0)):\n    if out[i] > y[i]:\n        correct += 1", False),
+        ("for i in range(8):\n    if out[i] > y[i]:\n        correct += 1", False),
+        ("for a, b in zip(out, y):\n    if a > b:\n        correct += 1", False),
+        ("for i, a in enumerate(out):\n    correct = correct + 1 if a > 0 else correct\n    correct += 1", False),
+        ("i = 0\nwhile i < len(out):\n    correct += 1\n    i += 1", False),
+        ("for k in range(3):\n    correct += 1", True),
+        ("correct += (out > y).sum().item()", True),
+    ],
+)
+@pytest.mark.parametrize("total", ["n += len(x)", "size = len(x)\nn += len(x)"])
+def test_no_sum_is_trimmed_beside_one_that_counts_row_by_row(counting: str, total: str, *, is_trimmed: bool) -> None:
+    step = f"out = model(x)\n{STEP}{total}\n{counting}\n"
+    facts = training(epoch="correct, n = 0, 0", step=step, end_of_epoch="print(correct / n)")
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
+    assert (found is not None) is is_trimmed
+
+
 def test_a_list_that_is_too_deep_to_be_looked_at_is_no_list_of_means() -> None:
     facts, loop = in_loop("use(sum([x.mean()]))")
     summed = facts.call("use(").args[0]

@@ -219,7 +219,7 @@ def size_of(tracer: Tracer, call: ast.Call) -> ast.expr:
 
 
 class _Fixed:
-    """Find what is built for batches of one size: models with hidden states of so many rows, `x.view(size, -1)`."""
+    """Find what is built for batches of one size: hidden states of so many rows, `x.view(size, -1)`, `range(size)`."""
 
     def __init__(self, program: Program, tracer: Tracer, training: Training, loaders: Collection[Value]) -> None:
         self.program = program
@@ -242,7 +242,7 @@ class _Fixed:
             if are_divided or (may_be_smaller and not asked):
                 of_batch = (side for side, other in asked if self._is_of_batch(other))
                 rows = self._taken_for_rows(size, self._steps if are_divided else frozenset())
-                yield from dict.fromkeys((*self._given_to_models(size), *rows, *of_batch))
+                yield from dict.fromkeys((*self._given_to_models(size), *rows, *self._picked(size), *of_batch))
 
     def _is_given(self, source: ast.expr) -> bool:
         """Whether a source of batches is a loader that unknown callers pass, of a size that nothing here says."""
@@ -277,6 +277,34 @@ class _Fixed:
                 continue
             if is_made or self._shapes_batch(call) or self._takes_batch(call, given.index(found)):
                 yield found
+
+    def _picked(self, size: ast.expr) -> Iterator[ast.expr]:
+        """Where rows of a batch are picked up to that number: `for i in range(size): loss += crit(z[i], y[i])`."""
+        for call, arguments in self._run_calls:
+            is_range = bool(arguments) and self.program.called(call) == {"range"}
+            end = arguments[:2][-1] if is_range else None
+            if end is not None and self._is_size(size, end, "batch") and self._picks_rows(call, end):
+                yield end
+
+    def _picks_rows(self, counted: ast.Call, end: ast.expr) -> bool:
+        """Whether a loop, or a comprehension, takes rows of a batch by its count, and asks for no smaller one."""
+        loop = self.program.parent(counted)
+        if not isinstance(loop, (ast.For, ast.comprehension)) or not isinstance(loop.target, ast.Name):
+            return False
+        counter, rounds = loop.target.id, loop if isinstance(loop, ast.For) else self.program.parent(loop)
+        inside = [n for n in walk(rounds) if _names(n, counter)]
+        if any(isinstance(n, ast.Compare) and self._asks_for_end(n, counter) for n in inside):
+            return False
+        picked = (n for n in inside if isinstance(n, ast.Subscript) and _names(n.slice, counter))
+        is_number = isinstance(end, ast.Constant)  # which may also be that of columns
+        return any(self._is_of_batch(p.value) for p in picked if not is_number or _is_by_row(p, counter))
+
+    def _asks_for_end(self, test: ast.Compare, counter: str) -> bool:
+        """Whether a count is compared with the size of the batch at hand: `if i >= len(x): break`."""
+        sides = (test.left, *test.comparators)
+        counts = [side for side in sides if _names(side, counter)]
+        others = [side for side in sides if side not in counts]
+        return not any(map(self._is_of_batch, counts)) and any(map(self._is_of_batch, others))
 
     @cached_property
     def _run_calls(self) -> list[tuple[ast.Call, list[ast.expr]]]:
@@ -462,6 +490,17 @@ def _arguments(call: ast.Call) -> Iterator[ast.expr]:
     """The arguments of a call, one by one: `2` and `n` of `zeros((2, n))`, too."""
     for each in (*call.args, *(k.value for k in call.keywords)):
         yield from each.elts if isinstance(each, (ast.Tuple, ast.List)) else (each,)
+
+
+def _names(node: ast.AST, name: str) -> bool:
+    """Whether code reads a name."""
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
+
+
+def _is_by_row(picked: ast.Subscript, name: str) -> bool:
+    """Whether the first index of a variable picks its rows: `x[i, 0]`, and neither `x[:, i]` nor `x[0][i]`."""
+    first = picked.slice.elts[0] if isinstance(picked.slice, ast.Tuple) else picked.slice
+    return isinstance(picked.value, ast.Name) and _names(first, name)
 
 
 def _factors(node: ast.expr) -> Iterator[ast.expr]:

@@ -387,6 +387,41 @@ MASKED = "def masked():\n    return torch.cat([torch.arange(size) for _ in range
 
 
 @pytest.mark.parametrize(
+    ("batch", "given"),
+    [
+        ("out, loss = model(x), 0\nfor i in range(size): loss += compare(out[i:i+1][0], y[i])", ["size"]),
+        ("out = model(x)\nfor i in range(0, size):\n    if i == 0: print(out[:, i])", ["size"]),
+        ("loss = sum(compare(a, x[i]) for i in range(0, size, 2))", ["size"]),
+        ("for i in range(size):\n    for j in range(size):\n        if i != j: loss = x[i] @ x[j]", ["size", "size"]),
+        ("for i in range(size):\n    if x[i].sum() > 0: print(i)", ["size"]),
+        ("for i in range(len(x)): print(x[i])", []),
+        ("for i in range(x.size(0)): print(x[i])", []),
+        ("for i in range(min(size, len(x))): print(x[i])", []),
+        ("for i in range(size): print(weights[i])", []),  # no batch
+        ("for i in range(size): print(i, x)", []),
+        ("for i in range(size):\n    if i >= len(x): break\n    print(x[i])", []),
+        ("n = x.shape[0]\nfor i in range(size):\n    if n > i: print(x[i])", []),
+    ],
+)
+def test_rows_picked_up_to_the_size(batch: str, given: list[str]) -> None:
+    assert fixed("Net()", batch=batch) == given
+
+
+@pytest.mark.parametrize(
+    ("batch", "given"),
+    [
+        ("for i in range(4): print(x[i])", ["4"]),
+        ("for i in range(4): print(x[i, 0])", ["4"]),
+        ("for i in range(3): print(x[i])", []),
+        ("for i in range(4): print(x[:, i])", []),  # columns
+        ("for i in range(4): print(x[0][i])", []),
+    ],
+)
+def test_rows_picked_up_to_a_number(batch: str, given: list[str]) -> None:
+    assert fixed("Net()", "4", batch) == given
+
+
+@pytest.mark.parametrize(
     ("before", "batch", "given"),
     [
         ("", "w = torch.full((size, 1), 0.5).to(x.device)\nw = w * x", ["size"]),

@@ -242,7 +242,11 @@ class Files:
         """Whether a path is in what is listed, a folder or a pattern: both begin so, or one is made from the other."""
         is_more = "*" in ast.unparse(listed) or (isinstance(listed, ast.Call) and len(listed.args) == 1)  # `Path(root)`
         folder = next(self._parts_before(listed), listed) if is_more else listed
-        return self.is_told_to_hold(listed, path) or bool(self._origins(folder, _DEPTH) & self._made_of(path, _DEPTH))
+        return self.is_told_to_hold(listed, path) or self.is_made_from(path, folder)
+
+    def is_made_from(self, path: ast.expr, folder: ast.expr) -> bool:
+        """Whether a path is written as a folder, or as one below: `run / "data"` for `run`."""
+        return bool(self._origins(folder, _DEPTH) & self._made_of(path, _DEPTH))
 
     def _made_of(self, path: ast.expr, depth: int) -> frozenset[tuple[Scope, str]]:
         """A path, and all that it begins with, each as it is written in its function."""

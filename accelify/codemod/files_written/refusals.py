@@ -98,7 +98,15 @@ class Refusals:
             return self.stored.are_alike(search.left, made)
         if self.counts_on(look):
             return self.stored.may_be_one(asked, made)
+        if self._makes_parents(make) and self.stored.is_made_from(made, asked):
+            return True
         return ast.unparse(asked) == ast.unparse(made) or self.stored.are_alike(asked, made)
+
+    def _makes_parents(self, make: ast.Call) -> bool:
+        """Whether a call makes the folders above, too: `os.makedirs(path)`, `path.mkdir(parents=True)`."""
+        given = next((k.value for k in make.keywords if k.arg == "parents"), None)
+        is_asked = given is not None and not (isinstance(given, ast.Constant) and not given.value)
+        return is_asked or "os.makedirs" in self.stored.program.called(make)
 
     def _stops(self, look: ast.Call) -> bool:
         """Whether the script stops, or asks, where what is looked for is there."""

@@ -327,12 +327,16 @@ def _waits(
     deleting: the statements that delete a folder, before and after which all wait already.
     """
     noted = set[ast.stmt]()
+    met = set[tuple[ast.stmt, ast.stmt]]()
     for refusal, edits in refused:
         for wait, some in zip(refusal.waits, edits, strict=False):
             block = script.program.block(script.program.statement(wait))
             above = block[: block.index(script.program.statement(wait))]
             if any(s in deleting and script.program.inside(s, refusal.statement) for s in above):
                 continue
+            if any((refusal.statement, s) in met for s in above):
+                continue  # as all have looked
+            met.add((refusal.statement, script.program.statement(wait)))
             reason = "no process creates the folder that another one is still to look for"
             yield Change(NAME, script.path(wait), wait.lineno, reason, some)
         if not edits and refusal.statement not in noted:

@@ -13,11 +13,11 @@ IMPORTS = "import os, sys\nfrom pathlib import Path\n"
 MAKE = "def make(path):\n    os.makedirs(path)\n"
 
 
-def refused(code: str) -> list[tuple[str, list[str]]]:
+def refused(code: str, make: str = "os.makedirs(") -> list[tuple[str, list[str]]]:
     """The first line of each statement that stops, and the calls before which all could wait."""
     facts = training(imports=IMPORTS, before=code)
     refusals = Refusals(facts.script.written.stored, lambda c: c.args[0] if c.args else c.func.value)  # type: ignore[attr-defined]
-    found = refusals.before(facts.call("mk" if ".mk" in code else "os.makedirs("))
+    found = refusals.before(facts.call(make))
     return [(ast.unparse(r.statement).split("\n")[0], list(map(ast.unparse, r.waits))) for r in found]
 
 
@@ -58,6 +58,26 @@ def refused(code: str) -> list[tuple[str, list[str]]]:
 )
 def test_what_stops_where_the_folder_is_there(code: str, expected: list[tuple[str, list[str]]]) -> None:
     assert refused(code) == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "is_refused"),
+    [
+        ("(out / 'log').mkdir(parents=True)", True),
+        ("(out / 'log' / 'a').mkdir(parents=True)", True),
+        ("Path(out, 'log').mkdir(parents=True)", True),
+        ("os.makedirs(os.path.join(out, 'log'))", True),
+        ("os.makedirs(f'{out}/log')", True),
+        ("inner = out / 'log'\n    os.makedirs(inner)", True),
+        ("(out / 'log').mkdir()", False),  # which fails where the folder above is missing
+        ("(out / 'log').mkdir(parents=False)", False),
+        ("os.makedirs(other / 'log')", False),
+    ],
+)
+def test_what_stops_where_the_folder_above_is_there(make: str, is_refused: bool) -> None:
+    code = f"out, other = Path(sys.argv[1]), Path('b')\nif not out.is_dir():\n    {make}\nelse:\n    raise OSError"
+    call = ast.unparse(ast.parse(make.split("\n")[-1].strip()))
+    assert [waits for _, waits in refused(code, call)] == ([[call]] if is_refused else [])
 
 
 @pytest.mark.parametrize(

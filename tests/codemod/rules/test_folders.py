@@ -291,6 +291,24 @@ def test_all_processes_look_before_one_makes_what_they_go_by(text: str) -> None:
     assert not any(n.rule == "folders" for n in result.notes)
 
 
+SETS_UP = """\
+def set_up(out):
+    if not out.is_dir():
+        (out / "log").mkdir(parents=True)
+        (out / "best").mkdir(parents=True)
+    else:
+        raise RuntimeError("there is a run already")
+set_up(Path(sys.argv[1]))"""
+
+
+def test_all_look_before_one_makes_a_folder_in_the_one_that_stops_them() -> None:
+    result = run(script(imports=f"{IMPORTS}\nimport sys\nfrom pathlib import Path", before=SETS_UP))
+    wait, text = ".wait_for_everyone()\n", result.after.decode()
+    assert f'{wait}        (out / "log").mkdir(parents=True, exist_ok=True)\n' in text
+    assert text.count(wait) == 1
+    assert not any(n.rule == "folders" for n in result.notes)
+
+
 ITEMS = "class Rows:\n    def __getitem__(self, k):\n        fresh = not k\n        {}\n        return k\nrows = Rows()"
 
 

@@ -143,8 +143,15 @@ class Caches:
         if self.held and any(n in self.held for n in ast.walk(choice)):
             return False
         if isinstance(choice, ast.If):
-            return bool(self.checks.questions(choice.test))
+            return bool(self.checks.questions(choice.test)) and not self._is_refused(choice)
         return bool(choice.handlers) and (bool(self.effects.of(*choice.body).files_read) or _refuses_folder(choice))
+
+    def _is_refused(self, choice: ast.If) -> bool:
+        """Whether the script fails where the file is there, as it does for each process that comes later."""
+        found = choice.body if self._where_missing(choice) is not choice.body else choice.orelse
+        last = found[-1] if found else None
+        is_exit = isinstance(last, ast.Expr) and Effect.EXITS in self.effects.of(last).effects
+        return isinstance(last, ast.Raise) or is_exit
 
     def _asking_above(self, choice: Choice) -> list[ast.stmt]:
         """The statements before a choice that ask for it: whoever comes later to the choice does not ask again."""

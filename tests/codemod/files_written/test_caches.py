@@ -51,6 +51,8 @@ def test_what_is_made_where_it_is_missing(end: str) -> None:
         "if os.path.exists('d'):\n    os.system('rm -rf d')\nelse:\n    os.mkdir('d')",  # the others would delete it
         "if not os.path.exists('d'):\n    out = model(torch.zeros(1))\n    os.system('x')",
         "for k in range(3):\n    if not os.path.exists('d'):\n        os.system('x')",
+        "if not os.path.exists('d'):\n    os.system('wget http://x')\nelse:\n    raise FileExistsError('d')",
+        "if os.path.exists('d'):\n    print('there')\n    exit(1)\nelse:\n    os.system('wget http://x')",
     ],
 )
 def test_what_is_none(end: str) -> None:
@@ -76,6 +78,32 @@ def main():
 main()
 """
 KEPT = "def rows(path):\n    if os.path.exists(path):\n        return pickle.load(open(path, 'rb'))\n"
+MADE_ONCE = """\
+def make(path):
+    {asked}
+    with open(path, "wb") as f:
+        pickle.dump([1], f)
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "goes_first"),
+    [
+        ("if os.path.exists(path):\n        return", True),
+        ("if os.path.isfile(path):\n        raise FileExistsError(path)", False),
+        ("if os.path.exists(path):\n        print('there')\n        exit(1)", False),
+    ],
+)
+def test_what_fails_where_the_file_is_there_is_not_run_by_one_process_after_another(
+    asked: str, goes_first: bool
+) -> None:
+    call = "pickle.load(open('c.pkl', 'rb'))"
+    main = MAIN.replace("main():\n", "main():\n    make('c.pkl')\n", 1).format(call=call)
+    text = run(f"{HEAD}{MADE_ONCE.format(asked=asked)}{main}").after.decode()
+    assert ("    with accelerator.main_process_first():\n        make('c.pkl')\n" in text) is goes_first
+    assert ("is_main_process:" in text and "wait_for_everyone()" in text) is not goes_first
+
+
 LOADED = KEPT.replace("rows", "loaded") + "    return None\n"
 LOADED += "def rows(path):\n    kept = loaded(path)\n    if kept is not None:\n        return kept\n"
 MADE = "    found = read()\n    pickle.dump(found, open(path, 'wb'))\n    return found\n"

@@ -211,11 +211,17 @@ def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iter
     for name, optimizer in numbered(optimizers):
         readable = sorted(_readable(optimizer), key=lambda parameter: places.get(id(parameter), len(places)))
         sampled = readable[:SAMPLED]
-        steps = [_plain(optimizer.state[one].get("step")) for one in sampled[:1] if one in optimizer.state]
+        steps = [_plain(optimizer.state[one].get("step")) for one in sampled[:1] if _has_state(optimizer, one)]
         yield f"number of steps of {name}", steps
         kept = [value for one in sampled for value in _state_of(optimizer, one)]
         if kept:
             yield f"state of {name}", torch.stack(kept).tolist()
+
+
+def _has_state(optimizer: Optimizer, parameter: torch.Tensor) -> bool:
+    """Whether an optimizer keeps anything for a parameter: to read the state of another makes an empty entry."""
+    kept = optimizer.state.get(parameter)
+    return bool(kept) if isinstance(kept, dict) else kept is not None
 
 
 def _state_of(optimizer: Optimizer, parameter: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -238,7 +244,7 @@ def _readable(optimizer: Optimizer) -> Iterator[torch.Tensor]:
 def _trained(optimizer: Optimizer) -> Iterator[torch.Tensor]:
     """Those that it steps, or did: what is frozen from the start is often given, too."""
     for one in _readable(optimizer):
-        if one.requires_grad or one.grad is not None or one in optimizer.state:
+        if one.requires_grad or one.grad is not None or _has_state(optimizer, one):
             yield one
 
 

@@ -92,6 +92,15 @@ def optimizers_that_do_something_else_are_named(accelerator):
             _step(made, model, optimizer)
 
 
+def an_optimizer_s_state_may_be_read_on_one_rank(accelerator):
+    made, model = Accelerator(), nn.Linear(3, 1)
+    model, optimizer = made.prepare(model, torch.optim.Adam(model.parameters(), lr=0.01))
+    for _ in range(3):
+        if made.is_main_process:
+            _ = [optimizer.state[one].get("step") for one in model.parameters()]
+        _step(made, model, optimizer)
+
+
 def what_the_script_changes_on_each_rank_is_what_rank_0_makes_of_it(accelerator):
     def clipping(model, rank):
         nn.utils.clip_grad_norm_(model.parameters(), 1e-3 * (1 + rank))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
-from accelify.runtime.gradients.agreement import SAMPLED, facts_of
+from accelify.runtime.gradients.agreement import SAMPLED, _trained, facts_of
 
 
 def facts(model: nn.Module, parameters: list[nn.Parameter], gradient: float = 1.0) -> dict[str, object]:
@@ -26,3 +27,26 @@ def test_the_order_in_a_group_makes_no_difference() -> None:
 def test_other_momentum_makes_one() -> None:
     model, other = nn.Linear(2, 2), nn.Linear(2, 2)
     assert facts(model, list(model.parameters())) != facts(other, list(other.parameters()), gradient=2.0)
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_reading_the_state_of_a_parameter_is_no_step(is_frozen: bool) -> None:
+    model = nn.Linear(2, 2)
+    model.weight.requires_grad_(not is_frozen)
+    optimizer = torch.optim.Adam(model.parameters())
+    before, trained = dict(facts_of([optimizer], {})), list(_trained(optimizer))
+    assert len(optimizer.state[model.weight]) == 0
+    assert model.weight in optimizer.state
+    assert dict(facts_of([optimizer], {})) == before == {"number of steps of Adam": []}
+    assert [*map(id, _trained(optimizer))] == [*map(id, trained)]
+
+
+def test_a_step_more_makes_a_difference() -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    seen = [dict(facts_of([optimizer], {}))]
+    for _ in range(2):
+        optimizer.step()
+        seen.append(dict(facts_of([optimizer], {})))
+    assert [each["number of steps of Adam"] for each in seen] == [[], [1.0], [2.0]]

@@ -308,12 +308,12 @@ class DeviceCopies:
         return moved
 
     def _each(self, change: Callable[[Any], Any], batch: Any) -> Any:
-        return tensors.map_leaves(change, batch, is_leaf=_moves_itself)
+        return tensors.map_leaves(change, batch, is_leaf=moves_itself)
 
     def _there(self, leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
             return leaf.to(self._device, non_blocking=True)
-        return _moved_itself(leaf, self._device) if _moves_itself(leaf) else leaf
+        return _moved_itself(leaf, self._device) if moves_itself(leaf) else leaf
 
     def _limit(self, computing: torch.cuda.Stream) -> None:
         """Return once the GPU has come to the batch before the last: a script that asks on and on would fill it."""
@@ -332,7 +332,7 @@ def _is_one_piece(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_nested
 
 
-def _moves_itself(tree: Any) -> bool:
+def moves_itself(tree: Any) -> bool:
     """Whether this has a `to` of its own, as graphs and packed sequences have; a tokenizer's dict is a dict."""
     return callable(getattr(tree, "to", None)) and not isinstance(tree, (type, UserDict))
 

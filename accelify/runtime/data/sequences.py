@@ -13,6 +13,7 @@ import torch
 
 from accelify.errors import AccelifyError
 from accelify.runtime.data.passes import LoaderPasses
+from accelify.runtime.data.sharding import copy_of
 from accelify.runtime.world import tensors
 
 # Iterators that are only passed over: to ask them for the next element draws no random number.
@@ -204,7 +205,7 @@ def _rounds(iterable: Iterable[Any], rank: int, size: int, passes: LoaderPasses)
     for number in itertools.count():
         with shared():
             items = [
-                element if is_plain or (number and position != rank) else tensors.map_leaves(_as_it_is, element)
+                element if is_plain or (number and position != rank) else tensors.map_leaves(copy_of, element)
                 for position, element in enumerate(itertools.islice(elements, size))
             ]
         if not items:
@@ -217,13 +218,6 @@ def _one_by_one(elements: Iterator[Any]) -> Iterator[Any]:
     with suppress(StopIteration):
         while True:
             yield next(elements)
-
-
-def _as_it_is(leaf: Any) -> Any:
-    """A copy of an array or a batch's tensor: a generator may fill the same memory with the next element."""
-    if isinstance(leaf, numpy.ndarray):
-        return leaf.copy()
-    return leaf.clone() if isinstance(leaf, torch.Tensor) and not leaf.requires_grad else leaf
 
 
 def _draws_nothing(iterable: Any) -> bool:

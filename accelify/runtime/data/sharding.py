@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections import UserDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any  # indices and batches are the user's
 
+import numpy
+import torch
+
 from accelify.errors import AccelifyError
-from accelify.runtime.data.passes import NO_BATCH, Step
+from accelify.runtime.data.passes import NO_BATCH, Step, moves_itself
 from accelify.runtime.world import tensors
 
 
@@ -45,6 +50,58 @@ class Sharding:
         if drops_last:
             return full
         return full + (rest > 0 if self.even_batches else self.rank < rest)
+
+
+def separate_batches(batches: Iterator[Any], size: int, is_kept: Callable[[int], bool]) -> Iterator[Any]:
+    """The batches in dicts, lists and tuples of their own: a loader may fill the same ones again for its next batch.
+
+    Where it fills tensors or arrays again, the batches whose numbers are kept have copies of them; that is seen by
+    their memory, which comes again within `size` batches. So many at the start of the pass are copied before it is
+    known: they complete its last round. What is no plain container is not looked into.
+    """
+    recent: deque[dict[object, Any]] = deque(maxlen=size)  # while they are here, nothing else has their memory
+    is_refilled = False
+    for number, batch in enumerate(batches):
+        filled: dict[object, Any] = {}
+        separate = tensors.map_leaves(partial(_noted, filled), batch, is_leaf=_is_no_plain_container)
+        is_refilled = is_refilled or any(not filled.keys().isdisjoint(before) for before in recent)
+        recent.append(filled)
+        if number < size or (is_refilled and is_kept(number)):
+            separate = tensors.map_leaves(copy_of, separate, is_leaf=_is_no_plain_container)
+        yield separate
+
+
+_SIMPLE: frozenset[type] = frozenset((int, float, str, bool, bytes, type(None)))
+
+
+def _noted(filled: dict[object, Any], leaf: Any) -> Any:
+    """The leaf itself, noted under its memory if it is a tensor or an array."""
+    if type(leaf) not in _SIMPLE and isinstance(leaf, (torch.Tensor, numpy.ndarray)):
+        filled[_memory_of(leaf)] = leaf
+    return leaf
+
+
+def _memory_of(leaf: Any) -> object:
+    """Where its numbers are, alike for all views that begin there; of what does not say that, the object's own."""
+    if isinstance(leaf, numpy.ndarray) and leaf.size:
+        return "cpu", leaf.ctypes.data
+    is_plain = type(leaf) is torch.Tensor and leaf.layout == torch.strided and leaf.device.type in ("cpu", "cuda")
+    return (str(leaf.device), leaf.data_ptr()) if is_plain and leaf.numel() and not leaf.is_nested else id(leaf)
+
+
+def copy_of(leaf: Any) -> Any:
+    """A copy of an array or a batch's tensor: a generator may fill the same memory with the next element."""
+    if isinstance(leaf, numpy.ndarray):
+        return leaf.copy()
+    return leaf.clone() if isinstance(leaf, torch.Tensor) and not leaf.requires_grad else leaf
+
+
+def _is_no_plain_container(tree: Any) -> bool:
+    """Whether this is an object of its own kind; dicts of all kinds are none, nor named tuples."""
+    if type(tree) in _SIMPLE:
+        return True
+    is_plain = type(tree) in (list, tuple) or isinstance(tree, (dict, UserDict)) or hasattr(tree, "_fields")
+    return not is_plain or moves_itself(tree)
 
 
 Take = Callable[[int], list[Any]]

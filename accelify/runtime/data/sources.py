@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from types import CodeType
@@ -27,7 +27,7 @@ from accelify.runtime.data.index_sharding import AlreadySharded, ByIndex, is_sha
 from accelify.runtime.data.one_process import OneProcess
 from accelify.runtime.data.passes import NO_LENGTH, Epoch, Step, epoch_of
 from accelify.runtime.data.resume import PassStart, Source, is_torch_loader, iterates_itself, owners_of, samplers_of
-from accelify.runtime.data.sharding import Sharding, shard_items, slices, taker
+from accelify.runtime.data.sharding import Sharding, separate_batches, shard_items, slices, taker
 from accelify.runtime.data.streams import SharedRandom, Streams, draw_items
 from accelify.runtime.world import tensors
 
@@ -116,6 +116,8 @@ class ByBatch:
             batches = draw_items(batches, shared, by_all=True)
         if self._sharding.split_batches:
             return epoch_of(slices(itertools.islice(batches, start.position, None), self._sharding))
+        if not getattr(loader, "num_workers", 0):
+            batches = separate_batches(batches, self._sharding.size, self._is_own(start.position))
         return epoch_of(
             shard_items(
                 taker(batches),
@@ -125,6 +127,11 @@ class ByBatch:
                 drops_last=self._sharding.drops_last(self._loader),
             )
         )
+
+    def _is_own(self, position: int) -> Callable[[int], bool]:
+        """Whether a batch of this number is this rank's, in a pass from the position on."""
+        rank, size = self._sharding.rank, self._sharding.size
+        return lambda number: number >= position and (number - position) % size == rank
 
     def count(self, position: int = 0) -> int:
         """How many batches this rank gets from there on."""
@@ -182,6 +189,7 @@ class Dispatched:
             batches = iter(self._loader)
         if not getattr(self._loader, "num_workers", 0):
             batches = draw_items(batches, shared, by_all=False)
+            batches = separate_batches(batches, self._sharding.size, lambda number: True)
         # Sharded once for every rank: what each takes is there before the next asks for it.
         copies = itertools.tee(batches, self._sharding.size)
         return map(list, zip(*(self._shard_of(rank, own, position) for rank, own in enumerate(copies)), strict=True))

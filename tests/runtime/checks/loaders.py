@@ -941,3 +941,24 @@ def uneven_ends_of_what_process_0_reads(accelerator):
     made = _dispatching(even_batches=False)
     loader = made.prepare(DataLoader(OnlyHere(made, 9), batch_size=2))
     assert sum(len(batch["name"]) for batch in loader) == (5 if made.is_main_process else 4)
+
+
+class Refilled:
+    """Yields one dict again and again, with a new tensor and one that it fills anew."""
+
+    def __iter__(self):
+        batch = {"kept": torch.zeros(2)}
+        for number in range(5):
+            batch["new"] = torch.full((2,), float(number))
+            batch["kept"].fill_(number)
+            yield batch
+
+    def __len__(self):
+        return 5
+
+
+def what_a_loader_fills_again_is_sharded_by_what_it_held(accelerator):
+    expected = [[0, 2, 4], [1, 3, 0]][accelerator.process_index]
+    for made in (Accelerator(), _dispatching()):
+        for batch, number in zip(made.prepare(Refilled()), expected, strict=True):
+            assert {key: value.tolist() for key, value in batch.items()} == dict.fromkeys(("kept", "new"), [number] * 2)

@@ -1,5 +1,8 @@
 """What `prepare` and `shard` make of loaders and sequences, for one rank of two without a process group."""
 
+import itertools
+from collections import OrderedDict, UserDict, namedtuple
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +12,7 @@ from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.preparation import DataPreparation, ShardedTwice
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.streams import Streams
+from accelify.runtime.world import tensors
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
 
@@ -241,3 +245,128 @@ def test_an_endless_loader_may_be_asked_by_next(size):
     assert all(isinstance(loader, DataLoader) for loader in ranks)
     with pytest.raises(TypeError, match="not an iterator"):
         next(data(0, size).prepare(DataLoader(list(range(8))), None))
+
+
+class Refilled:
+    """A loader that fills what it yields again and again, as `fill(batch, number)` says."""
+
+    def __init__(self, make, fill, count=5):
+        self.make, self.fill, self.count = make, fill, count
+
+    def __iter__(self):
+        held = self.make()
+        for number in range(self.count):
+            yield self.fill(held, number)
+
+    def __len__(self):
+        return self.count
+
+
+def _set_item(key):
+    def fill(batch, number):
+        batch[key] = torch.full((2,), number)
+        return batch
+
+    return fill
+
+
+def _set_inner(batch, number):
+    batch["inputs"][0] = torch.full((2,), number)
+    return batch
+
+
+def _fill_tensor(batch, number):
+    batch.fill_(number)
+    return batch
+
+
+def _fill_tensor_in_a_new_dict(batch, number):
+    return {"x": batch.fill_(number)}
+
+
+def _fill_array(batch, number):
+    batch["x"][:] = number
+    return batch
+
+
+def _fill_view(batch, number):
+    batch.fill_(number)
+    return (batch[:2],)
+
+
+def _fill_one_of_two(batch, number):
+    return batch[number % 2].fill_(number)
+
+
+REFILLED = {
+    "dict": (dict, _set_item("x")),
+    "list": (lambda: [0, "name"], _set_item(0)),
+    "ordered dict": (OrderedDict, _set_item("x")),
+    "tokenizer's dict": (UserDict, _set_item("x")),
+    "dict in a dict": (lambda: {"inputs": [0]}, _set_inner),
+    "tensor": (lambda: torch.zeros(2), _fill_tensor),
+    "tensor in a new dict": (lambda: torch.zeros(2), _fill_tensor_in_a_new_dict),
+    "array in a dict": (lambda: {"x": np.zeros(2)}, _fill_array),
+    "view of a tensor": (lambda: torch.zeros(3), _fill_view),
+    "two tensors in turn": (lambda: [torch.zeros(2), torch.zeros(2)], _fill_one_of_two),
+}
+
+
+def _number(batch):
+    return int(next(tensors.leaves(batch))[0])
+
+
+@pytest.mark.parametrize("kind", REFILLED)
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_what_a_loader_fills_again_holds_the_batch_that_is_asked_for(kind, size):
+    for rank in range(size):
+        loader = data(rank, size).prepare(Refilled(*REFILLED[kind], count=9), None)
+        # The last round is completed from the first.
+        numbers = [*range(9), *range(size)]
+        assert [_number(batch) for batch in loader] == numbers[rank::size][: len(loader)]
+
+
+def test_a_container_filled_again_is_of_the_same_kind_and_one_s_own():
+    for kind in (dict, OrderedDict, UserDict):
+        first, second = itertools.islice(data().prepare(Refilled(kind, _set_item("x")), None), 2)
+        assert type(first) is type(second) is kind
+        assert first is not second
+
+
+Point = namedtuple("Point", ["x", "name"])
+
+
+class Graph:
+    """An object of the script's own."""
+
+    def __init__(self, x):
+        self.x = x
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda x: x, lambda x: {"x": x}, lambda x: Point(x, "point"), Graph, lambda x: (x, 1)]
+)
+def test_what_a_loader_makes_for_each_batch_is_not_copied_after_the_first_round(wrap):
+    made = [wrap(torch.full((2,), float(number))) for number in range(8)]
+
+    class Made:
+        def __iter__(self):
+            return iter(made)
+
+        def __len__(self):
+            return len(made)
+
+    seen = list(data(rank=1).prepare(Made(), None))
+    assert [type(batch) for batch in seen] == [type(made[0])] * 4
+    for batch, own in zip(seen[1:], made[3::2], strict=True):
+        assert all(a is b for a, b in zip(tensors.leaves(batch), tensors.leaves(own), strict=True))
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        yield from Refilled(*REFILLED["array in a dict"], count=6)
+
+
+def test_a_stream_that_fills_its_element_again_is_sharded_by_what_it_held():
+    loader = DataLoader(Stream(), batch_size=None)
+    assert [[_number(batch) for batch in data(rank).prepare(loader, None)] for rank in (0, 1)] == [[0, 2, 4], [1, 3, 5]]

@@ -80,11 +80,27 @@ class Samples:
         return all(self._counts.divides_sum(read) or not shared.isdisjoint(loops) for read, loops in around)
 
     def _is_index(self, node: ast.expr) -> bool:
-        """Whether a variable is a place in what is worked through in parts: `rows[i : i + size]`, then `i += size`."""
-        owner = self._program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
-        reads = self._program.reads_of(owner, node.id) if owner is not None and isinstance(node, ast.Name) else []
+        """Whether a value is a place in what is worked through in parts, by a variable too.
+
+        `rows[i : i + size]`, then `i += size`; `start, end = i * size, (i + 1) * size`, then `rows[start:end]`.
+        """
+        names = [node] if isinstance(node, ast.Name) else [n for n in self._given_by(node) if isinstance(n, ast.Name)]
+        owners = ((self._program.scope(n).owner(n.id), n.id) for n in names)
+        reads = [node, *(r for owner, name in owners if owner is not None for r in self._program.reads_of(owner, name))]
         around = ((read, a) for read in reads for a in self._program.ancestors(read) if isinstance(a, ast.Subscript))
         return any(self._program.inside(read, a.slice) for read, a in around)
+
+    def _given_by(self, node: ast.expr) -> list[ast.expr]:
+        """The targets of an assignment that a value goes to, be it as one of several."""
+        statement = self._program.statement(node)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if len(targets) != 1 or not isinstance(statement, ast.Assign):
+            return targets
+        target, value = targets[0], statement.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            pairs = zip(target.elts, value.elts, strict=True)
+            return [t for t, v in pairs if self._program.inside(node, v)]
+        return targets
 
     def _is_only_shown(self, node: ast.expr) -> bool:
         """Whether a value goes nowhere but into texts and to what shows them, by its variable too.

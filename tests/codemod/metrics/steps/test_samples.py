@@ -44,6 +44,23 @@ def test_samples_that_only_divide_their_sum_are_counted_right(inside: str, after
 
 
 @pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        ("kept[i * size : i * size + size] = y", []),
+        ("a, b = i * size, min(i * size + size, 9)\nkept[a:b] = y", []),
+        ("a = i * size\nkept[a : a + size, 0] = y", []),
+        ("done = i * size\nif done > 9:\n    break", ["i * size"]),
+        ("a, done = 0, i * size\nkept[a] = y\nif done > 9:\n    break", ["i * size"]),
+    ],
+)
+def test_places_by_the_number_of_the_batch_count_no_samples(step: str, found: list[str]) -> None:
+    text = script(set_up="kept = torch.zeros(9, 1)", step=STEP + step).replace("batch_size=2", "batch_size=size")
+    text = text.replace("for x, y in loader", "for i, (x, y) in enumerate(loader)")
+    facts = Facts(text.replace("loader = ", "size = 2\nloader = ", 1))
+    assert texts(Samples(facts.script.step_counts).samples(facts.script.batch_sizes.loaders)) == found
+
+
+@pytest.mark.parametrize(
     ("set_up", "step", "end", "found"),
     [
         ("size = len(loader) * loader.batch_size\nprint(size)", "", "", ["len(loader) * loader.batch_size"]),

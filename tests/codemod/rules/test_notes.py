@@ -699,6 +699,26 @@ def test_an_array_of_which_each_process_sets_its_own_places(made: str, update: s
     assert all(("all other places keep" in message) is is_place for message in found)
 
 
+@pytest.mark.parametrize(
+    ("update", "is_full"),
+    [
+        ("found[i * size : (i + 1) * size] = model(x).detach()", True),
+        ("found[i * size : min(i * size + size, 9), 0] = y", True),
+        ("a, b = i * size, min(i * size + size, 9)\nfound[a:b] = model(x).detach()", True),
+        ("found[i] = loss.detach()", False),
+        ("found[i : i + 1] = loss.detach()", False),
+        ("a = i * size\nfound[a : a + len(x)] = y", False),  # a batch of any size fits
+        ("found[i * size : (i + 1) * size] = loss.item()", False),  # so does a number
+    ],
+)
+def test_slices_of_an_array_for_full_batches(update: str, is_full: bool) -> None:
+    text = training(begin="found = torch.zeros(9, 1)", batch=update, end="print(found.mean())")
+    text = text.replace("batch_size=2", "batch_size=size").replace("loader = ", "size = 2\nloader = ", 1)
+    found = [r.message for r in notes.find(script_of(text)) if "began with" in r.message]
+    assert found
+    assert all(("as many rows as a full batch" in message) is is_full for message in found)
+
+
 DRAWN_EARLY = """\
 import random
 import numpy as np, pandas as pd

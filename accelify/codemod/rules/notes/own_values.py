@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterator
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.files.nodes import walk
+from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.reports import About, Report
 from accelify.codemod.metrics.steps.places import goes_over_all
 from accelify.codemod.metrics.sums.differentiated import Differentiated
+from accelify.codemod.preparing.batch_sizes import is_same_size
 from accelify.codemod.result import Tier
 from accelify.codemod.rules.notes.remarks import NAME
 from accelify.codemod.rules.notes.states import CARRIED, pooled
@@ -17,6 +19,7 @@ from accelify.codemod.script import Script
 from accelify.codemod.semantics import sizes
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.item_numbers import ItemNumbers
+from accelify.codemod.training.losses import Totals
 
 _OF_SHARDS = (About.SUM, About.LIST, About.GIVEN, About.RUNNING)
 _STATES = (About.STATE, About.CARRIED)
@@ -25,6 +28,11 @@ _OWN_SHARD = "{} covers this process's shard only: reduce or gather it across pr
 _OWN_PLACES = (
     "{} is set for this process's shard only: all other places keep what the array began with, and count in a mean "
     "over it. Use only the places that were set, and reduce or gather these across processes"
+)
+_OWN_SLICES = (
+    "{} takes as many rows as a full batch has, and on N processes the last batches of an epoch may be smaller, which "
+    "fails here unless the loader has `drop_last=True`; places of other processes keep what the array began with. "
+    "Append the rows of each batch to a list, and gather these"
 )
 _WITH_GRAPH = (
     "{} covers this process's shard only, and so do the gradients that are taken of it: average these "
@@ -72,7 +80,8 @@ def left(script: Script, noted: Collection[ast.AST]) -> Iterator[Remark]:
         if report.about is About.SAVED_BY and _is_of_item_number(script, report.node):
             continue  # said of the counter
         message, tier = _OWN[About.BATCH if report.is_of_some_batches else report.about]
-        message = _OWN_PLACES if message is _OWN_SHARD and _fills_an_array(script, report) else message
+        if message is _OWN_SHARD and _fills_an_array(script, report):
+            message = _OWN_SLICES if _is_for_full_batches(script, report.node) else _OWN_PLACES
         message = pooled(script, report.node) if report.is_pooled else message
         if report.about is About.SUM and differentiated.is_added_at(report.node):
             accelerator = script.accelerator(report.node) or "accelerator"
@@ -99,6 +108,23 @@ def _fills_an_array(script: Script, report: Report) -> bool:
     kinds = script.effects.kinds.of(node.value)
     is_array = bool(kinds) and kinds <= {"ndarray", "tensor"}
     return is_array and not _is_as_long(script, node.value, report.loop)
+
+
+def _is_for_full_batches(script: Script, place: ast.AST) -> bool:
+    """Whether a place is a slice for the rows of a full batch: `found[i * size : (i + 1) * size] = y`."""
+    parts = [place.slice] if isinstance(place, ast.Subscript) else []
+    parts = [e for p in parts for e in (p.elts if isinstance(p, ast.Tuple) else [p])]
+    ends = [p.upper for p in parts if isinstance(p, ast.Slice) and p.upper is not None]
+    ends = [end for end in ends if not script.metrics.ranks.of(end).of(Mark.ROWS)]  # not of as many rows as there are
+    put = getattr(script.program.statement(place), "value", None)
+    if isinstance(put, ast.expr) and script.program.once(Totals).is_one_number(put):
+        return False
+    names = [n for end in ends for n in walk(end) if isinstance(n, ast.Name)]
+    given = [d.node for n in names for d in script.metrics.measured.chains.definitions(n)]
+    values = (getattr(script.program.statement(node), "value", None) for node in given if isinstance(node, ast.Name))
+    made = [*ends, *(v for v in values if isinstance(v, ast.expr))]
+    factors = [n for v in made for n in walk(v) if isinstance(n, ast.expr)]
+    return any(is_same_size(script.tracer, size, n, "batch") for size in script.batch_sizes.loaders for n in factors)
 
 
 def _is_as_long(script: Script, array: ast.expr, loop: ast.AST) -> bool:

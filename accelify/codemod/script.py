@@ -103,9 +103,18 @@ class Script:
         return self.accelerator(node) or f"{self.options.runtime.module}.PartialState()"
 
     def place(self, node: ast.AST) -> str:
-        """The same for its numbers alone, where it must not join the others: in a worker process, or too early."""
+        """The same for its numbers alone, where it must not join the others: in a worker process, or too early.
+
+        There an accelerator stands alone.
+        """
+        if self.is_beside(node) and self.options.runtime.has("Environment"):
+            return f"{self.options.runtime.module}.Environment.read()"
+        return self.teller(node)
+
+    def teller(self, node: ast.AST) -> str:
+        """What tells at a node which process this is: the accelerator, the library, or the environment alone."""
         is_apart = self.accelerator(node) is None and not self.written.guarding.asking.holds(node)
-        if (self.is_beside(node) or is_apart) and self.options.runtime.has("Environment"):
+        if is_apart and self.options.runtime.has("Environment"):
             return f"{self.options.runtime.module}.Environment.read()"
         return self.state(node)
 

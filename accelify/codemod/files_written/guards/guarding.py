@@ -369,8 +369,13 @@ class Guarding:
         """Whether the process is known at a statement and, unless this writes nothing but logs, can wait there."""
         if self.alone.accelerator(statement) or self.asking.holds(statement):
             return True
-        calls = (n for n in walk(statement) if isinstance(n, ast.Call))
-        return self.asking.tells_rank(statement) and all(self._opens_log(c) for c in calls if self.alone.writes(c))
+        return self.asking.tells_rank(statement) and self._writes_only_logs(statement)
+
+    def _writes_only_logs(self, statement: ast.stmt) -> bool:
+        """Whether a statement writes nothing but logs that it opens; functions of the script may write anything."""
+        calls = [n for n in walk(statement) if isinstance(n, ast.Call)]
+        is_own = any(self.program.flow.callees.get(call) for call in calls)
+        return not is_own and all(self._opens_log(call) for call in calls if self.alone.writes(call))
 
     def _may_be_run(self, statement: ast.stmt) -> bool:
         """Whether one process alone may run a statement, but for what all may compute first."""

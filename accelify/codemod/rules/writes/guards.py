@@ -24,7 +24,7 @@ def guards(script: Script) -> Iterator[Change]:
     for run in script.written.guarding.runs:
         accelerator = script.state(run[0])
         if not script.written.guarding.asks_for_writer(run):
-            place = script.place(run[0])
+            place = script.teller(run[0])
             header = Wrap(run, f"if {place}.is_main_process:")
             guard: tuple[Edit, ...] = (
                 *_computed_first(script, run),
@@ -135,7 +135,7 @@ def handed_on(script: Script) -> Iterator[Change]:
 
 def _chosen(script: Script, call: ast.Call, node: ast.expr, otherwise: str, edits: tuple[Edit, ...] = ()) -> Change:
     """A call that makes a writer, where the main process alone has an expression, and the others something else."""
-    state = script.place(call)
+    state = script.teller(call)
     parted = "({})" if isinstance(script.program.parent(node), (ast.IfExp, ast.Attribute, ast.BoolOp)) else "{}"
     code = parted.format(f"{{node}} if {state}.is_main_process else {otherwise}")
     edit = Replace(node, partial(only_main, code=code), (node,), (state.split(".")[0],))

@@ -114,7 +114,7 @@ def written_of(
     name = runtime.module.split(".")[0]
     asked = frozenset() if by_hand else reached - run.beside
     alone_asked = (
-        asked | _on_import(program) - run.beside if not by_hand and runtime.has("Environment") else frozenset()
+        asked | (_on_import(program) - run.beside) if not by_hand and runtime.has("Environment") else frozenset()
     )
     free, free_alone = (frozenset(f for f in s if name not in f.root.writes) for s in (asked, alone_asked))
     asking = Asking(program, access, run, free, free_alone, clocks)

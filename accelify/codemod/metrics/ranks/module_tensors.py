@@ -170,7 +170,9 @@ class ModuleTensors:
         if node in seen or isinstance(node, (ast.BinOp, ast.UnaryOp)):
             return node not in seen
         seen |= {node}
-        if isinstance(node, (ast.Subscript, ast.Starred)) or (isinstance(node, ast.Attribute) and _is_same(node)):
+        if isinstance(node, (ast.Subscript, ast.Starred)) or (
+            isinstance(node, ast.Attribute) and methods.is_view(node.attr)
+        ):
             return self._is_made(node.value, seen)
         if isinstance(node, (ast.Name, ast.Attribute)):
             given = list(self._given(node))
@@ -206,10 +208,6 @@ class ModuleTensors:
         if isinstance(iterated, ast.Call) and "zip" in self.program.called(iterated) and path:
             return iterated.args[path[0]] if path[0] < len(iterated.args) else None
         return iterated
-
-
-def _is_same(node: ast.Attribute) -> bool:
-    return methods.is_view(node.attr)
 
 
 def _is_key(node: ast.expr, key: str) -> bool:

@@ -20,7 +20,6 @@ from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.forward_state import buffer_names, passes_of
 from accelify.codemod.metrics.ranks.labels import Mark
 from accelify.codemod.metrics.ranks.module_tensors import ModuleTensors
-from accelify.codemod.metrics.ranks.settings import Settings
 from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.values import Member
 
@@ -32,7 +31,6 @@ class OwnWeights:
         self.ranks = metrics.ranks
         self.program = metrics.measured.program
         self.tensors = ModuleTensors(self.ranks.chains, metrics.measured.roles)
-        self.settings = Settings(self.ranks.chains, metrics.measured.roles)
         self.prepared = metrics.measured.prepared.preparation.models
         self.modules, self.run = passes_of(self.program)
         self.reported = {self.program.statement(report.node) for report in metrics.reports}
@@ -42,7 +40,7 @@ class OwnWeights:
         for node in (n for parsed in self.program.files for n in parsed.nodes if self._is_asked(n)):
             for changed, given in self._changes(node):
                 tensor = changed if self._loads(node, changed) else self.tensors.find(changed)
-                tensor = tensor or self.settings.find(changed)
+                tensor = tensor or self.tensors.settings.find(changed)
                 if tensor is not None and self._is_own(node, given):
                     yield node, tensor
                     break

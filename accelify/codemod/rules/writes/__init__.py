@@ -9,10 +9,9 @@ processes must do together, draw no random numbers, change nothing, and bind not
 made only to be written goes with it; a forward pass for it is run by all before. A process that reads such a file later
 waits before it looks for the file; behind the write, where the file is read for items of a loader, or by one process
 alone, too. Where a script makes a file only if it is missing, and waits for it there, or stops because it is there, all
-processes have looked before one of them makes it.
-A file that cannot be
-guarded, as what is written is computed by all, is open in the main process alone: the others write to `os.devnull`.
-Logs that are opened as a file is imported, before any accelerator, are opened where the environment names process 0.
+processes have looked before one of them makes it. A file that cannot be guarded, as what is written is computed by
+all, is open in the main process alone: the others write to `os.devnull`. Logs that are opened as a file is imported,
+before any accelerator, are opened where the environment names process 0.
 Left alone: prints, of which the launcher shows process 0's; scripts that distribute themselves, which say already what
 each process writes; and what cannot be guarded, each with a note.
 """

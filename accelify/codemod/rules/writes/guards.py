@@ -24,12 +24,12 @@ def guards(script: Script) -> Iterator[Change]:
     for run in script.written.guarding.runs:
         accelerator = script.state(run[0])
         if not script.written.guarding.asks_for_writer(run):
-            place = script.teller(run[0])
-            header = Wrap(run, f"if {place}.is_main_process:")
+            teller = script.teller(run[0])
+            header = Wrap(run, f"if {teller}.is_main_process:")
             guard: tuple[Edit, ...] = (
                 *_computed_first(script, run),
                 header,
-                *script.library_import(run[0], place),
+                *script.library_import(run[0], teller),
             )
             reason = "only the main process writes this"
             yield Change(NAME, script.path(run[0]), run[0].lineno, reason, guard)

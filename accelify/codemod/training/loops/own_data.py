@@ -171,15 +171,15 @@ class OwnData:
         return is_copy and not any(isinstance(v, (Argument, Member)) for v in self.flow.view_source(value))
 
     def _is_literal(self, owners: set[Value]) -> bool:
-        """Whether what a loop goes over is written out, itself or in parts that are put together: settings."""
+        """Whether what a loop goes over is written out, or combined from lists that are: settings."""
         listed = [o.node for o in owners if isinstance(o, Collection)]
         return bool(listed) and all(map(self._is_written_out, listed))
 
     def _is_written_out(self, node: ast.AST) -> bool:
         """`[0.1, 0.01]`, and `[(a, b) for a in rates for b in sizes]` of such lists."""
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-            is_put_together = not any(isinstance(n, ast.Call) for n in walk(node.elt))
-            return is_put_together and all(self._is_literal(self.iterables.owners(g.iter)) for g in node.generators)
+            is_combined = not any(isinstance(n, ast.Call) for n in walk(node.elt))
+            return is_combined and all(self._is_literal(self.iterables.owners(g.iter)) for g in node.generators)
         is_display = isinstance(node, (ast.List, ast.Tuple, ast.Dict))
         return is_display and bool(getattr(node, "elts", getattr(node, "keys", [])))
 

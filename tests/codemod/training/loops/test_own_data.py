@@ -337,6 +337,6 @@ def own_data(facts: Facts) -> OwnData:
         ("[row for row in rows]", True),
     ],
 )
-def test_settings_that_are_put_together_are_no_data(made: str, is_data: bool) -> None:
+def test_settings_combined_from_lists_are_no_data(made: str, is_data: bool) -> None:
     found = own(f"rates, sizes = [0.1, 0.2], (4, 8)\npairs = {made}\nfor pair in pairs:  {MARK}\n    f(pair)\n")
     assert found == (("sequence", "pairs") if is_data else None)
